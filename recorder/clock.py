@@ -17,10 +17,11 @@ _STEP_NS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A monotonic clock (`now`, ns) and a wall clock (`wall_ns`, ns since the epoch)."""
+    """A monotonic clock (`now`, ns), a wall clock (`wall_ns`, ns since the epoch), and waiting (`sleep`, seconds)."""
 
     now: Callable[[], int] = time.monotonic_ns
     wall_ns: Callable[[], int] = time.time_ns
+    sleep: Callable[[float], None] = time.sleep
 
     def wall(self, at_ns: int | None = None) -> str:
         """Return a wall time, now's or `at_ns`, as ISO 8601 in UTC, such as `2026-03-01T12:00:00.000000Z`."""

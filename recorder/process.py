@@ -51,6 +51,11 @@ def is_gone(pid: int | None, boot: str | None) -> bool:
     return boot == boot_id() and pid is not None and not _exists(pid)
 
 
+def may_return(pid: int, boot: str | None) -> bool:
+    """Return whether a process that ran as `pid` since this machine's `boot` may still run; else it has ended."""
+    return boot == boot_id() and _exists(pid)
+
+
 @functools.cache
 def boot_id() -> str | None:
     """Return the identity of this machine's boot, as Linux has it; None where the system has none."""
@@ -69,4 +74,7 @@ def _exists(pid: int) -> bool:
         return False
     except OSError:
         return True  # it is somebody else's
-    return True
+    try:  # one that has ended exists until its parent has asked how
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
+    except (OSError, IndexError):
+        return True  # a system without /proc

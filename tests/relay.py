@@ -369,6 +369,8 @@ class Relay:
         self.upstream = ScriptedUpstream(options.pop("choose", self._choose), options.pop("tls", None))
         self.refused: list[Refusal] = []
         self.troubles: list[str] = []
+        self.asked: list[tuple[str, str]] = []
+        self.notices: list[str] = []
         self._options = options
         self._stopped = False
         self._scenes: dict[bytes, Scene] = {}
@@ -387,7 +389,13 @@ class Relay:
         await self.upstream.__aenter__()
         others = [providers.parse(text) for text in self._options.pop("others", ())]
         told = Options(self.tape, [providers.parse(self.upstream.url), *others], **self._options)
-        observer = Observer(refused=self.refused.append, failed=self.troubles.append, trouble=self.troubles.append)
+        observer = Observer(
+            refused=self.refused.append,
+            failed=self.troubles.append,
+            trouble=self.troubles.append,
+            asked=lambda host, how: self.asked.append((host, how)),
+            notice=self.notices.append,
+        )
         self.recorder = Recorder(told, observer)
         await self.recorder.start()
 

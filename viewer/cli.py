@@ -7,15 +7,19 @@ import sys
 import click
 
 from recorder.commands.cli import main as group
+from recorder.commands.db import db
 from recorder.errors import WiretapeError
 from recorder.sanitize import safe
 from viewer.commands.completion import completion
+from viewer.commands.cut import cut
 from viewer.commands.demo import demo
 from viewer.commands.doctor import doctor
 from viewer.commands.export import export
 from viewer.commands.help import help_
 from viewer.commands.ls import ls
+from viewer.commands.play import play
 from viewer.commands.rm import rm
+from viewer.commands.serve import serve
 from viewer.commands.show import show
 from viewer.commands.stats import check, compare, stats
 from viewer.commands.view import view
@@ -23,8 +27,9 @@ from viewer.commands.view import view
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
 
-for _command in (ls, show, export, rm, stats, compare, check, doctor, completion, view, help_, demo):
+for _command in (ls, show, play, serve, export, rm, stats, compare, check, doctor, completion, view, help_, demo):
     group.add_command(_command)
+db.add_command(cut)
 
 
 def main() -> None:

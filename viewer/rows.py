@@ -42,17 +42,22 @@ _FIRST: Final = (
     "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
     "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms", "operation", "api", "response_model",
     "cache_read_input_tokens", "cache_creation_input_tokens", "connection_reused", "clock",
+    "conversation",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 DETAIL_FIELDS: Final = (
     "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
     "gap_bytes", "choices", "usage", "clock_error_ms", "request_truncated",
+    "conversation_key_from", "continues", "asked",
 )  # fmt: skip
 FIELDS: Final = _FIRST + tuple(
     name for name in map(field_name, METRICS) if name not in _FIRST and name not in DETAIL_FIELDS
 )
 """The fields of an exchange: the contract. A metric that is new stands at its end."""
+
+LIST_FIELDS: Final = tuple(name for name in FIELDS if name != "conversation")
+"""Those that a list has unless it is asked for others: to which conversation one exchange belongs, all of them tell."""
 
 GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.99}
 """Percentiles of the gaps between reads with output, by which can be filtered and sorted: worked out when asked for."""
@@ -108,7 +113,8 @@ class ListRow:
 class DetailRow(ListRow):
     """All that is known of an exchange except its events, reads and bytes.
 
-    `metrics` has, by the names of their fields, the metrics that are no attribute.
+    `metrics` has, by the names of their fields, the metrics that are no attribute. `conversation` and `continues` are
+    known where they were asked for: they are worked out of all exchanges.
     """
 
     request_model: str | None
@@ -127,7 +133,11 @@ class DetailRow(ListRow):
     tool_calls: list[dict[str, Any]] | None
     choices: list[dict[str, Any]] | None
     usage: dict[str, Any] | None
+    conversation_key_from: str | None
+    asked: str | None
     metrics: Mapping[str, float | None]
+    conversation: str | None = None
+    continues: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +147,51 @@ class PreviewRow:
     row: ListRow
     texts: Mapping[str, str | None]
     sizes: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRow:
+    """A conversation: its name, the id of its first exchange, and totals; `asked` and `argv0` are those of the first.
+
+    Tokens are summed as far as they are known, and unknown where none are.
+    """
+
+    conversation: str
+    id: str
+    started_at: str
+    last_at: str
+    exchanges: int
+    failed: int
+    open: int
+    models: list[str]
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_input_tokens: int | None
+    duration_ms: float | None
+    argv0: str | None
+    asked: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """An exchange in the tree of its conversation, with the beginnings of what was asked and of what was answered.
+
+    `newly_asked` is unknown where it is the same as of what stands above it, and of the first.
+    """
+
+    no: int
+    depth: int
+    duration_ms: float | None
+    newly_asked: str | None
+    id: str
+    started_at: str
+    model: str | None
+    outcome: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_input_tokens: int | None
+    content: str | None
+    tools: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +237,24 @@ _METRICS: Final = tuple(name for name in map(field_name, METRICS) if name not in
 DETAILED: Final = _NAMED + _METRICS
 """The fields of a `DetailRow` as queries name them."""
 
-EVENT_FIELDS: Final = ("seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end", "delta")
+CONVERSATION_FIELDS: Final = tuple(one.name for one in dataclasses.fields(ConversationRow))
+EVENT_FIELDS: Final = (
+    "seq",
+    "kind",
+    "at_ms",
+    "gap_ms",
+    "read",
+    "type",
+    "id",
+    "data",
+    "start",
+    "end",
+    "delta",
+    "sender",
+)
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
+SENT_READ_FIELDS: Final = (*READ_FIELDS, "sender")
+"""Those of the reads of both directions."""
 CHUNK_FIELDS: Final = (
     "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
     "tool_name", "tool_arguments", "finish_reason", "output_tokens",

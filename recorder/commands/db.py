@@ -288,17 +288,18 @@ def _report_rewritten(path: Path, before: "Size", after: "Size") -> None:
 @options.db
 @click.option("--dry-run", is_flag=True, help="Only say what would be copied.")
 def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
-    """Copy the exchanges of other tapes onto this one, which is made if need be.
+    """Copy the exchanges of other tapes, or of cuts in text, onto this one, which is made if need be.
 
     Exchanges that are on it already are left out, so that a merge can be repeated; so are those that still run.
     Damaged ones are named and left out; the exit code is 3 then.
     """
     from recorder.sanitize import safe
-    from recorder.tape import file, merge
+    from recorder.tape import cut, file, merge
     from recorder.tape.store import Store
 
     path = options.tape_path(db)
     merge.refuse_itself(path, tapes)
+    tapes = tuple(map(cut.readable, tapes))
     plan = None if path.exists() else merge.plan(None, tapes)  # no tape is made of what cannot be read
     if dry_run:
         if plan is None:
@@ -313,7 +314,7 @@ def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
                 copied += count
                 progress.advance(task, count)
             store = Store(connection)
-            store.recover()
+            store.recover(besides=[one.no for one in store.returning()])
             for no in progress.track(store.unsettled(), description="deriving"):
                 store.settle([no])
         done = f"{counted(copied, 'exchange')} copied to {path}"

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from recorder.commands import options
-from recorder.relay import providers
+from recorder.relay import apis, providers
 
 
 @click.command()
@@ -34,19 +34,24 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
     bases = providers.sdk_bases(base, chosen)
     for variable, value in bases.items():
         click.echo(f"export {variable}={shlex.quote(value)}")
+    if clashes := [f"{name} for {program}" for name in bases for program in apis.BY_VARIABLE[name][1].clashes]:
+        click.echo(f"wiretape: unset {', '.join(clashes)}: these do not work with it", err=True)
     if not bases:
         served = ", ".join(f"{base}/{upstream.name}" for upstream in chosen)
         click.echo(f"wiretape: no SDK's variable is for these upstreams; their base URLs are {served}", err=True)
 
 
 def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
-    """Return the base URL and upstreams of the recorder that holds the tape; None if there is none."""
+    """Return the base URL and upstreams of the newest recorder that runs on the tape; None if there is none."""
+    return next(iter(recorders(path)), None)
+
+
+def recorders(path: Path) -> list[tuple[str, list[providers.Upstream]]]:
+    """Return the base URL and upstreams of each recorder that runs on the tape, the newest first."""
     from recorder.tape import file, lock, reading
 
     if not path.exists() or not lock.holder(path):
-        return None
+        return []
     with file.read_engine(path).connect() as connection:
-        run = reading.newest_run(connection)
-    if run is None or run.ended_at is not None or run.gone:
-        return None
-    return run.listen, [providers.make(name, url) for name, url in run.upstreams]
+        runs = reading.running(connection)
+    return [(run.listen, [providers.make(name, url) for name, url in run.upstreams]) for run in runs]

@@ -8,8 +8,9 @@ import inspect
 import ipaddress
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +28,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d|w)")
 _AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LEAST_SIZE = 1_000_000
+PASSWORD = "WIRETAPE_PROXY_PASSWORD"
+"""Names the password of the forward proxy where it is not to be a random one, as where no terminal shows that."""
+_PASSWORD = re.compile(r"[\w-]{16,}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
 
 
@@ -107,26 +111,52 @@ class Recording:
     db: Path | None
     upstreams: tuple[str, ...]
     labels: tuple[str, ...]
+    intercept: bool
+    hosts: tuple[str, ...]
     keep_encoding: bool
+    no_websocket: bool
     ca_file: Path | None
     connect_timeout: float
     headers_timeout: float
     idle_timeout: float
 
-    def settings(self, upstreams: Sequence[providers.Upstream], **more: Any) -> "Options":
-        """Return the settings of a recorder for these upstreams; `more` are other fields of them."""
+    @property
+    def tape(self) -> Path:
+        """The tape's path."""
+        return tape_path(self.db)
+
+    def settings(
+        self, upstreams: Sequence[providers.Upstream], added: Mapping[str, str] | None = None, **more: Any
+    ) -> "Options":
+        """Return the settings of a recorder for these upstreams; `more` are other fields of them.
+
+        Labels that were given win over `added` ones.
+        """
+        from recorder.relay import intercept
         from recorder.relay.service import Options
         from recorder.relay.upstream import Limits
 
+        if self.hosts and not self.intercept:
+            raise click.UsageError("--host is for --intercept: add that")
         return Options(
-            tape_path(self.db),
+            self.tape,
             upstreams,
-            labels=read_labels(self.labels),
+            labels={**(added or {}), **read_labels(self.labels)},
             keep_encoding=self.keep_encoding,
+            websocket=not self.no_websocket,
             limits=Limits(self.connect_timeout, self.headers_timeout, self.idle_timeout),
             ca_file=self.ca_file,
+            interception=intercept.make(self.hosts, _password()) if self.intercept else None,
             **more,
         )
+
+
+def _password() -> str:
+    """Return the forward proxy's password, if the user has chosen one."""
+    password = os.environ.get(PASSWORD, "")
+    if password and not _PASSWORD.fullmatch(password):
+        raise click.UsageError(f"{PASSWORD} must be 16 or more letters, digits, '-' or '_': it stands in a URL")
+    return password
 
 
 _SECONDS: Any = click.FloatRange(min=0, min_open=True)
@@ -137,8 +167,14 @@ recording = gathered(
     click.option("--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
                  help="API server: one URL is served at the root, named ones at /NAME/…  May be repeated."),
     click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated."),
+    click.option("--intercept", is_flag=True,
+                 help="Be a forward proxy, too, and record what goes through it to the hosts of known APIs."),
+    click.option("--host", "hosts", multiple=True, metavar="PATTERN",
+                 help="With --intercept, record this host, too: llm.example.com, *.example.com. May be repeated."),
     click.option("--keep-encoding", is_flag=True,
                  help="Pass the client's Accept-Encoding on, instead of asking for identity."),
+    click.option("--no-websocket", is_flag=True,
+                 help="Answer 426 to WebSockets, so that clients fall back to HTTP, instead of recording them."),
     click.option("--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
                  help="Trust these certificates (PEM) besides the system's."),
     click.option("--connect-timeout", type=_SECONDS, default=10, show_default=True, metavar="S",
@@ -177,8 +213,10 @@ def read_labels(given: tuple[str, ...]) -> dict[str, str]:
     return labels
 
 
-def read_listen(text: str, allowed: frozenset[str]) -> tuple[str, int]:
-    """Read `HOST:PORT`, `:PORT` or `PORT`; an address that others can reach needs `--allow-host`."""
+def read_listen(
+    text: str, allowed: frozenset[str], advice: str = "name the hosts with --allow-host, or listen on 127.0.0.1"
+) -> tuple[str, int]:
+    """Read `HOST:PORT`, `:PORT` or `PORT`; an address that others can reach is only taken with hosts `allowed`."""
     match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):)?(\d{1,5})", text)
     if match is None or int(match[2]) > 65535:
         raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
@@ -189,11 +227,13 @@ def read_listen(text: str, allowed: frozenset[str]) -> tuple[str, int]:
     except ValueError as error:
         raise click.BadParameter(f"{host!r} is not an IP address", param_hint="--listen") from error
     if not local and not allowed:
-        raise click.BadParameter(
-            f"{host} can be reached from other machines: name the hosts with --allow-host, or listen on 127.0.0.1",
-            param_hint="--listen",
-        )
+        raise click.BadParameter(f"{host} can be reached from other machines: {advice}", param_hint="--listen")
     return host, int(match[2])
+
+
+def naming(tape: Path) -> str:
+    """Return the option that names a tape in a command line, with a space before; "" where it is the default."""
+    return "" if tape == tape_path(None) else f" --db {shlex.quote(str(tape))}"
 
 
 def tape_path(given: Path | None) -> Path:

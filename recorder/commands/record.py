@@ -1,8 +1,9 @@
 """The command `wiretape record`."""
 
-import shlex
+import contextlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from recorder.commands.status import Screen
+    from recorder.relay.intercept import Interception
     from recorder.relay.service import Options, Recorder
 
 _MOST_WORKERS = 64
@@ -57,6 +59,9 @@ def record(
     When it is ready, three lines say where to point SDKs, where the tape is, and how to look at it. They go to standard
     error, as does all that follows; on a pipe, standard output gets the base URL for clients, and nothing else.
 
+    With --intercept, further lines say what to export for programs with a URL of their own: see "wiretape help
+    intercept". They hold the proxy's password, so that they are shown on a terminal only.
+
     With --workers, the system spreads connections, not requests, over several processes: few connections may share one.
 
     Ctrl-c drains for up to 10 s, a second one cuts. The exit code is not 0 if anything could not be stored.
@@ -65,7 +70,7 @@ def record(
     host, port = options.read_listen(listen, allowed)
     upstreams = options.read_upstreams(common.upstreams)
 
-    from recorder.relay.service import run
+    from recorder.relay.loop import run
     from recorder.tape.journal import Keep
 
     rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
@@ -75,6 +80,24 @@ def record(
 
 async def serve(settings: "Options", verbose: bool = False) -> int:
     """Record until a signal asks for the end; return the exit code."""
+    with _certificates(settings) as certificates:
+        return await _serve(settings, certificates, verbose)
+
+
+@contextlib.contextmanager
+def _certificates(settings: "Options") -> Iterator[Mapping[str, str]]:
+    """Yield the variables that name the certificates of an intercepting recorder, which exist until the end."""
+    from recorder.relay import environment
+
+    if settings.interception is None:
+        yield {}
+        return
+    own = settings.interception.authority.certificate
+    with environment.certificate_files(own, os.environ, settings.ca_file) as certificates:
+        yield certificates
+
+
+async def _serve(settings: "Options", certificates: Mapping[str, str], verbose: bool) -> int:
     import asyncio
 
     from recorder.clock import SYSTEM
@@ -83,16 +106,24 @@ async def serve(settings: "Options", verbose: bool = False) -> int:
 
     screen = Screen()
     faults: list[str] = []
+    passed: set[str] = set()
 
     def failed(message: str) -> None:
         faults.append(message)
         screen.line(f"wiretape: {message}")
+
+    def asked(host: str, how: str) -> None:
+        if how in ("tunnelled", "relayed") and host not in passed:
+            passed.add(host)
+            screen.line(f"wiretape: {host} is {how}, not recorded: it is no known API's")
 
     observer = Observer(
         finished=lambda one: screen.line(finished_line(one, SYSTEM.wall()[11:19] + "Z")),
         trouble=lambda message: screen.line(f"wiretape: storing: {message or 'works again'}"),
         refused=lambda refusal: screen.line(f"wiretape: refused ({refusal.status}): {refusal.message}"),
         failed=failed,
+        asked=asked,
+        notice=lambda message: screen.line(f"wiretape: {message}"),
     )
     recorder = Recorder(settings, observer)
     stopped = asyncio.Event()
@@ -101,6 +132,9 @@ async def serve(settings: "Options", verbose: bool = False) -> int:
     _introduce(screen, recorder, settings, verbose)
     if not (screen.live and sys.stdout.isatty()):
         print(recorder.base, flush=True)
+    if settings.interception is not None:
+        for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
+            screen.line(line)
     painter = asyncio.create_task(_paint(screen, recorder))
     await stopped.wait()
     if recorder.live:
@@ -130,8 +164,7 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
     from recorder import __version__
     from recorder.tape.redact import Redactor
 
-    # The commands below find the tape by themselves where it is the one that they take without --db.
-    tape = "" if settings.tape == options.tape_path(None) else f" --db {shlex.quote(str(settings.tape))}"
+    tape = options.naming(settings.tape)
     screen.line(f"point SDKs  {_served(recorder.base, settings.upstreams)}")
     screen.line(f"tape        {settings.tape}  (wiretape {__version__})")
     bases = providers.sdk_bases(recorder.base, settings.upstreams)
@@ -143,10 +176,29 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
             screen.line(f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}")
         for variable, value in bases.items():
             screen.line(f"SDKs        export {variable}={value}")
+    if recorder.tap.joined is not None:
+        screen.line(f"wiretape: joins the recorder of pid {recorder.tap.joined}")
     for warning in recorder.tap.warnings:
         screen.line(f"wiretape: warning: {warning}")
     if settings.allow_hosts:
         screen.line("wiretape: warning: other machines that reach this address may relay through it")
+
+
+def _exports(
+    interception: "Interception", base: str, certificates: Mapping[str, str], *, is_private: bool
+) -> list[str]:
+    """Return the lines to export; the password is in them only where what is printed is not kept."""
+    from recorder.relay import environment
+
+    if options.PASSWORD in os.environ:
+        url = interception.proxy_url(base, f"${options.PASSWORD}")
+    elif is_private:
+        url = interception.proxy_url(base)
+    else:
+        return [
+            f"wiretape: the proxy's password is shown on a terminal only: set {options.PASSWORD} to one of your own"
+        ]
+    return ["for programs with a URL of their own, in their shell:", *environment.exports(url, certificates)]
 
 
 def _served(base: str, upstreams: Sequence[providers.Upstream]) -> str:
@@ -158,9 +210,8 @@ def _served(base: str, upstreams: Sequence[providers.Upstream]) -> str:
         others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"{base}/NAME: {', '.join(names[:_NAMED])}{others}"
     (upstream,) = upstreams
-    bases = providers.sdk_bases(base, upstreams)
-    variable = providers.sdk_of(upstream)
-    served = f"{variable}={bases[variable]}" if variable in bases else f"{base}/{upstream.name}"
+    first = next(iter(providers.sdk_bases(base, upstreams).items()), None)
+    served = "=".join(first) if first else f"{base}/{upstream.name}"
     return f"{served}  →  {Redactor(None).url(upstream.url)}"
 
 

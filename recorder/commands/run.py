@@ -1,16 +1,20 @@
 """The command `wiretape run -- CMD`: records one command."""
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from recorder.commands import options
+from recorder.commands import explain, nested, options, provenance
 from recorder.plurals import counted
-from recorder.relay import providers
+from recorder.relay import apis, pointing, providers
+from recorder.relay.pointing import Plan
 from recorder.sanitize import safe
 
 if TYPE_CHECKING:
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 """Exit codes as `env` and `timeout` have them."""
-_SDKS = providers.SDK_VARIABLES.items()
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -31,57 +34,99 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, sig
 def run(common: options.Recording, command: tuple[str, ...]) -> None:
     """Record one command: wiretape run [OPTIONS] -- CMD …
 
-    Sets OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL for it; where they are set already, their values are
-    the upstreams. Exits with the command's own code; 125 if the tape failed before, or lacks something where that code
-    is 0; 126 and 127 if the command cannot be run or is not found.
+    Sets the variables from which programs read the base URL of an API, such as OPENAI_BASE_URL; where one is set
+    already, its value is the upstream: see "wiretape help upstreams". Labels each exchange with the name of the
+    command (argv0) and of the working directory (cwd), and with the short git commit of that (commit, "-dirty" if a
+    tracked file differs); --label wins.
+
+    With --intercept it sets HTTPS_PROXY, HTTP_PROXY and the variables that name certificates instead, for programs with
+    a URL of their own: see "wiretape help intercept".
+
+    Within another "wiretape run" it only runs the command, which is recorded already, and other options have no
+    effect; unless --db names another tape (then both get it), --upstream another API, or only this one intercepts.
+
+    Exits with the command's own code; 125 if the tape failed before, or lacks something where that code is 0; 126 and
+    127 if the command cannot be run or is not found.
     """
-    upstreams, places = plan(common.upstreams, os.environ)
+    environ: Mapping[str, str] = os.environ
+    if marker := nested.read(environ):
+        if marker.is_alive and not _asks_for_more(common, marker):
+            _report(f"recorded already, by pid {marker.pid} on {marker.tape}: only runs the command")
+            sys.exit(_become(command))
+        environ = environ if marker.is_alive and not common.intercept else _without(environ, marker)
+    for serving in _recorders_in(environ, common.tape):
+        environ = nested.resolved(environ, *serving)
+    plan = make_plan(common.upstreams, environ, command)
 
     from recorder.errors import WiretapeError
-    from recorder.relay import service
+    from recorder.relay import loop
 
-    settings = common.settings(upstreams, purpose="wiretape run")
+    labels = provenance.labels(command[0], Path.cwd())
+    settings = common.settings(plan.upstreams, labels, purpose="wiretape run")
     try:
-        code = service.run(lambda: _run(settings, places, command))
+        code = loop.run(lambda: _run(settings, plan, environ, command))
     except WiretapeError as error:
         _report(str(error))
         code = TAPE_FAILED
     sys.exit(code)
 
 
-Place = tuple[providers.Upstream, str]
-"""Where an SDK finds its API: the upstream, and the path that this SDK expects to be part of its URL."""
+def make_plan(given: tuple[str, ...], environ: Mapping[str, str], command: Sequence[str]) -> Plan:
+    """Return what is served and set for a command, by the `--upstream` options, else by its environment."""
+    try:
+        return pointing.plan(options.read_upstreams(given) if given else (), environ, command)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
-def plan(urls: tuple[str, ...], environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, Place]]:
-    """Return the upstreams, given or from the environment, and for each SDK variable that one is for its place."""
-    if not urls:
-        return _plan_by_environment(environ)
-    upstreams = options.read_upstreams(urls)
-    by_name = {upstream.name: upstream for upstream in upstreams}
-    served = ((variable, by_name.get(name) or by_name.get(""), suffix) for variable, (name, suffix) in _SDKS)
-    return upstreams, {variable: (upstream, suffix) for variable, upstream, suffix in served if upstream}
+def _asks_for_more(common: options.Recording, marker: nested.Marker) -> bool:
+    """Return whether the command line asks for another tape or upstream than those of the recorder around it."""
+    source = click.get_current_context().get_parameter_source
+    is_other_tape = source("db") is ParameterSource.COMMANDLINE and str(common.tape.resolve()) != marker.tape
+    is_more = common.intercept and not marker.intercepts
+    return is_other_tape or is_more or source("upstreams") is ParameterSource.COMMANDLINE
 
 
-def _plan_by_environment(environ: Mapping[str, str]) -> tuple[list[providers.Upstream], dict[str, Place]]:
-    upstreams: dict[str, providers.Upstream] = {}
-    places: dict[str, Place] = {}
-    openai = environ.get("OPENAI_BASE_URL") or environ.get("OPENAI_API_BASE")
-    for variable, (name, suffix) in _SDKS:
-        value = environ.get(variable) or (openai if name == "openai" else None)
-        if value and name in upstreams and upstreams[name].url != value.rstrip("/"):
-            name = variable.lower()
-        try:
-            upstreams[name] = providers.make(name, value or providers.WELL_KNOWN[name])
-        except ValueError as error:
-            raise click.UsageError(f"{variable} is set to something else than an API's base URL: {error}") from error
-        places[variable] = upstreams[name], "" if value else suffix
-    return list(upstreams.values()), places
+def _recorders_in(environ: Mapping[str, str], tape: Path) -> "list[tuple[str, list[providers.Upstream]]]":
+    """Return where the tape's running recorders listen, and their upstreams, if the environment may point at one."""
+    if not any("://127.0.0.1:" in environ.get(name, "") for name in apis.BY_VARIABLE):
+        return []  # without a look at the tape, which takes a while
+    from recorder.commands.env import recorders
+    from recorder.errors import WiretapeError
+
+    try:
+        return recorders(tape)
+    except (WiretapeError, OSError):  # what is wrong with the tape is said when it is opened
+        return []
 
 
-async def _run(settings: "Options", places: Mapping[str, Place], command: Sequence[str]) -> int:
+def _without(environ: Mapping[str, str], marker: nested.Marker) -> dict[str, str]:
+    try:
+        return nested.without(environ, marker)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _become(command: Sequence[str]) -> int:
+    """Replace this process by the command; return an exit code if that fails."""
+    try:
+        os.execvp(command[0], list(command))
+    except OSError as error:
+        return _not_started(command, error)
+
+
+def _not_started(command: Sequence[str], error: OSError) -> int:
+    if isinstance(error, FileNotFoundError):
+        _report(f"{command[0]}: command not found")
+        return NOT_FOUND
+    _report(f"{command[0]} cannot be run ({error.strerror})")
+    return NOT_EXECUTABLE
+
+
+async def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str]) -> int:
     from recorder.relay.service import Observer, Recorder
 
+    attempt = explain.Attempt(plan, settings.interception is not None)
     finished: list[Finished] = []
     troubles: list[str] = []
 
@@ -89,22 +134,50 @@ async def _run(settings: "Options", places: Mapping[str, Place], command: Sequen
         troubles.append(message)
         _report(f"storing: {message or 'works again'}")
 
-    recorder = Recorder(settings, Observer(finished=finished.append, trouble=trouble, failed=_report))
+    observer = Observer(
+        finished=finished.append,
+        trouble=trouble,
+        failed=_report,
+        refused=attempt.refused.append,
+        asked=attempt.asked.__setitem__,
+        notice=_report,
+    )
+    recorder = Recorder(settings, observer)
     await recorder.start()
-    if missed := sorted(set(providers.SDK_VARIABLES) - set(places)):
-        _report(f"{', '.join(missed)} not set: none of the upstreams is theirs; they are at {recorder.base}/NAME")
+    if plan.unreached and not settings.interception:
+        _report(f"no variable is for {', '.join(plan.unreached)}: point the program at it, at {recorder.base}")
     try:
-        variables = {variable: providers.sdk_base(recorder.base, *place) for variable, place in places.items()}
-        code = await _child(command, {**os.environ, **variables, **past_proxies(os.environ)})
+        marked = nested.mark(recorder.base, settings.tape, plan, intercepts=settings.interception is not None)
+        with _environment(settings, plan, environ, recorder.base) as environment:
+            code = await _child(command, {**environment, **marked})
     finally:
         unstored = await recorder.stop()
-    _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""))
+    _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
+    if not recorder.totals().recorded and code not in (NOT_EXECUTABLE, NOT_FOUND):
+        attempt.connections = recorder.accepted
+        for line in explain.explain(attempt, PurePath(command[0]).name + " …" * (len(command) > 1)):
+            _report(line)
     is_whole = recorder.totals().is_whole and not unstored
     return code if code or is_whole else TAPE_FAILED
 
 
 def _report(message: str) -> None:
     click.echo(f"wiretape: {safe(message)}", err=True)
+
+
+@contextlib.contextmanager
+def _environment(settings: "Options", plan: Plan, environ: Mapping[str, str], base: str) -> Iterator[Mapping[str, str]]:
+    """Yield a command's environment; what it names exists until the end."""
+    if settings.interception is None:
+        yield {**environ, **plan.values(base), **past_proxies(environ)}
+        return
+    from recorder.relay import environment
+
+    for remark in environment.remarks(environ):
+        _report(remark)
+    own = settings.interception.authority.certificate
+    with environment.certificate_files(own, environ, settings.ca_file) as certificates:
+        yield environment.proxied(environ, settings.interception.proxy_url(base), certificates)
 
 
 def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
@@ -122,12 +195,8 @@ async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
     try:
         child = await asyncio.create_subprocess_exec(*command, env=environment)
-    except FileNotFoundError:
-        _report(f"{command[0]}: command not found")
-        return NOT_FOUND
     except OSError as error:
-        _report(f"{command[0]} cannot be run ({error.strerror})")
-        return NOT_EXECUTABLE
+        return _not_started(command, error)
     _forward_signals(child)
     code = await child.wait()
     return code if code >= 0 else 128 - code
@@ -151,7 +220,7 @@ def _forward_signals(child: "asyncio.subprocess.Process") -> None:
         loop.add_signal_handler(signal.SIGINT, forward, signal.SIGINT)
 
 
-def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str) -> None:
+def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str, tape: Path) -> None:
     from recorder.commands import status
 
     totals = recorder.totals()
@@ -168,5 +237,5 @@ def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: i
             )
         )
         parts.append(f"NOT STORED: {lost} {trouble}")
-    look = f"  →  wiretape ls -n {totals.recorded}" if totals.recorded else ""
+    look = f"  →  wiretape ls{options.naming(tape)} -n {totals.recorded}" if totals.recorded else ""
     _report(f"{', '.join(parts)}{look}")

@@ -22,17 +22,18 @@ from recorder.decode.dialect import Chunk, Dialect
 from recorder.decode.dialects import chat, cohere
 from recorder.decode.dialects.registry import BY_API
 from recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
-from recorder.decode.outcome import Exchange, Read, Reads
+from recorder.decode.outcome import Close, Exchange, Read, Reads
 from recorder.decode.payloads import Reader
 from recorder.decode.templates import Templates, filler
+from recorder.decode.websocket import Turn, converse
 
 MAX_ITEMS: Final = 1_000_000
 """Items and chunks decoded of one body: more than 64 MiB of a real stream holds."""
 
-KINDS: Final = ("event", "comment", "record", "body")
-EVENT, COMMENT, RECORD, BODY = range(4)
+KINDS: Final = ("event", "comment", "record", "body", "ping", "pong", "close", "broken")
+EVENT, COMMENT, RECORD, BODY, PING, PONG, CLOSE, BROKEN = range(8)
 
-Framing = Literal["sse", "ndjson", "json-array", "aws-eventstream", "json"]
+Framing = Literal["sse", "ndjson", "json-array", "aws-eventstream", "json", "websocket"]
 """How payloads stand in a body; `json`: it is not a stream."""
 
 _FRAMINGS: Final[dict[str, Framing]] = {
@@ -62,6 +63,9 @@ class Item(NamedTuple):
     A standard event, or a record of a framing that is not SSE; a comment; a `record`, which is a payload outside of any
     event; or a whole `body` that is not a stream. `seq` counts them all from 0 in the order in which they were
     completed.
+
+    Of a WebSocket, a message is an event, and a `ping`, a `pong`, a `close` or what was `broken` is an item as well;
+    `sender` is who sent it, `upstream` or `client`.
     """
 
     seq: int
@@ -73,6 +77,7 @@ class Item(NamedTuple):
     data: str
     start: int
     end: int
+    sender: str = "upstream"
 
 
 class TimedChunk(NamedTuple):
@@ -125,11 +130,14 @@ class Run:
 class Decoded:
     """A decoded body. `data` is the body without its content coding, `whole` whether all of it was decoded.
 
-    `framing` is how payloads stand in it.
+    `framing` is how payloads stand in it. Of a WebSocket, `data` are the messages of both directions in the order in
+    which they were completed, unmasked and inflated; `sent` are the items that the client sent, `turns` the responses,
+    and `close` is how it was closed.
 
     Columns with one value for each item, in the order in which they were completed: `kinds` (indexes into `KINDS`),
     `starts` and `ends` (offsets in `data`), `at_ns` and `reads` (timestamp and seq of the read that completed it; None
-    where the tape lacks that read). `runs` hold the chunks. `read_ends` is where in `data` each read ends, `read_at_ns`
+    where the tape lacks that read, and no seq of what the client sent). `runs` hold the chunks. `read_ends` is where in
+    `data` each read ends, `read_at_ns`
     when it came; what no read covers has None. `api` is that of the dialect that claimed the payload, "unknown" if none
     did, None if there is none. `done_item` is the item with the last `[DONE]`, `end_item` the one with the last event
     that ends a stream of its dialect.
@@ -152,6 +160,9 @@ class Decoded:
     read_at_ns: Sequence[int | None] = ()
     ids: dict[int, str] = field(default_factory=dict)
     fields: dict[int, tuple[str, str]] = field(default_factory=dict)
+    sent: set[int] = field(default_factory=set)
+    turns: list[Turn] = field(default_factory=list)
+    close: Close | None = None
 
     @property
     def stream(self) -> bool:
@@ -170,7 +181,9 @@ class Decoded:
 
     @property
     def ended(self) -> bool:
-        """Whether the event that ends a stream of its dialect came."""
+        """Whether the event that ends a stream of its dialect came; over a WebSocket, for each response."""
+        if self.turns:
+            return all(turn.last is not None for turn in self.turns)
         return self.end_item is not None or (self.done and (self.dialect is None or self.dialect.has_done))
 
     @property
@@ -199,7 +212,10 @@ class Decoded:
             text = raw.decode("utf-8-sig", "replace") if encoding.is_utf8(raw) else ""
         else:
             text = raw.decode("utf-8", "replace")
-        return Item(no, KINDS[kind], self.at_ns[no], self.reads[no], type, self.ids.get(no, ""), text, start, end)
+        sender = "client" if no in self.sent else "upstream"
+        return Item(
+            no, KINDS[kind], self.at_ns[no], self.reads[no], type, self.ids.get(no, ""), text, start, end, sender
+        )
 
     def items(self) -> list[Item]:
         """Return all items with their texts."""
@@ -209,6 +225,33 @@ class Decoded:
         """Return a chunk by its number."""
         place = bisect_right(self._firsts, no) - 1
         return self.runs[place].chunk_of(no - self._firsts[place])
+
+    @functools.cached_property
+    def answering_ns(self) -> Sequence[int | None]:
+        """When each item came, on a clock that runs while upstream has something to answer.
+
+        Over a WebSocket it begins with the message that asks first, stands still when a response has ended, and goes on
+        with the message that asks for the next. Items of a response that generates nothing, or whose request the tape
+        does not have, have no time.
+        """
+        if not self.turns:
+            return self.at_ns
+        times: list[int | None] = [None] * len(self.at_ns)
+        before = 0
+        for turn in self.turns:
+            asked_ns = None if turn.asked is None or not turn.generates else self.at_ns[turn.asked]
+            items = range(turn.first, len(times) if turn.last is None else turn.last + 1)
+            if asked_ns is None:
+                continue
+            for item in items:
+                at_ns = self.at_ns[item]
+                times[item] = None if at_ns is None else before + at_ns - asked_ns
+            before = max((before, *(at for item in items if (at := times[item]) is not None)))
+        return times
+
+    def turn_of(self, item: int) -> int:
+        """Return the number of the response that an item is of; 0 where there is but one."""
+        return max(bisect_right(self.turns, item, key=lambda turn: turn.first) - 1, 0)
 
     @functools.cached_property
     def _firsts(self) -> list[int]:
@@ -224,6 +267,8 @@ class Decoded:
 
 def fields(framing: Framing, raw: bytes) -> tuple[str, str]:
     """Return the type and the data of the event that stands in these bytes; "" where there is no data."""
+    if framing == "websocket":
+        return "message", raw.decode("utf-8", "replace")
     found: tuple[str, str] = _RECORDS.get(framing, sse).fields(raw)
     return found
 
@@ -231,6 +276,8 @@ def fields(framing: Framing, raw: bytes) -> tuple[str, str]:
 def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
     """Decode a body. `reads` may cover less or more than the body: what has no read has no timestamp."""
     columns = Reads.of(reads)
+    if exchange.framing == "websocket":
+        return _decode_websocket(exchange, columns, body)
     span_ends, places = encoding.spans(columns.start, columns.size, len(body))
     plain = encoding.plain(exchange.content_encoding, body, span_ends)
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
@@ -302,6 +349,30 @@ def _decode_records(decoded: Decoded, reader: Reader) -> None:
             decoded.flags.add("malformed")
         else:
             decoded.add(chunk, item)
+
+
+def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes) -> Decoded:
+    """Decode both directions of a WebSocket, their messages in the order in which they were completed."""
+    found = converse(exchange, reads, body, MAX_ITEMS)
+    decoded = Decoded(
+        bytes(found.data),
+        "websocket",
+        whole=found.is_whole,
+        kinds=bytearray(EVENT if kind in ("text", "binary") else KINDS.index(kind) for kind in found.kinds),
+        starts=found.starts,
+        ends=found.ends,
+        at_ns=found.at_ns,
+        reads=found.reads,
+        api=found.api,
+        sent=found.sent,
+        turns=found.turns,
+        close=found.close,
+    )
+    for chunk, item in found.chunks:
+        decoded.add(chunk, item)
+    raised = {"malformed": found.has_fault, "decode_limit": not found.is_whole}
+    decoded.flags.update(flag for flag, is_raised in raised.items() if is_raised)
+    return decoded
 
 
 def _decode_whole(decoded: Decoded) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from recorder.decode import encoding, payloads
 from recorder.decode.assembly import Answer, assemble
-from recorder.decode.decoder import COMMENT, EVENT, Decoded, decode
+from recorder.decode.conversation import Asked, belonging
+from recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
 from recorder.decode.dialect import Fault
 from recorder.decode.encoding import Cleaner
 from recorder.decode.metrics import Measures, Timeline, measured
@@ -20,8 +21,13 @@ from recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, tran
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
-def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Decoded | None = None) -> Measures:
-    """Derive the measures of an exchange from its facts, and from its body if that is `decoded` already."""
+def derive(
+    exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Decoded | None = None, asked: Asked | None = None
+) -> Measures:
+    """Derive the measures of an exchange from its facts, and from its body if that is `decoded` already.
+
+    Without the request that it `asked` what it belongs to is unknown.
+    """
     reads = Reads.of(reads)
     if decoded is None:
         decoded = decode(exchange, reads, body)
@@ -34,32 +40,51 @@ def derive(exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Deco
     fault, evidence = _evidence(decoded, answer, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
-    timeline = Timeline(exchange, reads, decoded if is_timed else None, answer.values["output_tokens"])
+    # Of several responses of which one was cut, the tokens of all are not known.
+    tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
+    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens)
     values = measured(timeline)
     if is_timed and not understood:
         values["chunks"] = 0
-    asked = operation(exchange, decoded.api)
-    flags = transport_flags(exchange, outcome) | decoded.flags & {"decode_limit", "undecoded"}
+    its_operation = operation(exchange, decoded.api)
+    flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
-    if asked not in GENERATIONS:  # an embedding is no output that is missing
+    if its_operation not in GENERATIONS:  # an embedding is no output that is missing
         flags.discard("empty")
-    if fault is not None:
-        values["error_code"], values["error_message"] = cleaner.optional(fault.code), cleaner.optional(fault.message)
-    is_text = decoded.framing != "aws-eventstream"
+    values |= _reported(fault, outcome, decoded, cleaner)
+    if asked is not None:
+        given = _with_message(asked, decoded)
+        values |= belonging(given, its_operation, answer.values["content"], answer.values["tool_calls"])
+    is_text = decoded.framing not in ("aws-eventstream", "websocket")
     if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
     return Measures(
         outcome=outcome,
         outcome_detail=outcome_detail,
         api=_api(exchange, decoded, succeeded),
-        operation=asked,
-        events=decoded.kinds.count(EVENT),
+        operation=its_operation,
+        events=decoded.kinds.count(EVENT) - sum(decoded.kinds[item] == EVENT for item in decoded.sent),
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),
         **answer.values,
         **values,
     )
+
+
+def _reported(fault: Fault | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> dict[str, Any]:
+    """Return the error that upstream reported, also as the reason for which it closed a WebSocket."""
+    if outcome == "truncated" and decoded.close is not None:
+        fault = Fault(str(decoded.close.code), decoded.close.reason)
+    if fault is None:
+        return {}
+    return {"error_code": cleaner.optional(fault.code), "error_message": cleaner.optional(fault.message)}
+
+
+def _with_message(asked: Asked, decoded: Decoded) -> Asked:
+    """Return a request whose body, over a WebSocket, is the first message that asked for an answer."""
+    first = next((turn.asked for turn in decoded.turns if turn.asked is not None and turn.generates), None)
+    return asked if first is None else Asked(asked.headers, decoded.data[decoded.starts[first] : decoded.ends[first]])
 
 
 def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
@@ -88,6 +113,9 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault 
         finished=answer.finished and finish_ends,
         error=error,
         malformed="malformed" in decoded.flags | answer.flags,
+        close=decoded.close,
+        pending=any(turn.last is None for turn in decoded.turns),
+        broken=any(kind == BROKEN and item not in decoded.sent for item, kind in enumerate(decoded.kinds)),
     )
 
 
@@ -104,4 +132,6 @@ def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -
     flags = decoded.flags | {flag for flag, is_raised in raised.items() if is_raised}
     if understood:
         flags |= answer.flags | timeline.flags() if decoded.stream else answer.flags - _STREAM_ONLY
+    if sum(turn.generates for turn in decoded.turns) > 1:
+        flags = flags - {"multi_choice"} | {"multi_response"}
     return flags

@@ -98,6 +98,11 @@ def unpack(packed: bytes, size: int) -> bytes:
     return data
 
 
+def room(taken: int) -> int:
+    """Return how many bytes so many compressed ones may inflate to."""
+    return min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * taken))
+
+
 def is_identity(content_encoding: str | None) -> bool:
     """Return whether a body has no content coding."""
     return (content_encoding or "").strip().lower() in _IDENTITY
@@ -150,11 +155,11 @@ class _Inflater:
         while piece and self.flag is None:
             if self._zlib.eof:
                 self._next_member()
-            room = min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * self._taken)) - len(self.out)
-            data = self._zlib.decompress(piece, room + 1)
-            if len(data) > room:
+            left = room(self._taken) - len(self.out)
+            data = self._zlib.decompress(piece, left + 1)
+            if len(data) > left:
                 self.flag = "decode_limit"
-            self.out += data[:room]
+            self.out += data[:left]
             piece = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
 
     def _next_member(self) -> None:

@@ -10,12 +10,16 @@ unknown and never 0 in its place. A gap is between two output chunks, and 0 if o
 that brought output survive coalescing. Tokens come from `usage` only: chunks are never counted as tokens. Percentiles
 interpolate linearly (Hyndman and Fan's type 7, numpy's default).
 
+Over a WebSocket, what is timed from T0 is timed from the message that asked for the first response, and the time
+between a response and the message that asks for the next counts for nothing: gaps lie within a response, and latency
+and duration are those of all responses added up. Only `connect_ns` and `ttfb_ns` are of the WebSocket itself.
+
 What a chunk carries is decided in `chat`, how an exchange ended in `outcome`; statistics over many are the viewer's.
 """
 
 import dataclasses
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -49,36 +53,47 @@ class Timeline:
         self, exchange: Exchange, reads: Reads, decoded: "Decoded | None" = None, tokens: int | None = None
     ) -> None:
         self.exchange, self.reads, self.tokens = exchange, reads, tokens
+        self.turns = _turns(decoded, exchange) if decoded is not None and decoded.turns else None
         self.chunks = self.output_chunks = 0
+        self._later: set[int] = set()
+        """The output chunks that begin another response over the same WebSocket."""
         self.at: list[int] = []
         self.output_reads: list[int] = []
         self._outputs: list[tuple[int, Chunk]] = []
         chunk_at = self._add(decoded) if decoded is not None else []
         self.first_chunk_ns = chunk_at[0] if chunk_at else None
         self.gaps = list(map(sub, self.at[1:], self.at))
+        if self._later:
+            self.gaps = [gap for chunk, gap in enumerate(self.gaps, 1) if chunk not in self._later]
         self.ordered_gaps = sorted(self.gaps)
-        self.longest_gap_ns = max((gap for _, gap in output_gaps(self.at, self.output_reads)), default=None)
+        of_outputs = output_gaps(self.at, self.output_reads)
+        self.longest_gap_ns = max((gap for chunk, gap in of_outputs if chunk not in self._later), default=None)
         self.latency_ns = self.at[-1] if self.at else None
         # Chunks after the last event belong to the answer too: then only the end of the exchange ends it.
         last, ended_ns = max(chunk_at, default=0), decoded.ended_ns if decoded is not None else None
         end_ns = ended_ns if ended_ns is not None and ended_ns >= last else exchange.end_ns
         self.duration_ns = None if end_ns is None else max(end_ns, last)
+        if self.turns is not None:
+            self.duration_ns = sum(turn[1] - turn[0] for turn in self.turns) if self.turns else None
 
     def _add(self, decoded: "Decoded") -> list[int]:
         """Add the chunks of a stream, run by run; return the known timestamps of all that count."""
         chunk_at: list[int] = []
+        came, turn = decoded.answering_ns, 0
         for run in decoded.runs:
             if not run.chunk.counts:
                 continue
             self.chunks += len(run)
-            at = [at_ns for at_ns in decoded.at_ns[run.items] if at_ns is not None]
+            at = [at_ns for at_ns in came[run.items] if at_ns is not None]
             chunk_at += at
             if run.chunk.output:
                 self.output_chunks += len(run)
                 if at:
                     self._outputs.append((len(self.at), run.chunk))
+                    if decoded.turns and turn != (turn := decoded.turn_of(run.item)) and self.at:
+                        self._later.add(len(self.at))
                 self.at += at
-                self.output_reads += [read for read in decoded.reads[run.items] if read is not None]
+                self.output_reads += [read for read in decoded.reads[run.items] if read is not None] if at else []
         return chunk_at
 
     @property
@@ -100,17 +115,33 @@ class Timeline:
         return self.at[answer] - self.at[thought] if known else None  # type: ignore[index]
 
     def time_per(self, count: int | None) -> float | None:
-        """Return the time from the first to the last output for each of so many.
+        """Return the time from the first to the last output for each of so many; that of several responses is added up.
 
         A window of 0 (all in one read) says nothing about speed: neither 0 nor infinity.
         """
-        window = self.at[-1] - self.at[0] if self.at else 0
+        window = sum(self.gaps) if self._later else self.at[-1] - self.at[0] if self.at else 0
         return window / count if count is not None and count > 0 and window > 0 else None
 
     def time_per_token(self, tokens_of_first: int | None) -> float | None:
         """Return the time for each token after those of the first output."""
-        known = self.tokens is not None and tokens_of_first is not None
-        return self.time_per(self.tokens - tokens_of_first if known else None)  # type: ignore[operator]
+        if self.tokens is None or tokens_of_first is None:
+            return None
+        return self.time_per(self.tokens - tokens_of_first - len(self._later))
+
+    def first_byte(self) -> int | None:
+        """Return when the first byte of the body came; over a WebSocket, after the first message that asked."""
+        asked_ns = self.turns[0][0] if self.turns else 0
+        reads = zip(self.reads.at_ns, self.reads.size, strict=True)
+        since = asked_ns if self.turns else -1
+        return next((at - asked_ns for at, size in reads if size > 0 and at >= since), None)
+
+    def longest_silence(self) -> int | None:
+        """Return the longest silence; over a WebSocket, of a response."""
+        if self.exchange.framing != "websocket":
+            return longest_silence(self.exchange, self.reads, self.duration_ns)
+        answers = [(_between(self.reads, *turn), turn[1]) for turn in self.turns or ()]
+        silences = [longest_silence(self.exchange, reads, end_ns) for reads, end_ns in answers if reads]
+        return max((silence for silence in silences if silence is not None), default=None)
 
     def percentile(self, fraction: float) -> float | None:
         """Return a percentile of the gaps; `fraction` is 0 to 1."""
@@ -148,6 +179,26 @@ class Timeline:
 
     def _place(self, *kinds: str) -> int | None:
         return next((at for at, chunk in self._outputs if any(getattr(chunk, kind) for kind in kinds)), None)
+
+
+def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
+    """Return when each response over a WebSocket was asked for, and when it ended, as far as both are known."""
+    known = []
+    for turn in decoded.turns:
+        if not turn.generates:
+            continue
+        asked_ns = None if turn.asked is None else decoded.at_ns[turn.asked]
+        end_ns = exchange.end_ns if turn.last is None else decoded.at_ns[turn.last]
+        if asked_ns is not None and end_ns is not None:
+            known.append((asked_ns, max(end_ns, asked_ns)))
+    return known
+
+
+def _between(reads: Reads, start_ns: int, end_ns: int) -> Reads:
+    """Return the reads from one timestamp to another."""
+    part = slice(bisect_left(reads.at_ns, start_ns), bisect_right(reads.at_ns, end_ns))
+    starts = [start - reads.start[part.start] for start in reads.start[part]]
+    return Reads(reads.seq[part], reads.at_ns[part], reads.relayed_ns[part], starts, reads.size[part])
 
 
 Formula = Callable[[Timeline], Any]
@@ -203,7 +254,7 @@ class Timing:
     ttfb_ns: int | None = duration("T0 → response head", lambda t: t.exchange.headers_ns)
     ttf_byte_ns: int | None = duration(
         "T0 → first byte of the body, comments included",
-        lambda t: next((at for at, size in zip(t.reads.at_ns, t.reads.size, strict=True) if size > 0), None),
+        Timeline.first_byte,
     )
     ttfc_ns: int | None = duration(
         "T0 → first chunk of any kind that is not an error", lambda t: t.first_chunk_ns, statistic="ttfc"
@@ -234,7 +285,7 @@ class Timing:
     )
     max_silence_ns: int | None = duration(
         "longest silence: no byte of the body, from its first (from the head if none came) to the end",
-        lambda t: longest_silence(t.exchange, t.reads, t.duration_ns),
+        Timeline.longest_silence,
         aliases=("silence", "silence.max"),
         statistic="silence",
     )
@@ -246,7 +297,7 @@ class Timing:
     )
     tpot_est_ns: float | None = duration(
         "time per output chunk after the first: an estimate of tpot where there is no usage",
-        lambda t: t.time_per(len(t.at) - 1),
+        lambda t: t.time_per(len(t.gaps)),
     )
     tpot_adj_ns: float | None = duration(
         "tpot without the tokens of the first chunk; needs usage on every chunk",
@@ -314,7 +365,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 3
+DECODER_VERSION: Final = 4
 """Raised whenever the same facts would be derived differently."""
 
 
@@ -358,6 +409,16 @@ class Measures(Timing):
     refusal: str | None = value("the refusal")
     tool_calls: list[dict[str, Any]] | None = value("tool calls: index, id, name, arguments")
     choices: list[dict[str, Any]] | None = value("the choices beside the first")
+    conversation_key: str | None = value("the conversation that the client names; of a redacted header, its hash")
+    conversation_key_from: str | None = value("the header, or the field of the request's body, that names it")
+    conversation_parent: str | None = value("the conversation that started this one, as the client names it")
+    previous_response_id: str | None = value("the response_id of the exchange that the request says it continues")
+    messages_hash: str | None = value("hash of the request's messages, without system prompts and tools")
+    continues_hash: str | None = value("hash of those before their last answer: messages_hash of what is continued")
+    continued_answer_hash: str | None = value("hash of that answer: answer_hash of what is continued")
+    answer_hash: str | None = value("hash of the text and the tool calls of the answer")
+    retries: int | None = value("how often the client had sent the same request before, as its SDK says")
+    asked: str | None = value("the last text of the user in the request: its beginning, on one line")
 
 
 METRICS: Final = {

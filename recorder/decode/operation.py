@@ -66,11 +66,14 @@ _PATHS: Final = tuple(
         (r"/moderations$", "moderation", None),
         (r"/images/\w+$|:predict$", "image", None),
         (r"/audio/\w+$", "audio", None),
+        (r"/realtime$", "other", "openai.realtime"),
+        (r"\.BidiGenerateContent$", "other", "gemini.live"),
         (r":batchGenerateContent$|:predictLongRunning$|/cachedContents$", "other", None),
         (r"/(?:batches|jobs|assistants|videos|classify|score|pooling)$|/realtime/\w+$", "other", None),
     )
 )
 _MODELS = re.compile(r"/models(?:/[^/:]+){0,3}$|/api/(?:tags|ps)$|/foundation-models$")
+_MODEL_IN_QUERY = re.compile(r"/realtime\?(?:[^#]*&)?model=([^&#]+)")
 _MODEL_IN_PATH = re.compile(
     r"/model/([^/]+|arn:[^/]+/[^/]+)/(?:converse|invoke|count-tokens)"
     r"|/(?:deployments|engines)/([^/]+)/"
@@ -100,6 +103,12 @@ def api_asked(exchange: Exchange) -> str | None:
     return named[1] if named else None
 
 
+def model_in_query(path: str) -> str | None:
+    """Return the model that the query of a request names for a Realtime session; else None."""
+    named = _MODEL_IN_QUERY.search(path)
+    return unquote(named[1]) if named else None
+
+
 def model_in_path(path: str) -> str | None:
     """Return the model that the path of a request to one names, as Gemini's, Bedrock's and Azure's do; else None."""
     named = _MODEL_IN_PATH.search(path.partition("?")[0].rstrip("/"))
@@ -107,7 +116,7 @@ def model_in_path(path: str) -> str | None:
 
 
 def _asked(exchange: Exchange) -> tuple[str, str | None] | None:
-    if exchange.method != "POST":
+    if exchange.method != "POST" and exchange.framing != "websocket":
         return None
     path = _path(exchange)
     return next(((operation, api) for pattern, operation, api in _PATHS if pattern.search(path)), None)

@@ -23,7 +23,7 @@ Outcome = Literal[
 Verdict = tuple[Outcome, str | None]
 
 ENDED_BY: Final[dict[EndedBy, str]] = {
-    "end": "the HTTP body ended as framed, or a body delimited by close was closed",
+    "end": "the HTTP body ended as framed, or a body delimited by close, or a WebSocket, was closed",
     "eof": "upstream closed before the end of its framing",
     "length": "upstream closed before Content-Length was reached",
     "reset": "the upstream connection was reset",
@@ -53,7 +53,8 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     "truncated": "upstream ended before the stream was complete",
     "malformed": "complete, but at least one data event is not a JSON object",
     "interrupted": "the recorder stopped or died while it was open",
-    "complete": "[DONE], or whatever ends a stream of its API, or the end of a body that is not a stream",
+    "complete": "[DONE], or whatever ends a stream of its API, or the end of a body that is not a stream; of a"
+    " WebSocket, all responses that were asked for have ended, or if none is known, it was closed in good order",
 }
 
 DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
@@ -62,7 +63,7 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
     "http_error": ("rate_limited", "client_error", "server_error", "redirect"),
     "error_event": ("before_output", "mid_stream", "finish"),
     "client_closed": ("stalled",),
-    "truncated": ("eof", "reset", "length", "framing"),
+    "truncated": ("eof", "reset", "length", "framing", "close_N (upstream closed a WebSocket with the code N)"),
     "interrupted": ("shutdown", "local"),
 }
 """What can be said more of an outcome."""
@@ -80,10 +81,12 @@ FLAGS: Final[dict[str, str]] = {
     "empty_data": "an event with empty data",
     "error_field": "an error stood in an error: line, which the standard ignores",
     "glued": "several payloads in one event, separated by one newline",
+    "h2_offered": "the client would have spoken HTTP/2: through wiretape it spoke HTTP/1.1, over other connections",
     "hidden_tokens": "usage counts more tokens than what came can hold, as with hidden reasoning: rates are withheld",
     "id_changed": "the response id changes within the stream",
     "malformed": "at least one data event is not a JSON object",
     "multi_choice": "more than one choice; the content is that of the first",
+    "multi_response": "several responses over one WebSocket: TTFT and content are the first's, tokens and gaps are all",
     "no_done": "the stream has no [DONE]",
     "no_finish": "a choice has no finish reason",
     "no_usage": "the stream has no usage",
@@ -96,7 +99,7 @@ FLAGS: Final[dict[str, str]] = {
     "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
     "single_chunk": "the whole output came in one chunk or one read",
     "stall": stalls.DEFAULT.stall_meaning,
-    "storage_gap": "bytes of the body are missing from the tape",
+    "storage_gap": "bytes of the body, or of what a client sent over a WebSocket, are missing from the tape",
     "surplus_bytes": "upstream sent bytes after the end of the response",
     "unclean_end": "the transport failed after everything had come",
     "undecoded": "a content encoding that is not decoded here, or a broken one",
@@ -167,6 +170,15 @@ class Reads(Sequence[Read]):
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """What the client sent over a WebSocket: its bytes, and the reads that brought them; `missing` were not stored."""
+
+    reads: Reads
+    data: bytes
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """What is known of one request and its response, as fact.
 
@@ -174,8 +186,9 @@ class Exchange:
     `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
     `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
     bytes of the request body are not on the tape. `request` is the body of the request where decoding needs it.
+    Of a WebSocket, `extensions` are those that were agreed on, and `sent` is what came from the client.
     `connection_reused`: it was sent on a connection kept from an exchange before, and `connected_ns` is None.
-    Timestamps may be late by `clock_error_ns`; None: not known.
+    Timestamps may be late by `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2.
     """
 
     status: int | None
@@ -189,6 +202,7 @@ class Exchange:
     paused: int = 0
     surplus: bool = False
     coarse_clock: bool = False
+    h2_offered: bool = False
     framing: str | None = None
     request_missing: int = 0
     method: str = "POST"
@@ -197,6 +211,21 @@ class Exchange:
     request: bytes | None = None
     connection_reused: bool | None = None
     clock_error_ns: int | None = None
+    extensions: str | None = None
+    sent: Sent | None = None
+
+
+class Close(NamedTuple):
+    """The close frame of a WebSocket that came first: its code, and whether the client sent it."""
+
+    code: int
+    reason: str
+    by_client: bool
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the WebSocket was closed in good order: done, going away, or without a code."""
+        return self.code in (1000, 1001, 1005)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +234,8 @@ class Evidence:
 
     `stream` and `understood`: whether it is an event stream, and of a dialect known here. `whole`: whether all of what
     came could be decoded. `done`: the event that ends a stream of the dialect was seen. `finished`: every seen choice
-    has a finish reason, in a dialect where that ends a stream.
+    has a finish reason, in a dialect where that ends a stream. Of a WebSocket: `close` is how it was closed, `pending`
+    whether a response that was asked for has not ended, `broken` whether upstream broke the protocol.
     """
 
     stream: bool = False
@@ -215,6 +245,9 @@ class Evidence:
     finished: bool = False
     error: Literal["before_output", "mid_stream", "finish"] | None = None
     malformed: bool = False
+    close: Close | None = None
+    pending: bool = False
+    broken: bool = False
 
 
 def judge(exchange: Exchange, evidence: Evidence) -> Verdict:
@@ -224,18 +257,19 @@ def judge(exchange: Exchange, evidence: Evidence) -> Verdict:
     return _without_answer(exchange, evidence) or _error(exchange, evidence) or _ended(exchange, evidence)
 
 
-def transport_flags(exchange: Exchange, outcome: Outcome) -> set[str]:
+def transport_flags(exchange: Exchange, outcome: Outcome, close: Close | None = None) -> set[str]:
     """Return the flags that follow from the facts alone, given the outcome they led to."""
-    explained = outcome not in ("complete", "malformed", "error_event", "http_error")
+    explained = outcome not in ("complete", "malformed", "error_event", "http_error") or close is not None
     raised = {
-        "storage_gap": exchange.gap_bytes > 0,
+        "storage_gap": exchange.gap_bytes > 0 or (exchange.sent is not None and exchange.sent.missing > 0),
         "backpressure": exchange.paused > 0,
         "request_not_stored": exchange.request_missing > 0,
         "surplus_bytes": exchange.surplus,
         "coarse_clock": exchange.coarse_clock,
+        "h2_offered": exchange.h2_offered,
         "clock_suspect": exchange.clock_error_ns is not None and exchange.clock_error_ns > SUSPECT_NS,
         "unclean_end": exchange.ended_by in _BROKEN and not explained,
-        "client_left": exchange.ended_by in _CLIENT and not explained,
+        "client_left": exchange.ended_by in _CLIENT and not explained and exchange.framing != "websocket",
     }
     return {flag for flag, is_raised in raised.items() if is_raised}
 
@@ -244,8 +278,10 @@ def _is_complete(exchange: Exchange, evidence: Evidence) -> bool:
     if evidence.stream and (evidence.done or evidence.finished):
         return True
     # Where the payload cannot be judged, or we lost a part of it ourselves, the framing has to do.
-    judged = evidence.stream and evidence.understood and evidence.whole and exchange.gap_bytes == 0
-    return not judged and exchange.ended_by == "end"
+    is_known = evidence.whole and exchange.gap_bytes == 0
+    if exchange.framing == "websocket" and is_known:
+        return not evidence.pending and evidence.close is not None and evidence.close.is_clean
+    return not (evidence.stream and evidence.understood and is_known) and exchange.ended_by == "end"
 
 
 def _without_answer(exchange: Exchange, evidence: Evidence) -> Verdict | None:
@@ -276,10 +312,14 @@ def _ended(exchange: Exchange, evidence: Evidence) -> Verdict:
     ended = exchange.ended_by
     if ended == "died":
         return "interrupted", None
-    if not _is_complete(exchange, evidence):
-        if ended in _CLIENT:
-            return "client_closed", "stalled" if ended == "client_stalled" else None
-        if ended in ("shutdown", "local"):
-            return "interrupted", ended
-        return "truncated", ended if ended in ("reset", "length", "framing") else "eof"
-    return ("malformed", None) if evidence.malformed else ("complete", None)
+    if _is_complete(exchange, evidence):
+        return ("malformed", None) if evidence.malformed else ("complete", None)
+    if evidence.close is not None and not evidence.close.by_client:
+        return "truncated", f"close_{evidence.close.code}"
+    if ended in _CLIENT or evidence.close is not None:
+        return "client_closed", "stalled" if ended == "client_stalled" else None
+    if ended in ("shutdown", "local"):
+        return "interrupted", ended
+    if evidence.broken:
+        return "truncated", "framing"
+    return "truncated", ended if ended in ("reset", "length", "framing") else "eof"

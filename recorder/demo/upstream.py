@@ -5,6 +5,7 @@ fall silent. It logs what it sent and when, and whether its peer left.
 """
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
@@ -127,7 +128,8 @@ class ScriptedUpstream:
             data = await reader.read(65536)
             if not data:
                 return False
-            parser.feed_data(data)
+            with contextlib.suppress(httptools.HttpParserUpgrade):  # the scene says whether it gets it
+                parser.feed_data(data)
         request.method = parser.get_method().decode()
         self.requests.append(request)
         scene = self._choose(request)

@@ -3,8 +3,11 @@
 wiretape listens for programs on the same machine and forwards to hosts that were named at its start. Whatever could
 make it an open proxy, or let a web page talk to it, is refused here, by the raw request target and the raw Host
 header; no URL is ever rebuilt from a request. The HTTP syntax itself is llhttp's to judge, before this.
+
+A forward proxy it is only where it was started as one, and only for who has the credential in the proxy's URL.
 """
 
+import hmac
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +22,16 @@ HOP_BY_HOP = frozenset({
 """RFC 9110, 7.6.1: for this connection only, never passed on."""
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
+_PROXIED_TARGET = re.compile(rb"/[\x21-\x7e]*")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)(?::\d{1,5})?", re.ASCII)
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
+_AUTHORITY = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::(\d{1,5}))?", re.IGNORECASE)
+_ABSOLUTE = re.compile(rb"(https?)://([^/?#]*)([\x21-\x7e]*)", re.IGNORECASE)
+_PORTS = {"http": 80, "https": 443}
+_NO_PROXY = (
+    "this wiretape is no forward proxy: start it with --intercept (wiretape run --intercept -- CMD), or take"
+    " HTTPS_PROXY and HTTP_PROXY out of the program's environment"
+)
 _LABEL = re.compile(r"\s*([A-Za-z0-9_.-]{1,64})=([^,]{0,256}?)\s*")
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -32,6 +43,29 @@ class Refusal:
 
     status: int
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A server as a request to a forward proxy names it: a scheme, a host in lower case without brackets, a port."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def authority(self) -> str:
+        """The host and the port, as `CONNECT` has them."""
+        return f"{self._bracketed}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The base URL, without the scheme's own port."""
+        return f"{self.scheme}://{self._bracketed if self.port == _PORTS[self.scheme] else self.authority}"
+
+    @property
+    def _bracketed(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +82,94 @@ class Policy:
 
 def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
     """Return why a request may not pass, judged by its head; None if it may."""
-    if method in ("CONNECT", "TRACE"):
-        return Refusal(405, f"{method} is not relayed")
-    if len(target) > TARGET_BYTES:
-        return Refusal(414, f"the request target is longer than {TARGET_BYTES} bytes")
-    if not _TARGET.fullmatch(target):
-        return Refusal(400, "the request target must be a path that begins with one '/'; wiretape is no forward proxy")
-    if len(headers) > HEADERS:
-        return Refusal(431, f"more than {HEADERS} headers")
     return (
-        _check_sizes(headers)
+        _check_target(method, target)
+        or _check_sizes(headers)
         or _check_host(headers, policy)
         or _check_origin(headers, policy)
-        or _check_connection(headers)
+        or _check_connection(method, headers)
         or _check_coding(headers)
     )
 
 
+def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) -> Refusal | None:
+    """Return why a request to `origin` may not pass, which came by a forward proxy's way; None if it may.
+
+    Whose it is was judged by `check_credential`. It may come from a web page: that is the origin's to judge.
+    """
+    return (
+        _check_target(method, target, _PROXIED_TARGET)
+        or _check_sizes(headers)
+        or _check_authority(headers, origin)
+        or _check_connection(method, headers)
+        or _check_coding(headers)
+    )
+
+
+def check_credential(headers: Headers, credential: bytes) -> Refusal | None:
+    """Return why a request may not use the forward proxy: it lacks the Basic `credential`; None if it may."""
+    given = [value for name, value in headers if name == b"proxy-authorization"]
+    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    if scheme.lower() == b"basic" and hmac.compare_digest(token.strip(), credential):
+        return None
+    return Refusal(407, "the proxy's URL, with the user and the password in it, is needed to use this forward proxy")
+
+
+def without_proxy_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return the headers without those that are for a proxy alone."""
+    return [(name, value) for name, value in headers if not name.startswith(b"proxy-")]
+
+
+def connect_origin(target: bytes) -> Origin | None:
+    """Read the target of `CONNECT`; None if it is not `host:port`."""
+    return _origin("https", target, needs_port=True)
+
+
+def absolute_origin(target: bytes) -> tuple[Origin, bytes] | None:
+    """Read a target that is a URL into its origin, and the rest of it as a path; None if it is no such target."""
+    match = _ABSOLUTE.fullmatch(target)
+    origin = _origin(match[1].decode().lower(), match[2]) if match else None
+    if match is None or origin is None or match[3].startswith(b"#"):
+        return None
+    return origin, match[3] if match[3].startswith(b"/") else b"/" + match[3]
+
+
+def _origin(scheme: str, authority: bytes, *, needs_port: bool = False) -> Origin | None:
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None or (needs_port and not match[2]):
+        return None
+    port = int(match[2]) if match[2] else _PORTS[scheme]
+    host = match[1].decode().lower().strip("[]").rstrip(".")
+    return Origin(scheme, host, port) if 0 < port < 65536 and host else None
+
+
+def _check_target(method: str, target: bytes, path: re.Pattern[bytes] = _TARGET) -> Refusal | None:
+    if method == "CONNECT":
+        return Refusal(405, _NO_PROXY)
+    if method == "TRACE":
+        return Refusal(405, "TRACE is not relayed")
+    if len(target) > TARGET_BYTES:
+        return Refusal(414, f"the request target is longer than {TARGET_BYTES} bytes")
+    if path.fullmatch(target):
+        return None
+    if _ABSOLUTE.fullmatch(target):
+        return Refusal(400, _NO_PROXY)
+    return Refusal(400, "the request target must be a path that begins with one '/'")
+
+
+def _check_authority(headers: Headers, origin: Origin) -> Refusal | None:
+    """One host was connected to: a request to another is not its to answer."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) != 1:
+        return Refusal(400, "exactly one Host header is needed")
+    if _origin(origin.scheme, hosts[0]) == origin:
+        return None
+    return Refusal(421, f"the Host header is not {origin.authority}, which this connection is for")
+
+
 def _check_sizes(headers: Headers) -> Refusal | None:
+    if len(headers) > HEADERS:
+        return Refusal(431, f"more than {HEADERS} headers")
     if sum(len(name) + len(value) for name, value in headers) > HEADERS_BYTES:
         return Refusal(431, f"the headers are larger than {HEADERS_BYTES} bytes")
     return None
@@ -94,12 +198,15 @@ def _check_origin(headers: Headers, policy: Policy) -> Refusal | None:
     return None
 
 
-def _check_connection(headers: Headers) -> Refusal | None:
+def _check_connection(method: str, headers: Headers) -> Refusal | None:
     """A Connection header may not take away what the request is authorised or described by, nor change the protocol."""
     named = named_by_connection(headers)
-    if b"upgrade" in named and any(name == b"upgrade" for name, _ in headers):
+    protocols = [value.strip().lower() for name, value in headers if name == b"upgrade"]
+    if b"upgrade" in named and protocols:
         # llhttp takes what follows for the new protocol: a request's body would be lost without a word.
-        return Refusal(400, "no other protocol is spoken here: send the request as HTTP/1.1, without Upgrade")
+        has_body = any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
+        if protocols != [b"websocket"] or method != "GET" or has_body:
+            return Refusal(400, "no other protocol is spoken here: send the request as HTTP/1.1, without Upgrade")
     for name in named:
         if _END_TO_END.search(name) and name not in HOP_BY_HOP:
             return Refusal(400, "the Connection header names an end-to-end header")

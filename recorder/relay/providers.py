@@ -1,48 +1,37 @@
-"""Pure: upstreams, how requests are routed to them, and the table of well-known public APIs.
+"""Pure: upstreams, how requests are routed to them, and where programs are pointed to reach them.
 
 An upstream comes from the command line or the environment at start, never from a request.
 """
 
 import base64
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
-WELL_KNOWN = {
-    "openai": "https://api.openai.com",
-    "anthropic": "https://api.anthropic.com",
-    "openrouter": "https://openrouter.ai/api",
-    "groq": "https://api.groq.com/openai",
-    "mistral": "https://api.mistral.ai",
-    "deepseek": "https://api.deepseek.com",
-    "gemini": "https://generativelanguage.googleapis.com",
-    "together": "https://api.together.xyz",
-    "fireworks": "https://api.fireworks.ai/inference",
-    "xai": "https://api.x.ai",
-    "perplexity": "https://api.perplexity.ai",
-    "cerebras": "https://api.cerebras.ai",
-    "ollama": "http://127.0.0.1:11434",
-    "vllm": "http://127.0.0.1:8000",
-}
-"""Served at `/NAME/…` by `wiretape record` without an `--upstream`."""
-
-SDK_VARIABLES = {
-    "OPENAI_BASE_URL": ("openai", "/v1"),
-    "OPENAI_API_BASE": ("openai", "/v1"),
-    "ANTHROPIC_BASE_URL": ("anthropic", ""),
-}
-"""Environment variable → the API that it points an SDK at, and the path that this SDK expects to be part of it."""
+from recorder.relay import apis
+from recorder.relay.apis import Api, Variable
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII | re.IGNORECASE)
 _HOST_LENGTH = 253
 _PATH = re.compile(r"[\x21-\x7e]*")
+_VERSION = re.compile(rb"/v\d\w*$")
+_DOUBLED = re.compile(rb"^(?:/v1)+(?=/v1/)")
+_OPERATION = re.compile(
+    rb"/(?:chat/completions|completions|responses|messages|embeddings|models|images|audio|files|batches|moderations)"
+    rb"(?=[/?]|$)"
+)
+"""What is served below the version of an API, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """An API server: its name below which it is served ("" at the root) and its base URL, in parts."""
+    """An API server: its name below which it is served ("" at the root) and its base URL, in parts.
+
+    `api` is the well-known API that is there, if it is known to be.
+    """
 
     name: str
     url: str
@@ -52,6 +41,7 @@ class Upstream:
     authority: bytes
     prefix: bytes
     authorization: bytes | None
+    api: str | None = None
 
     def target(self, rest: bytes) -> bytes:
         """Return the request target upstream for the path and query `rest`."""
@@ -65,7 +55,8 @@ def parse(text: str) -> Upstream:
         name, url = "", text
     elif not _NAME.fullmatch(name):
         raise ValueError(f"upstream name {name!r} may only have lower-case letters, digits, '-' and '_'")
-    return make(name, url)
+    upstream = make(name, url)
+    return dataclasses.replace(upstream, api=upstream.api or (name if name in apis.BY_NAME else None))
 
 
 def make(name: str, url: str) -> Upstream:
@@ -88,6 +79,7 @@ def make(name: str, url: str) -> Upstream:
         authority=authority.encode(),
         prefix=parts.path.rstrip("/").encode("ascii"),
         authorization=_basic(parts.username, parts.password),
+        api=api_of(host),
     )
 
 
@@ -123,9 +115,15 @@ def _basic(username: str | None, password: str | None) -> bytes | None:
     return b"Basic " + base64.b64encode(pair)
 
 
+def api_of(host: str) -> str | None:
+    """Return the name of the API that a host serves; None for any other host."""
+    api = apis.at_host(host)
+    return api.name if api else None
+
+
 def well_known() -> list[Upstream]:
     """Return the well-known APIs as upstreams."""
-    return [make(name, url) for name, url in WELL_KNOWN.items()]
+    return [parse(f"{api.name}={api.url}") for api in apis.APIS if api.url]
 
 
 def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes] | None:
@@ -134,33 +132,47 @@ def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes
         mount = b"/" + upstream.name.encode()
         if upstream.name and target.startswith(mount) and target[len(mount) : len(mount) + 1] in (b"", b"/", b"?"):
             rest = target[len(mount) :]
-            return upstream, rest if rest.startswith(b"/") else b"/" + rest
+            return upstream, _versioned(upstream, rest if rest.startswith(b"/") else b"/" + rest)
     unnamed = next((upstream for upstream in upstreams if not upstream.name), None)
-    return (unnamed, target) if unnamed else None
+    return (unnamed, _versioned(unnamed, target)) if unnamed else None
+
+
+def _versioned(upstream: Upstream, rest: bytes) -> bytes:
+    """Return a path with the API's version once: programs expect it as a part of the base URL, or they do not."""
+    api = apis.BY_NAME[upstream.api] if upstream.api else None
+    if api and upstream.prefix and rest.startswith(upstream.prefix + b"/"):
+        return rest[len(upstream.prefix) :]
+    if version := _VERSION.search(upstream.prefix):
+        while rest.startswith(version[0] + b"/"):
+            rest = rest[len(version[0]) :]
+        return rest
+    rest = _DOUBLED.sub(b"", rest)
+    return api.version.encode() + rest if api and api.version and _OPERATION.match(rest) else rest
 
 
 def sdk_bases(base: str, upstreams: Sequence[Upstream]) -> dict[str, str]:
-    """Return the SDK variables' values for a recorder at `base`; a variable whose API is not served is left out."""
+    """Return the variables' values for a recorder at `base`; a variable whose API is not served is left out.
+
+    A key never goes to another provider: an upstream is of the API that it is named after or whose host it has. One
+    without either, a server of the user's own, gets what OpenAI's variables say, and no other.
+    """
     bases: dict[str, str] = {}
-    for variable, (name, suffix) in SDK_VARIABLES.items():
-        for mount in (name, ""):
-            serving = next((upstream for upstream in upstreams if upstream.name == mount), None)
-            if serving is not None:
-                bases.setdefault(variable, sdk_base(base, serving, suffix))
+    for upstream in sorted(upstreams, key=lambda one: one.name not in apis.BY_NAME):  # one with the API's name first
+        for variable in api_variables(upstream):
+            if variable.path is not None:
+                bases.setdefault(variable.name, sdk_base(base, upstream, variable.path))
     return bases
 
 
-def sdk_of(upstream: Upstream) -> str:
-    """Return the variable that points an SDK at an upstream: that of its API, by name or host, else OpenAI's."""
-    own = (
-        variable
-        for variable, (name, _) in SDK_VARIABLES.items()
-        if upstream.name == name or urlsplit(WELL_KNOWN[name]).hostname == upstream.host
-    )
-    return next(own, "OPENAI_BASE_URL")
+def api_variables(upstream: Upstream) -> tuple[Variable, ...]:
+    """Return the variables that may be pointed at an upstream."""
+    api: Api | None = apis.BY_NAME.get(upstream.name) or apis.BY_NAME.get(upstream.api or "")
+    if api is None and not upstream.name:
+        api = apis.BY_NAME["openai"]
+    return api.variables if api else ()
 
 
-def sdk_base(base: str, upstream: Upstream, suffix: str) -> str:
-    """Return the base URL to point an SDK at; without `suffix` if the upstream's own URL has a version in its path."""
+def sdk_base(base: str, upstream: Upstream, path: str) -> str:
+    """Return the base URL to point an SDK at; without `path` if the upstream's own URL has a version in its path."""
     mount = f"{base}/{upstream.name}" if upstream.name else base
-    return mount if re.search(rb"/v\d\w*$", upstream.prefix) else mount + suffix
+    return mount if _VERSION.search(upstream.prefix) else mount + path

@@ -3,7 +3,8 @@
 The client's bytes are the upstream's bytes: nothing is re-framed, decompressed, merged or injected. Each read goes to
 the client first and to the tap second, both from the callback that the read came to. An exchange goes over a connection
 that belongs to its client's: the one that an exchange before it left open, else a new one. After a broken upstream the
-client's connection is cut, never ended cleanly. The meaning of what passes is left to the decoders.
+client's connection is cut, never ended cleanly. What becomes a WebSocket is handed to `websocket`. The meaning of what
+passes is left to the decoders.
 """
 
 import asyncio
@@ -21,10 +22,11 @@ from recorder.clock import SYSTEM, Clock
 from recorder.errors import UpstreamError
 from recorder.relay import guard, providers
 from recorder.relay.guard import Refusal
-from recorder.relay.recording import Recording
+from recorder.relay.recording import Recording, Unrecorded
 from recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
 from recorder.relay.tap import Tap
 from recorder.relay.upstream import Connection, Head, Transport
+from recorder.relay.websocket import WebSocket
 from recorder.tape import journal
 from recorder.tape.redact import Redactor
 
@@ -43,7 +45,22 @@ _STALL_SECONDS = 5.0
 _NOT_PASSED = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
 _PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
 _CLOSED = ("eof", "reset")
+_NO_WEBSOCKET = frozenset((200, 404, 405, 501))
+"""How servers that do not speak WebSocket answer an upgrade; 403 without a body is the answer of Python's."""
+_UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a request came, and is to be treated: `h2_offered` says that its client would have spoken HTTP/2, too."""
+
+    is_recorded: bool = True
+    h2_offered: bool | None = None
+
+
+DIRECT = Way()
+"""To wiretape itself."""
 
 
 @dataclass(slots=True)
@@ -59,23 +76,47 @@ class Proxy:
     policy: guard.Policy = field(default_factory=guard.Policy)
     labels: dict[str, str] = field(default_factory=dict)
     keep_encoding: bool = False
+    websocket: bool = True
+    """Whether WebSockets are relayed."""
     clock: Clock = SYSTEM
     on_refused: Callable[[Refusal], None] = lambda _: None
     on_trouble: Callable[[str], None] = lambda _: None
-    live: set["Exchange"] = field(default_factory=set)
+    live: "set[Exchange | WebSocket]" = field(default_factory=set)
     _begun: asyncio.Event = field(default_factory=asyncio.Event)
     lag: tuple[int, int] = 0, 0
     """When the event loop was last to look after the exchanges, and was late, and by how much; ns."""
 
     def serve(self, client: Client, request: Request) -> "Exchange | None":
-        """Relay a request, unless it may not pass."""
-        admitted = self._admit(request)
-        if isinstance(admitted, Refusal):
-            self.on_refused(Refusal(admitted.status, Redactor(None).text(admitted.message)))
-            _answer_error(client, admitted.status, admitted.message, "refused")
+        """Relay a request to the upstream that its path names, unless it may not pass."""
+        refusal = guard.check(request.method, request.target, request.headers, self.policy)
+        if refusal is not None:
+            self.refuse(client, refusal)
             return None
-        upstream, rest, labels = admitted
-        exchange = Exchange(self, client, request, upstream)
+        route = providers.route(self.upstreams, request.target)
+        if route is None:
+            names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
+            self.refuse(client, Refusal(404, f"no upstream is served here; there are {names}"))
+            return None
+        return self.relay(client, request, *route)
+
+    def refuse(self, client: Client, refusal: Refusal, headers: Headers | None = None) -> None:
+        """Answer a request that may not pass."""
+        self.client_rejected(refusal)
+        _answer_error(client, refusal.status, refusal.message, "refused", headers=headers)
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        """Report what may not pass."""
+        self.on_refused(Refusal(refusal.status, Redactor(None).text(refusal.message)))
+
+    def relay(
+        self, client: Client, request: Request, upstream: providers.Upstream, rest: bytes, how: Way = DIRECT
+    ) -> "Exchange | None":
+        """Relay a request whose head is in order to an upstream, as its target `rest`."""
+        labels = self._admit(request, client.may_switch)
+        if isinstance(labels, Refusal):
+            self.refuse(client, labels)
+            return None
+        exchange = Exchange(self, client, request, upstream, how)
         self.live.add(exchange)
         self._begun.set()
         try:
@@ -88,23 +129,16 @@ class Proxy:
         """Report a fault of our own."""
         self.on_trouble(f"a connection failed by a fault of wiretape's own: {_where(error)}")
 
-    def _admit(self, request: Request) -> tuple[providers.Upstream, bytes, dict[str, str]] | Refusal:
-        """Return where a request goes, and its labels."""
-        refusal = guard.check(request.method, request.target, request.headers, self.policy)
+    def _admit(self, request: Request, is_upgrade: bool) -> dict[str, str] | Refusal:
+        """Return a request's labels."""
+        if is_upgrade and not self.websocket:
+            return Refusal(426, "WebSockets are not relayed (--no-websocket): send the request over HTTP")
         if request.version == "1.0":
-            refusal = Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
-        if refusal is None and len(self.live) >= LIVE:
-            refusal = Refusal(503, f"more than {LIVE} exchanges at a time")
-        if refusal is not None:
-            return refusal
+            return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
+        if len(self.live) >= LIVE:
+            return Refusal(503, f"more than {LIVE} exchanges at a time")
         labels = guard.labels(request.headers)
-        if isinstance(labels, Refusal):
-            return labels
-        route = providers.route(self.upstreams, request.target)
-        if route is None:
-            names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
-            return Refusal(404, f"no upstream is served here; there are {names}")
-        return (*route, {**self.labels, **labels})
+        return labels if isinstance(labels, Refusal) else {**self.labels, **labels}
 
     async def watch(self) -> None:
         """Look after the exchanges, beside the server: whose client stalls, and how late the event loop is."""
@@ -133,6 +167,12 @@ class Proxy:
         for exchange in list(self.live):
             exchange.end_if_stalled(self.clock.now() - _STALL_NS)
 
+    def cut_quiet(self) -> None:
+        """End the WebSockets over which nothing comes."""
+        for exchange in list(self.live):
+            if exchange.is_quiet:
+                exchange.cut("shutdown", "wiretape was stopped")
+
     def cut(self) -> None:
         """End all exchanges at once."""
         for exchange in list(self.live):
@@ -142,15 +182,21 @@ class Proxy:
 class Exchange:
     """One request, on its way upstream, and its response, on its way back."""
 
-    def __init__(self, proxy: Proxy, client: Client, request: Request, upstream: providers.Upstream) -> None:
-        self._proxy, self._client, self._request, self._upstream = proxy, client, request, upstream
+    is_quiet = False
+
+    def __init__(self, proxy: Proxy, client: Client, request: Request, upstream: providers.Upstream, how: Way) -> None:
+        self._proxy, self._client, self._request, self._upstream, self._how = proxy, client, request, upstream, how
         self._now = proxy.clock.now
-        self._recording = Recording(proxy.tap, proxy.clock, secrets.token_hex(8))
+        kind = Recording if how.is_recorded else Unrecorded
+        self._recording = kind(proxy.tap, proxy.clock, secrets.token_hex(8))
+        self._keeps_encoding = proxy.keep_encoding or not how.is_recorded
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._continue: asyncio.TimerHandle | None = None
         self._is_chunked = guard.transfer_codings(request.headers) == [b"chunked"]
         self._is_uploading = not request.complete
+        self._is_upgrade = client.may_switch
+        self._websocket: WebSocket | None = None
         self._is_started = False
         self._is_over = False
         self._is_ended = False
@@ -201,6 +247,7 @@ class Exchange:
                 body_size=None if body is None else len(body),
                 body_sha256=None if body is None else hashlib.sha256(body).hexdigest(),
                 labels=self._labels,
+                h2_offered=self._how.h2_offered,
             )
         )
 
@@ -217,23 +264,26 @@ class Exchange:
     def _send(self, connection: Connection, head: bytes, body: bytes | None) -> None:
         """Send the request's head, with its body if that has come whole."""
         self._connection = connection
-        connection.begin(self, self._recording.instants, bodiless=self._request.method == "HEAD")
+        bodiless = self._request.method == "HEAD"
+        connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._is_upgrade)
         is_whole = body is not None
         connection.send(head + self._framed(body or b"", last=True) if is_whole else head, last=is_whole)
         connection.limit(self._proxy.transport.limits.headers)
 
     def _head(self) -> bytes:
         request, upstream = self._request, self._upstream
-        without = _NOT_PASSED if self._proxy.keep_encoding else _NOT_PASSED | {b"accept-encoding"}
+        without = _NOT_PASSED if self._keeps_encoding else _NOT_PASSED | {b"accept-encoding"}
         headers = [(b"host", upstream.authority), *guard.end_to_end(request.headers, without=without)]
-        if not self._proxy.keep_encoding:
+        if not self._keeps_encoding:
             headers.append((b"accept-encoding", b"identity"))
         if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
             headers.append((b"authorization", upstream.authorization))
         headers += [(name, value) for name, value in request.headers if name == b"content-length"]
         if self._is_chunked:
             headers.append((b"transfer-encoding", b"chunked"))
-        if not request.keeps:
+        if self._is_upgrade:
+            headers += _UPGRADE
+        elif not request.keeps:
             headers.append((b"connection", b"close"))
         if self._is_uploading and self._expects():
             headers.append((b"expect", b"100-continue"))
@@ -327,9 +377,13 @@ class Exchange:
             self._continue.cancel()
             self._continue = None
         chunked = head.framing in ("chunked", "close")
-        headers = _passed(head, self._recording.id)
+        headers = _passed(head, self._recording.id if self._how.is_recorded else None)
         self._client.keep_seconds = _keep_seconds(headers)
-        self._client.start(head.status, head.reason, headers, chunked=chunked, closes=not head.keeps)
+        status, reason = head.status, head.reason
+        if self._is_upgrade and _speaks_no_websocket(head):
+            headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
+            status, reason = 426, b""  # for that, clients fall back to HTTP
+        self._client.start(status, reason, headers, chunked=chunked, closes=not head.keeps)
 
     def _enter_head(self, head: Head, over: bool) -> None:
         """Record the response's head, which is on its way to the client."""
@@ -361,6 +415,33 @@ class Exchange:
             self._finish()
         elif self._connection is not None and unsent < UNSENT_BYTES // 2:
             self._connection.resume()
+
+    # a WebSocket
+
+    def switched(self, at: int, head: Head, rest: bytes) -> None:
+        """Let a WebSocket take both connections over."""
+        assert self._connection is not None
+        self._is_started = True
+        self._recording.head(head.status, head.headers, head.framing)
+        headers = [*_UPGRADE, *_passed(head, self._recording.id if self._how.is_recorded else None)]
+        self._websocket = WebSocket(self._client, self._connection, self._recording, self)
+        self._proxy.live.discard(self)
+        self._proxy.live.add(self._websocket)
+        self._websocket.begin(at, head, headers, rest, self._now)
+
+    def over(self, ended_by: str, detail: str | None, at: int, *, paused: int) -> None:
+        """Record that the WebSocket has ended."""
+        assert self._connection is not None
+        self._is_ended = True
+        if self._websocket is not None:
+            self._proxy.live.discard(self._websocket)
+        self.note_lag()
+        self._recording.end(ended_by, detail, at, paused=paused)
+        self._proxy.transport.remember(self._connection)
+
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+        self._proxy.on_trouble(f"a WebSocket failed by a fault of wiretape's own: {_where(error)}")
 
     # endings
 
@@ -462,7 +543,7 @@ class Exchange:
             instants.clock_error_ns = max(instants.clock_error_ns or 0, lag)
 
 
-def _passed(head: Head, id: str) -> Headers:
+def _passed(head: Head, id: str | None) -> Headers:
     """Return the headers of a response that the client gets."""
     bodiless = frozenset((b"content-length",)) if head.framing == "none" and head.status in (204, 304) else frozenset()
     passed = guard.end_to_end(head.headers, without=bodiless | {b"x-wiretape-id"})
@@ -471,8 +552,15 @@ def _passed(head: Head, id: str) -> Headers:
         passed.append((b"x-accel-buffering", b"no"))  # or an nginx in front of the client would hold the stream back
     if head.keeps:  # the client's connection lives as long as upstream's
         passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]
-    passed.append((b"x-wiretape-id", id.encode()))
+    if id is not None:
+        passed.append((b"x-wiretape-id", id.encode()))
     return passed
+
+
+def _speaks_no_websocket(head: Head) -> bool:
+    """Return whether a server that was asked for a WebSocket answered as one that does not speak it here."""
+    lengths = [value for name, value in head.headers if name.lower() == b"content-length"]
+    return head.status in _NO_WEBSOCKET or (head.status == 403 and lengths == [b"0"])
 
 
 def _keep_seconds(headers: Headers) -> float:
@@ -482,9 +570,11 @@ def _keep_seconds(headers: Headers) -> float:
     return min(max(KEEP_ALIVE_SECONDS, float(promised[1]) if promised else 0), KEEP_ALIVE_MOST_SECONDS)
 
 
-def _answer_error(client: Client, status: int, message: str, kind: str, id: str | None = None) -> None:
+def _answer_error(
+    client: Client, status: int, message: str, kind: str, id: str | None = None, headers: Headers | None = None
+) -> None:
     body = msgspec.json.encode({"error": {"message": f"wiretape: {message}", "type": "wiretape_error", "code": kind}})
-    headers = [(b"x-wiretape-error", kind.encode())]
+    headers = [(b"x-wiretape-error", kind.encode()), *(headers or [])]
     if id is not None:
         headers.append((b"x-wiretape-id", id.encode()))
     if status == 503:

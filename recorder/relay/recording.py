@@ -27,6 +27,26 @@ class _Upload:
     has_gap: bool = False
 
 
+class ClientSide:
+    """What the client sends over the WebSocket of an exchange, on its way onto the tape."""
+
+    def __init__(self, tap: Tap, id: str, t0: int, *, storable: int) -> None:
+        self._tap, self._t0, self._storable = tap, t0, storable
+        self._gathered = Gathered(id, is_client=True)
+        self.bytes = self.gap = 0
+
+    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+        """Enter one read, handed to upstream at `relayed`; once one could not be kept, none after it is."""
+        size = len(data)
+        self.bytes += size
+        relayed_ns = None if relayed is None else relayed - self._t0
+        is_kept = self.bytes <= self._storable
+        if not is_kept or not self._tap.offer(self._gathered, at - self._t0, relayed_ns, data, size):
+            self._storable = -1
+            self.gap += size
+            self._tap.counts.dropped_bytes += size
+
+
 class Recording:
     """The frames of one exchange; instants are given as the clock's and stored relative to T0."""
 
@@ -42,6 +62,7 @@ class Recording:
         self._unrecorded = False
         self._answer: tuple[int, str, int] | None = None
         self._end: journal.End | None = None
+        self._client: ClientSide | None = None
         self._started_ns: int | None = None
         self.t0 = clock.now()
 
@@ -124,6 +145,12 @@ class Recording:
             self._gap += size
             self._tap.counts.dropped_bytes += size
 
+    def switch(self) -> ClientSide:
+        """Return what enters the client's side of the WebSocket that the exchange has become."""
+        storable = -1 if self._unrecorded else STORED_BYTES
+        self._client = ClientSide(self._tap, self.id, self.t0, storable=storable)
+        return self._client
+
     def end(self, ended_by: str, detail: str | None, at: int, *, paused: int = 0, surplus: bool = False) -> None:
         """Enter how the exchange ended; a request body that is still coming is truncated.
 
@@ -146,6 +173,8 @@ class Recording:
             connection_reused=self.instants.connection_reused,
             clock=self.instants.clock,
             clock_error_ns=self.instants.clock_error_ns,
+            client_bytes=None if self._client is None else self._client.bytes,
+            client_gap_bytes=None if self._client is None else self._client.gap,
         )
         self._put(self._end)
         if self._unrecorded:
@@ -154,7 +183,7 @@ class Recording:
     @property
     def lacks(self) -> bool:
         """Whether the tape lacks a part of what was relayed, for good."""
-        return self._unrecorded or self._gap > 0
+        return self._unrecorded or self._gap > 0 or (self._client is not None and self._client.gap > 0)
 
     def relayed(self) -> Relayed:
         """Return what is known so far, for a tape that cannot be written."""
@@ -176,11 +205,35 @@ class Recording:
             connection_reused=self.instants.connection_reused,
             clock=self.instants.clock,
             clock_error_ns=self.instants.clock_error_ns,
+            client_bytes=None if self._client is None else self._client.bytes,
         )
 
     def _put(self, frame: journal.Frame) -> None:
+        """Send a frame."""
         if not self._unrecorded:
             self._tap.put(frame)
 
     def _since(self, instant: int | None) -> int | None:
         return None if instant is None else instant - self.t0
+
+
+class _Unentered(ClientSide):
+    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+        """Enter nothing."""
+
+
+class Unrecorded(Recording):
+    """An exchange that is relayed without being recorded, nor counted as missing."""
+
+    def begin(self, frame: journal.Frame) -> None:
+        """Enter nothing."""
+
+    def read(self, at: int, relayed: int | None, data: bytes) -> None:
+        """Enter nothing."""
+
+    def switch(self) -> ClientSide:
+        """Return what enters nothing."""
+        return _Unentered(self._tap, self.id, self.t0, storable=0)
+
+    def _put(self, frame: journal.Frame) -> None:
+        """Send nothing."""

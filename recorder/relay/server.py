@@ -9,6 +9,7 @@ apart in time.
 
 import asyncio
 import contextlib
+import errno
 import http
 import socket
 from collections import deque
@@ -18,12 +19,13 @@ from typing import Protocol
 
 import httptools
 
-from recorder.clock import SYSTEM, Clock
+from recorder.clock import SYSTEM, Clock, KernelTime
 from recorder.errors import CannotListen
 from recorder.plurals import counted
 from recorder.relay import local
 from recorder.relay.guard import Refusal
-from recorder.relay.sockets import Socket, ask_for_times, send_at_once
+from recorder.relay.hello import HANDSHAKE
+from recorder.relay.sockets import Handler, Socket, ask_for_times, send_at_once
 from recorder.relay.upstream import Connection
 
 HEAD_BYTES = 64 << 10
@@ -39,7 +41,8 @@ bytes would keep it from the answer."""
 LAST_SECONDS = 60.0
 """What a client has not taken yet of the last response on its connection is kept for so long."""
 UPLOAD_BYTES = 256 << 10
-"""Of a request's body so much may wait to go upstream; beyond it the client has to wait."""
+"""Of a request's body so much may wait to go upstream, and as much after a request for another protocol; beyond it the
+client has to wait."""
 KEPT = 8
 """Connections to API servers that one client's connection keeps."""
 _BACKLOG = 2048
@@ -54,6 +57,7 @@ _TELL_SECONDS = 10.0
 _STOP_LOOK_SECONDS = 0.02
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
+_TLS_MET = "a client speaks TLS to this plain port: its URL must begin with http://, not https://"
 _LAST_CHUNK = b"0\r\n\r\n"
 
 Headers = list[tuple[bytes, bytes]]
@@ -78,11 +82,26 @@ class Exchange(Protocol):
         """One of the above raised."""
 
 
+class Takeover(Handler, Protocol):
+    """What takes a client's connection over for another protocol.
+
+    It is told what happens to the connection, and ends it by `Client.close`; where the client or the server ended it,
+    it is told so by `lost`. What came before it took over is in no `received`: `Client.switch` returns it.
+    """
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the end of the recorder need not wait for the connection."""
+
+
 class App(Protocol):
     """What requests are for."""
 
     def serve(self, client: "Client", request: "Request") -> "Exchange | None":
         """Answer a request, at once (None) or later."""
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        """What a client sent is no request; it is answered and the connection closed."""
 
     def client_failed(self, error: Exception) -> None:
         """A fault of our own met with a client's connection, which is closed."""
@@ -124,11 +143,15 @@ class Client:
         self._exchange: Exchange | None = None
         self._target = b""
         self._headers: Headers = []
+        self._has_begun = False
         self._head_bytes = 0
         """What came of a head, or of trailers, in reads that held nothing else."""
         self._is_shared = False
         self._in_head = True
         self._is_deaf = False
+        self._after: bytearray | None = None
+        """What came after a request for another protocol, which is in the new one if the client gets it."""
+        self._takeover: Takeover | None = None
         self._rejection: Refusal | None = None
         self._is_held = False
         self._out: list[bytes] = []
@@ -152,42 +175,72 @@ class Client:
 
     def received(self, at: int, data: memoryview) -> None:
         """Read on in the requests."""
-        if self._is_deaf:
-            return  # read on all the same, to see the client leave
+        if self._takeover is not None:
+            self._takeover.received(at, data)
+        elif self._is_deaf:
+            pass  # read on all the same, to see the client leave
+        elif self._after is not None:
+            self._after += data
+            self._regulate()
+        else:
+            self._parse(data)
+
+    def _parse(self, data: memoryview) -> None:
         self._is_shared = False
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._is_deaf = True  # what follows is another protocol
+        except httptools.HttpParserUpgrade as upgrade:
+            self._hold_back(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._reject(Refusal(400, "the request is not valid HTTP"))
+            is_tls = not self._has_begun and data[0] == HANDSHAKE
+            self._reject(Refusal(400, _TLS_MET if is_tls else "the request is not valid HTTP"))
         self._head_bytes = 0 if self._is_shared else self._head_bytes + len(data)
         if self._head_bytes > HEAD_BYTES:
             self._reject(Refusal(431, "head or trailers are too large"))
         self._advance()
 
+    def _hold_back(self, data: memoryview) -> None:
+        """Keep what follows a request for another protocol; that of one with a body is neither that nor HTTP."""
+        request = self._requests[-1]
+        if any(name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+               for name, value in request.headers):  # fmt: skip
+            request.keeps, self._is_deaf = False, True
+        else:
+            self._after = bytearray(data)
+
     def progressed(self) -> None:
         """Tell the exchange, or close after the last response."""
-        if self._exchange is not None:
+        if self._takeover is not None:
+            self._takeover.progressed()
+        elif self._exchange is not None:
             self._exchange.client_progressed()
         elif self._closes and not self._socket.unsent and not self._is_answering and not self._is_lingering:
             self.close()
 
     def write_failed(self, error: OSError) -> None:
         """End as if the client had closed the connection: it does not read what it is sent."""
-        self.lost(error)
+        if self._takeover is not None:
+            self._takeover.write_failed(error)
+        else:
+            self.lost(error)
 
     def lost(self, error: Exception | None) -> None:
-        """Close, and tell the exchange."""
+        """Close, and tell the exchange, or what has taken over."""
         exchange, self._exchange = self._exchange, None
+        takeover, self._takeover = self._takeover, None
         self.close()
-        if exchange is not None:
+        if takeover is not None:
+            takeover.lost(error)
+        elif exchange is not None:
             exchange.client_left()
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own, and close."""
         exchange, self._exchange = self._exchange, None
-        if exchange is None:
+        takeover, self._takeover = self._takeover, None
+        if takeover is not None:
+            takeover.failed(error)
+        elif exchange is None:
             self._app.client_failed(error)
         else:
             exchange.taker_failed(error)
@@ -201,6 +254,7 @@ class Client:
 
     def on_url(self, url: bytes) -> None:
         self._target += url
+        self._has_begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # else it is a trailer
@@ -248,6 +302,7 @@ class Client:
                 self._exchange = exchange
         elif self._rejection is not None and not self._closes:
             self._is_answering = True
+            self._app.client_rejected(self._rejection)
             self.answer(self._rejection.status, f"wiretape: {self._rejection.message}\n".encode(), "text/plain")
 
     def _reject(self, refusal: Refusal) -> None:
@@ -263,10 +318,11 @@ class Client:
 
     def _regulate(self) -> None:
         """Let a client wait that sends more requests than are answered, or more of a body than can go on."""
-        if self._socket.is_closed:
+        if self._socket.is_closed or self._takeover is not None:
             return
         current = self._requests[0] if self._requests else None
         is_ahead = len(self._requests) > 1 or (current and len(current.pieces) > 1 and _size(current) > UPLOAD_BYTES)
+        is_ahead = is_ahead or len(self._after or b"") > UPLOAD_BYTES
         if not self._is_lingering and (is_ahead or (self._is_held and current and not current.complete)):
             self._socket.pause()
             self._set_deadline(None)
@@ -313,7 +369,7 @@ class Client:
                 Refusal(408, f"nothing of the request body came for {BODY_PAUSE_SECONDS:g} s")
             )
         else:
-            self.lost(None)
+            self.drop()
 
     # responses
 
@@ -326,17 +382,61 @@ class Client:
         self._is_started, self._is_chunked = True, chunked
         self._deadline = None  # a client may wait with the rest of its request for the end of the response
         self._closes = closes or self._closes or not self._requests[0].keeps
-        lines = [b"HTTP/1.1 %d %s\r\n" % (status, reason or _REASONS.get(status, b""))]
-        lines += [b"%s: %s\r\n" % pair for pair in headers]
+        lines = _head_lines(status, reason, headers)
         if chunked:
             lines.append(b"transfer-encoding: chunked\r\n")
         if self._closes:
             lines.append(b"connection: close\r\n")
         self._out += (*lines, b"\r\n")
 
+    @property
+    def may_switch(self) -> bool:
+        """Whether the request that is answered now asks for another protocol."""
+        return self._after is not None and len(self._requests) == 1
+
+    @property
+    def can_switch(self) -> bool:
+        """Whether the last request asks for another protocol, and has no body that would come first."""
+        return self._after is not None
+
+    def switch(self, status: int, reason: bytes, headers: Headers, takeover: Takeover) -> tuple[Socket, bytes]:
+        """Answer a request with a head after which the connection speaks another protocol, and let that take over.
+
+        Return the socket to write to, and what the client has sent in the new protocol so far.
+        """
+        assert self._after is not None  # as `can_switch` says
+        self._socket.write(b"".join([*_head_lines(status, reason, headers), b"\r\n"]))
+        early, self._after = bytes(self._after), None
+        self._takeover, self._exchange = takeover, None
+        self._is_answering = self._is_started = False
+        self._requests.clear()
+        self._set_deadline(None)
+        self._drop_kept()
+        self._socket.resume()
+        return self._socket, early
+
+    def replace(self, sock: Socket) -> None:
+        """Go on over another socket: the same connection, but secured."""
+        self._socket = sock
+
+    def limit(self, seconds: float | None) -> None:
+        """End the connection, which was taken over, unless requests are read again within so many seconds, if any."""
+        self._set_deadline(seconds)
+
+    def read_on(self, app: App, early: bytes) -> None:
+        """Read requests again after something else had the connection, for another app; `early` has come already."""
+        self._app, self._takeover = app, None
+        self._parser = httptools.HttpRequestParser(self)
+        self._set_deadline(HEAD_SECONDS)
+        self.received(self._socket.stamp, memoryview(early))
+
     def add(self, body: bytes) -> None:
         """Go on with a response's body."""
         self._out.append(b"%x\r\n%b\r\n" % (len(body), body) if self._is_chunked else body)
+
+    def add_unframed(self, data: bytes) -> None:
+        """Go on with bytes outside of the response's framing, as a server sends that breaks HTTP."""
+        self._out.append(data)
 
     def add_end(self) -> None:
         """End a response's body."""
@@ -350,6 +450,11 @@ class Client:
         out = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
         return self._socket.write(out)
+
+    @property
+    def stamp(self) -> int:
+        """When the last read came from the client; the clock's ns."""
+        return self._socket.stamp
 
     @property
     def unsent(self) -> int:
@@ -381,12 +486,21 @@ class Client:
         if self._socket.is_closed:
             return
         if self._closes:
-            self._end(linger=self._is_deaf or not request.complete or bool(self._requests))
+            self._end(linger=self._is_deaf or not request.complete or bool(self._requests or self._after))
         elif not request.complete:
             self._end(linger=True)
         else:
             self._set_deadline(self.keep_seconds)
+            if self._after is not None and not self._requests:
+                self._stay()
             self._advance()
+
+    def _stay(self) -> None:
+        """Read on in HTTP: the request for another protocol was answered as any other."""
+        after, self._after = self._after, None
+        self._parser = httptools.HttpRequestParser(self)
+        if after:
+            self._parse(memoryview(after))
 
     def _end(self, *, linger: bool) -> None:
         """End the connection when all is sent."""
@@ -409,11 +523,18 @@ class Client:
         self.flush()
         self._end(linger=False)
 
+    def reset(self) -> None:
+        """End the connection as `cut` does, but by a TCP reset."""
+        self._socket.reset_on_close()
+        self.cut()
+
     # the connection
 
     @property
     def is_idle(self) -> bool:
-        """Whether the connection waits for a request."""
+        """Whether the connection waits for a request, or what has taken it over need not be waited for."""
+        if self._takeover is not None:
+            return self._takeover.is_idle
         return not self._is_answering and not self._is_lingering and not self._socket.unsent
 
     def keep(self, connection: Connection) -> None:
@@ -445,6 +566,10 @@ class Client:
             connection.close()
         self.kept.clear()
 
+    def drop(self) -> None:
+        """Close the connection for a reason of our own, and tell so."""
+        self.lost(ConnectionAbortedError(errno.ECONNABORTED, "closed by wiretape"))
+
     def close(self) -> None:
         """Close the connection, and those to API servers that belong to it, at once."""
         self._socket.close()
@@ -453,6 +578,11 @@ class Client:
         if self._timer is not None:
             self._timer.cancel()
         self._on_closed(self)
+
+
+def _head_lines(status: int, reason: bytes, headers: Headers) -> list[bytes]:
+    line = b"HTTP/1.1 %d %s\r\n" % (status, reason or _REASONS.get(status, b""))
+    return [line, *(b"%s: %s\r\n" % pair for pair in headers)]
 
 
 def _size(request: Request) -> int:
@@ -465,11 +595,20 @@ class _Listener:
     The event loops' own servers close what they have no descriptor for without a word to anybody.
     """
 
-    def __init__(self, sock: socket.socket, app: App, clock: Clock, on_refused: Callable[[Refusal], None]) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        app: App,
+        clock: Clock,
+        on_refused: Callable[[Refusal], None],
+        kernel_time: KernelTime | None,
+    ) -> None:
         self._sock, self._app, self._clock, self._on_refused = sock, app, clock, on_refused
+        self._kernel_time = kernel_time
         self._loop = asyncio.get_running_loop()
         self._limit = max((local.free_descriptors() - _RESERVED_DESCRIPTORS) // 2, 1)
         self.clients: set[Client] = set()
+        self.accepted = 0
         self._refused: deque[socket.socket] = deque()
         self._untold = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -491,8 +630,10 @@ class _Listener:
                 self._tell()
                 return
             connection.setblocking(False)
+            self.accepted += 1
             if len(self.clients) < self._limit:
-                client = Client(Socket(connection, self._clock), self._app, self._clock, self.clients.discard)
+                stamped = Socket(connection, self._clock, self._kernel_time)
+                client = Client(stamped, self._app, self._clock, self.clients.discard)
                 self.clients.add(client)
                 client.open()
             else:
@@ -579,7 +720,7 @@ def base_url(sock: socket.socket) -> str:
 
 
 class Server:
-    """Serves an app on a socket until it is stopped."""
+    """Serves an app on a socket until it is stopped; with `kernel_time`, reads are stamped by the kernel."""
 
     def __init__(
         self,
@@ -587,8 +728,14 @@ class Server:
         sock: socket.socket,
         on_refused: Callable[[Refusal], None] = lambda _: None,
         clock: Clock = SYSTEM,
+        kernel_time: KernelTime | None = None,
     ) -> None:
-        self._listener = _Listener(sock, app, clock, on_refused)
+        self._listener = _Listener(sock, app, clock, on_refused, kernel_time)
+
+    @property
+    def accepted(self) -> int:
+        """How many connections there have been."""
+        return self._listener.accepted
 
     def close(self) -> None:
         """Accept nothing more, and close the connections that wait for a request."""
@@ -598,7 +745,7 @@ class Server:
     def close_idle(self) -> None:
         """Close the connections that wait for a request."""
         for client in [client for client in self._listener.clients if client.is_idle]:
-            client.close()
+            client.drop()
 
     async def wait_closed(self, seconds: float) -> None:
         """Let what was answered be sent, for so long at most; then close all connections."""
@@ -608,4 +755,4 @@ class Server:
                     await asyncio.sleep(_STOP_LOOK_SECONDS)
                     self.close_idle()
         for client in list(self._listener.clients):
-            client.lost(None)
+            client.drop()

@@ -6,17 +6,14 @@ What `record`, `run` and the demo have in common. Signals and screens are left t
 """
 
 import asyncio
-import contextlib
 import dataclasses
-import gc
 import os
 import socket
 import ssl
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -27,6 +24,7 @@ from recorder.plurals import counted
 from recorder.process import boot_id
 from recorder.relay import local, server, sharing
 from recorder.relay.guard import Policy
+from recorder.relay.intercept import Forward, Interception
 from recorder.relay.providers import Upstream
 from recorder.relay.proxy import Proxy
 from recorder.relay.sharing import Place, Share
@@ -34,7 +32,7 @@ from recorder.relay.tap import Tap
 from recorder.relay.upstream import Limits, Transport
 from recorder.relay.workers import Observer as Observer
 from recorder.relay.workers import Workers
-from recorder.tape import channels, journal
+from recorder.tape import journal
 from recorder.tape.losses import Counts, Totals
 
 DRAIN_SECONDS = 7
@@ -45,8 +43,6 @@ WRITER_SECONDS = 1.5
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""
 _LOOK_SECONDS = 0.02
-_COLLECT_AFTER = 10_000
-"""Objects allocated and not freed before a collection of garbage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +56,20 @@ class Options:
     labels: dict[str, str] = field(default_factory=dict)
     allow_hosts: frozenset[str] = frozenset()
     keep_encoding: bool = False
+    websocket: bool = True
     limits: Limits = field(default_factory=Limits)
     ca_file: Path | None = None
     purpose: str = "wiretape record"
     keep: journal.Keep | None = None
     workers: int = 1
+    interception: Interception | None = None
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """What a further process is told: `writer` is the path of the socket by which it joins the writer."""
+    """What a further process is told."""
 
     options: Options
     session: journal.Session
-    writer: Path
 
 
 class Front:
@@ -93,6 +90,11 @@ class Front:
         """Exchanges running now."""
         return len(self._proxy.live) if self._proxy else 0
 
+    @property
+    def accepted(self) -> int:
+        """How many connections of clients there have been."""
+        return self._server.accepted if self._server else 0
+
     def start(self, tap: Tap) -> None:
         """Accept connections."""
         self._proxy = Proxy(
@@ -102,10 +104,14 @@ class Front:
             policy=Policy(self._options.allow_hosts | {_bracketed(self._options.host)}),
             labels=self._options.labels,
             keep_encoding=self._options.keep_encoding,
+            websocket=self._options.websocket,
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,
         )
-        self._server = server.Server(self._proxy, self._sock, self._observer.refused)
+        settings = self._options.interception
+        port = self._sock.getsockname()[1]
+        app = Forward(self._proxy, settings, port, self._observer) if settings else self._proxy
+        self._server = server.Server(app, self._sock, self._observer.refused)
         self._watching = asyncio.create_task(self._proxy.watch())
 
     async def drain(self) -> None:
@@ -116,6 +122,7 @@ class Front:
         until = SYSTEM.now() + int(DRAIN_SECONDS * 1e9)
         self._server.close()
         while self._proxy.live and SYSTEM.now() < until and not self._is_cut:
+            self._proxy.cut_quiet()
             await asyncio.sleep(_LOOK_SECONDS)
             self._server.close_idle()
         self._proxy.cut()
@@ -136,7 +143,6 @@ class Recorder:
         self.base = server.base_url(self._sock)
         self._session = self._new_session()
         self._workers = Workers(options.workers - 1, observer)
-        self._listener = sharing.listener() if options.workers > 1 else None
         self._front: Front | None = None
         self.tap = Tap(
             options.tape,
@@ -145,7 +151,7 @@ class Recorder:
             on_finished=observer.finished,
             on_trouble=observer.trouble,
             keep=options.keep,
-            place=Place(self._listener, self._others),
+            place=Place(others=self._others),
         )
 
     def _new_session(self) -> journal.Session:
@@ -164,6 +170,11 @@ class Recorder:
     def live(self) -> int:
         """Exchanges running now."""
         return (self._front.live if self._front else 0) + sum(share.live for share in self._workers.shares())
+
+    @property
+    def accepted(self) -> int:
+        """How many connections of clients there have been in this process."""
+        return self._front.accepted if self._front else 0
 
     @property
     def counts(self) -> Counts:
@@ -193,27 +204,20 @@ class Recorder:
             self._front = Front(self._options, self._sock, self._observer)
             await self.tap.start()
         except BaseException:
-            self._close_sockets()
+            self._sock.close()
             raise
         self._front.start(self.tap)
-        if self._listener is not None:
-            await self._start_workers(self._listener)
+        if self._options.workers > 1:
+            await self._start_workers()
 
-    async def _start_workers(self, listener: socket.socket) -> None:
+    async def _start_workers(self) -> None:
         port = self._sock.getsockname()[1]
-        options = dataclasses.replace(self._options, port=port)
-        settings = WorkerSettings(options, self._session, Path(listener.getsockname()))
+        settings = WorkerSettings(dataclasses.replace(self._options, port=port), self._session)
         try:
             await self._workers.start(msgspec.json.encode(settings, enc_hook=str))
         except BaseException:
             await self.stop()
             raise
-
-    def _close_sockets(self) -> None:
-        self._sock.close()
-        if self._listener is not None:
-            channels.remove(self._listener)
-            self._listener.close()
 
     async def stop(self) -> int:
         """Drain, then close the tape; return the number of frames that could not be stored."""
@@ -223,7 +227,7 @@ class Recorder:
         await self._front.drain()
         await self._workers.stop(_left(deadline))
         lost = await self.tap.close(_left(deadline))
-        self._close_sockets()
+        self._sock.close()
         return lost + self._workers.lost
 
     def cut(self) -> None:
@@ -251,25 +255,3 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run a command's main coroutine on uvloop where there is one."""
-    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    with contextlib.suppress(ImportError):  # then on asyncio's own
-        from uvloop import new_event_loop as factory
-    with _seldom_collecting(), asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(main())
-
-
-@contextlib.contextmanager
-def _seldom_collecting() -> Iterator[None]:
-    """Keep the collector of garbage from what was imported: to go through it would hold up every stream."""
-    thresholds = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()

@@ -25,6 +25,7 @@ READ_BYTES = 64 << 10
 _SO_TIMESTAMPNS = 35 if sys.platform == "linux" and struct.calcsize("l") == 8 else None
 """Ask the kernel for receive times as a `struct timespec` (socket(7)); not a constant of Python's `socket`."""
 _TIMESPEC = struct.Struct("@ll")
+_LINGER_NOT = struct.pack("ii", 1, 0)
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 # All sockets of a process read into the same memory: what is in it is used before the next read.
 _READ = memoryview(bytearray(READ_BYTES))
@@ -70,7 +71,7 @@ class Socket:
     """
 
     def __init__(self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None) -> None:
-        self._sock, self._clock, self._kernel_time = sock, clock, kernel_time
+        self._sock, self._clock, self.kernel_time = sock, clock, kernel_time
         self._loop = asyncio.get_running_loop()
         self._handler: Handler
         self._unsent: deque[memoryview] = deque()
@@ -87,6 +88,12 @@ class Socket:
         """Tell `handler` from now on."""
         self._handler = handler
         self.resume()
+
+    def stamp_as(self, other: "Socket") -> None:
+        """Stamp reads from now on as another socket does."""
+        if other.kernel_time is not None:
+            self.kernel_time = other.kernel_time
+            ask_for_times(self._sock)
 
     def pause(self) -> None:
         """Read nothing more until `resume`."""
@@ -126,9 +133,9 @@ class Socket:
     def _stamp(self, ancillary: list[tuple[int, int, bytes]]) -> None:
         now = self._clock.now()
         at = None
-        if ancillary and self._kernel_time is not None:
+        if ancillary and self.kernel_time is not None:
             seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-            at = self._kernel_time.at(seconds * 1_000_000_000 + nanoseconds, now)
+            at = self.kernel_time.at(seconds * 1_000_000_000 + nanoseconds, now)
         self.has_kernel_time = at is not None
         self.stamp = now if at is None else max(at, self.stamp)
 
@@ -213,6 +220,11 @@ class Socket:
         with contextlib.suppress(OSError):  # the peer has left: reading tells
             self._sock.shutdown(socket.SHUT_WR)
 
+    def reset_on_close(self) -> None:
+        """Let `close` be a TCP reset, which drops what the peer's kernel has not taken yet."""
+        with contextlib.suppress(OSError):  # the peer has left
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+
     def close(self) -> None:
         """Close at once; what is unsent is dropped. The handler is told nothing more."""
         if not self.is_closed:
@@ -221,6 +233,12 @@ class Socket:
             self.is_closed = True
             self._sock.close()
 
+    def detach(self) -> socket.socket:
+        """Give the connection away, of which nothing may be unsent: for this object it is closed."""
+        self.pause()
+        self.is_closed = True
+        return self._sock
+
     def _lose(self, error: Exception | None) -> None:
         self.stamp = self._clock.now()
         self.close()
@@ -228,7 +246,10 @@ class Socket:
 
 
 class TlsSocket(Socket):
-    """A socket that speaks TLS; to be used after `shake_hands`. The stamp is that of the read that ended a record."""
+    """A socket that speaks TLS; to be used after `shake_hands`. The stamp is that of the read that ended a record.
+
+    It is the client's side with a `server_hostname`, and the server's side without one.
+    """
 
     def __init__(
         self,
@@ -236,18 +257,28 @@ class TlsSocket(Socket):
         clock: Clock,
         kernel_time: KernelTime | None,
         context: ssl.SSLContext,
-        server_hostname: str,
-        session: ssl.SSLSession | None,
+        server_hostname: str | None = None,
+        session: ssl.SSLSession | None = None,
     ) -> None:
         super().__init__(sock, clock, kernel_time)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname, session=session)
+        self._tls = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=server_hostname is None,
+            server_hostname=server_hostname,
+            session=session,
+        )
         self._secured: asyncio.Future[None] | None = None
         self._is_over = False
 
-    async def shake_hands(self) -> None:
-        """Agree on keys with the peer, whose certificate must be good. Raises OSError (`ssl.SSLError` is one)."""
+    async def shake_hands(self, early: bytes = b"") -> None:
+        """Agree on keys with the peer, whose certificate must be good; it has sent `early` already.
+
+        Raises OSError (`ssl.SSLError` is one).
+        """
         self._secured = self._loop.create_future()
+        self._incoming.write(early)
         self.start(_Shaking(self._secured))
         try:
             self._shake()
@@ -341,11 +372,20 @@ class TlsSocket(Socket):
         if self._outgoing.pending:
             super().write(self._outgoing.read())
 
+    def end(self) -> None:
+        """Write nothing more, and say so."""
+        self._say_over()
+        self._flush()
+        super().end()
+
+    def _say_over(self) -> None:
+        with contextlib.suppress(ssl.SSLError):  # that the peer has not closed yet, which is not waited for
+            self._tls.unwrap()
+
     def close(self) -> None:
         """Close at once, and say so: servers do not let a session be resumed that just broke off."""
         if not self.is_closed and not self._unsent:
-            with contextlib.suppress(ssl.SSLError):  # that the peer has not closed yet, which is not waited for
-                self._tls.unwrap()
+            self._say_over()
             with contextlib.suppress(OSError):  # the peer has left, or takes nothing now
                 self._sock.send(self._outgoing.read())
         super().close()

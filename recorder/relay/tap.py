@@ -2,26 +2,28 @@
 
 Frames are gathered for a few milliseconds and written to the writer's pipe; they are kept until acknowledged, up to a
 bound. If the writer dies, another is started and is sent again what was not acknowledged. Past the bound a stream is
-relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix. One relay of a
-recorder starts the writer; others, if it has any, join it.
+relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix.
+
+A relay joins the writer of its tape if there is one, whosever it is; else it starts one (`recorder.relay.meeting`).
 """
 
 import asyncio
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from recorder.clock import SYSTEM, Clock
 from recorder.decode.outcome import FAILURES
-from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
+from recorder.errors import BY_EXIT_CODE, LASTING, TapeBusy, TapeGone, WiretapeError, WriterFailed
 from recorder.plurals import counted
 from recorder.relay import local, sharing
-from recorder.relay.sharing import Joined, Place, Share
+from recorder.relay.meeting import Meeting
+from recorder.relay.sharing import Link, Place, Share
 from recorder.tape import journal
 from recorder.tape.lock import Identity, identity
 from recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed, Totals, Unstored, reconcile
@@ -38,7 +40,10 @@ _LAST_SECONDS = 0.5
 _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-_EXIT_SECONDS = 5.0
+_MEETING_NS = 10_000_000_000
+"""A writer that others have started may take this long to be reached …"""
+_READY_SECONDS = 4.0
+"""… and this long to answer; then this relay starts one, if it can."""
 _WATCH_SECONDS = 0.25
 _BEFORE_READS = (journal.Begin, journal.Upload, journal.Uploaded, journal.Head)
 
@@ -57,10 +62,10 @@ class _Pending(NamedTuple):
 class Gathered:
     """The reads of one exchange that wait for company, by columns; `seq` is the number of the first."""
 
-    __slots__ = ("at_ns", "data", "id", "relayed_ns", "seq", "sizes")
+    __slots__ = ("at_ns", "data", "id", "is_client", "relayed_ns", "seq", "sizes")
 
-    def __init__(self, id: str) -> None:
-        self.id = id
+    def __init__(self, id: str, *, is_client: bool = False) -> None:
+        self.id, self.is_client = id, is_client
         self.seq = 0
         self.at_ns: list[int] = []
         self.relayed_ns: list[int | None] = []
@@ -69,7 +74,7 @@ class Gathered:
 
     def take(self, data: list[bytes]) -> journal.Run:
         """Return the reads that wait, and append their bytes to `data`."""
-        run = journal.Run(self.id, self.seq, self.at_ns, self.relayed_ns, self.sizes)
+        run = journal.Run(self.id, self.seq, self.at_ns, self.relayed_ns, self.sizes, self.is_client)
         data += self.data
         self.seq += len(self.sizes)
         self.at_ns, self.relayed_ns, self.sizes, self.data = [], [], [], []
@@ -91,7 +96,8 @@ class Followed(Protocol):
         """Return what was relayed of it so far."""
 
 
-Writer = asyncio.subprocess.Process | Joined
+class _NoAnswerError(WriterFailed):
+    """A writer ended before it was ready."""
 
 
 class Tap:
@@ -111,21 +117,20 @@ class Tap:
         place: Place | None = None,
     ) -> None:
         self.counts = Counts()
-        self.warnings: list[str] = []
-        self._path, self._session, self._purpose = path, session, purpose
-        self._keep = keep
+        self._path, self._session, self._purpose, self._keep = path, session, purpose, keep
         self._place = place or Place()
         self._announced: journal.Deleting | None = None
         self._on_finished, self._on_trouble = on_finished, on_trouble
         self._clock, self.queue_bytes = clock, queue_bytes
         self._seq = self._lost = 0
         self._pending: deque[_Pending] = deque()
-        self._pending_bytes = 0
         self._gathered: list[Gathered] = []
-        self._gathered_bytes = 0
+        self._pending_bytes = self._gathered_bytes = 0
         self._outbox: deque[bytes] = deque()
         self._flush_at: asyncio.TimerHandle | None = None
-        self._process: Writer | None = None
+        self._process: Link | None = None
+        self._meeting = Meeting(path, purpose, is_worker=self._place.is_worker)
+        self._ready = journal.Ready("", [])
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self._all_stored = asyncio.Event()
@@ -146,64 +151,88 @@ class Tap:
         """The writer's process id; None while there is none."""
         return self._process.pid if self._process else None
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of the tape."""
+        return self._ready.warnings
+
+    @property
+    def joined(self) -> int | None:
+        """The process of the recorder that was joined; None: this one started the writer."""
+        return self._ready.joined
+
     async def start(self) -> None:
-        """Start the writer and wait until it holds the tape. Raise `WiretapeError` if it cannot."""
-        await self._launch()
+        """Reach a writer and wait until it holds the tape. Raise `WiretapeError` if that cannot be."""
+        try:
+            await self._launch()
+        except BaseException:
+            self._meeting.close()
+            raise
         works = [self._keep_writer_running, self._watch_losses]
-        if self._place.joins is None:
+        if not self._place.is_worker:
             works.append(self._send_heartbeats)
         self._tasks = [asyncio.create_task(work()) for work in works]
 
     async def _launch(self) -> None:
+        """Join the writer that there is, else start one. Raise `WiretapeError` if neither can be."""
+        until = self._clock.now() + _MEETING_NS
+        dead: Path | None = None
+        while True:
+            place = await self._meeting.find(dead)
+            if place is None:
+                try:
+                    return await self._introduce(self._start_writer())
+                except TapeBusy:
+                    if await self._meeting.find(dead) is None:  # else somebody came first
+                        raise
+            else:
+                try:
+                    return await self._introduce(self._meeting.join(place))
+                except (OSError, _NoAnswerError) as error:
+                    dead = place
+                    if self._clock.now() > until or isinstance(error, PermissionError):
+                        raise self._meeting.unreachable(str(error) or "it does not answer") from error
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _start_writer(self) -> Link:
+        before = () if self._file is None else (str(self._file), self._session.uuid)
         try:
-            async with self._starting:
-                joins = self._place.joins
-                process = self._process = await (self._spawn() if joins is None else sharing.join(joins))
+            return await self._meeting.start(before)
         except OSError as error:
             raise WriterFailed(f"the writer process cannot be started: {local.cause(error)}") from error
-        assert process.stdin is not None
+
+    async def _introduce(self, connecting: Coroutine[Any, Any, Link]) -> None:
+        """Send a writer the session and all that is kept, and wait until it holds the tape."""
+        async with self._starting:
+            link = self._process = await connecting
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
         preamble = (journal.encode(0, frame) for frame in self._preamble())
         self._outbox = deque((*preamble, *(pending.data for pending in self._pending)))
         self._flush()
         try:
-            answer = await read_answer(process)
+            async with asyncio.timeout(_READY_SECONDS if link.is_joined else None):
+                answer = await read_answer(link)
             if not isinstance(answer, journal.Ready):
-                await self._read_last(process, answer)
+                await self._read_last(link, answer)
                 raise _start_failure(answer)
-        except WiretapeError:
+        except (WiretapeError, TimeoutError):
             self._process = None
-            process.stdin.close()
-            await _ended(process)
+            if link.is_joined:
+                link.kill()
+            await _ended(link)
             raise
-        self.warnings = answer.warnings
-        if self._place.joins is None:
+        self._ready = answer
+        if not self._place.is_worker:
             self._file = self._file or identity(self._path)
             self._open_keeper()
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        command = [sys.executable, "-P", "-m", "recorder.tape.writer"]
-        passed = [self._place.listener.fileno()] if self._place.listener is not None else []
-        for descriptor in passed:
-            command += ["--listen", str(descriptor)]
-        command += [str(self._path), self._purpose]
-        if self._file is not None:
-            command += [str(self._file), self._session.uuid]
-        return await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=journal.ANSWER_BYTES,
-            start_new_session=True,
-            pass_fds=passed,
-        )
-
     def _preamble(self) -> Iterator[journal.Frame]:
+        yield journal.Relay(self._purpose, self._place.is_worker, self._ready.after)
+        if self._keep or self._announced:
+            yield msgspec.structs.replace(self._keep or journal.Keep(), announced=self._announced)
         yield self._session
-        if self._keep:
-            yield msgspec.structs.replace(self._keep, announced=self._announced)
 
-    async def _read_last(self, process: Writer, answer: journal.Answer | None) -> None:
+    async def _read_last(self, process: Link, answer: journal.Answer | None) -> None:
         """Read what a writer that refuses the tape for good found on it: what earlier writers stored may be gone."""
         if isinstance(answer, journal.Fatal) and answer.final:
             last = await read_answer(process)
@@ -213,6 +242,7 @@ class Tap:
         """Handle the writer's answers; when it dies, start another, waiting longer each time."""
         attempt = 0
         while True:
+            was_joined = self._process is None or self._process.is_joined
             if self._process is not None:
                 attempt = 0 if await self._handle_answers(self._process) else attempt
                 await _ended(self._process)
@@ -220,7 +250,7 @@ class Tap:
             if self._gave_up or (self._closing and not self._pending):
                 return
             self.counts.restarts += 1
-            if self._place.joins is None:  # else whoever started it reports that
+            if not was_joined:  # else whoever started it reports that
                 again = counted(len(self._pending), "frame")
                 self._report(f"the writer ended; starting another (to be sent again: {again})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
@@ -231,12 +261,12 @@ class Tap:
         try:
             await self._launch()
         except WiretapeError as error:
-            if self._place.joins is None:
+            if not self._place.is_worker:
                 self._report(str(error))
             if isinstance(error, LASTING):
                 self.give_up()
 
-    async def _handle_answers(self, process: Writer) -> bool:
+    async def _handle_answers(self, process: Link) -> bool:
         """Handle answers until the writer ends; return whether it was of use.
 
         A failure to read one ends the writer, whatever the cause: its acknowledgements would not be read.
@@ -245,11 +275,10 @@ class Tap:
             return await self._read_answers(process)
         except Exception as error:  # noqa: BLE001 - a relay whose reader has ended would store nothing for ever
             self._report(f"the writer's answers cannot be read ({error})")
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            process.kill()
             return False
 
-    async def _read_answers(self, process: Writer) -> bool:
+    async def _read_answers(self, process: Link) -> bool:
         """Handle answers until the writer ends; return whether it ever acknowledged anything."""
         useful = False
         while answer := await read_answer(process):
@@ -265,10 +294,12 @@ class Tap:
                     self._count_deleted(answer)
                 case journal.Verified():
                     self._verified = answer
+                    if answer.goes_on:
+                        process.release()
         return useful
 
     def _handle_fatal(self, fatal: journal.Fatal) -> None:
-        if self._place.joins is None:  # else whoever started it reports that
+        if not self._place.is_worker:  # else its recorder reports that
             self._report(fatal.message)
         if fatal.final:
             self.give_up()
@@ -331,6 +362,7 @@ class Tap:
         """Stop storing: streams go on, and what is not stored is counted."""
         self._put_reads()
         self._gave_up = True
+        self._meeting.close()
         self._count_pending_as_lost()
         self._all_stored.set()
 
@@ -362,7 +394,7 @@ class Tap:
         """Only count an exchange that has ended and of which nothing was stored."""
         self._followed.pop(exchange.id, None)
         before = self._forgotten
-        size = before.unlisted_bytes + exchange.relayed().bytes
+        size = before.unlisted_bytes + exchange.relayed().all_bytes
         self._forgotten = msgspec.structs.replace(before, unlisted=before.unlisted + 1, unlisted_bytes=size)
 
     async def _watch_losses(self) -> None:
@@ -372,7 +404,7 @@ class Tap:
             self._watch()
 
     def _watch(self) -> None:
-        if self._place.joins is not None:
+        if self._place.is_worker:
             self._place.on_share(self.share())
             return
         whole = sharing.total([self.share(), *self._place.others()])
@@ -400,7 +432,7 @@ class Tap:
         if self._keeper is not None:
             self._keeper.close(0)
         try:
-            self._keeper = Keeper(self._path)
+            self._keeper = Keeper(self._path, self._session.uuid)
         except OSError as error:
             self._keeper = None
             self._on_trouble(f"what cannot be stored cannot be kept beside the tape either ({error.strerror})")
@@ -494,15 +526,13 @@ class Tap:
     def _flush(self) -> None:
         self._put_reads()
         self._flush_at = None
-        if self._process is None or self._process.stdin is None or self._process.returncode is not None:
+        if self._process is None or self._process.is_over or self._process.sink.is_closing():
             return  # whatever is kept is sent again to the next writer
-        pipe = self._process.stdin
-        if pipe.is_closing():
-            return
-        if pipe.transport.get_write_buffer_size() > _PIPE_BYTES:
+        pipe = self._process.sink
+        if pipe.get_write_buffer_size() > _PIPE_BYTES:
             self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
             return
-        while self._outbox and pipe.transport.get_write_buffer_size() <= _PIPE_BYTES:
+        while self._outbox and pipe.get_write_buffer_size() <= _PIPE_BYTES:
             if len(self._outbox[0]) >= _JOINED_BYTES:  # not copied: it may be as large as a request body
                 pipe.write(self._outbox.popleft())
             else:
@@ -522,8 +552,7 @@ class Tap:
         self._closing = True
         for task in self._tasks[2:]:
             task.cancel()  # no heartbeat may come after the end
-        if self._place.joins is None:
-            self.put(journal.Close(self._clock.wall()))
+        self.put(journal.Left() if self._place.is_worker else journal.Close(self._clock.wall()))
         self._flush_now()
         self._deadline_ns = min(self._deadline_ns, self._clock.now() + int(grace * 1e9))
         while self._pending and self._clock.now() < self._deadline_ns:
@@ -547,51 +576,43 @@ class Tap:
 
     async def _end_writer(self, seconds: float) -> None:
         """Send the writer the end of file, and listen to what it still reports until it ends."""
-        if isinstance(self._process, Joined):
+        if self._process is not None:
             self._process.end()
-        elif self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
         if self._tasks:
             await asyncio.wait(self._tasks[:1], timeout=seconds)
         async with self._starting:  # a start that is cancelled half-way would leave a process to nobody
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._process is None:
-            return
-        if self._process.returncode is None:
+        if self._process is not None:
             self._process.kill()
-        await self._process.wait()
+            await self._process.wait()
+        self._meeting.close(goes_on=self._verified is not None and self._verified.goes_on)
 
 
-async def read_answer(process: Writer) -> journal.Answer | None:
+async def read_answer(process: Link) -> journal.Answer | None:
     """Wait for the writer's next answer; None at its end, even if that came in the middle of a line.
 
     Raises `WriterFailed` for anything that is no answer; there is no telling then what is committed.
     """
-    assert process.stdout is not None
     try:
         line = await process.stdout.readline()
         return journal.decode_answer(line) if line.endswith(b"\n") else None
-    except ConnectionError:  # a writer that others have started was killed
-        return None
     except (ValueError, msgspec.MsgspecError) as error:  # a line that is too long, or junk
         raise WriterFailed(f"the writer process sent what is not an answer: {error}") from error
 
 
-async def _ended(process: Writer) -> None:
+async def _ended(process: Link) -> None:
     """Wait until a writer that answers no more has ended; kill it if it takes its time."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_EXIT_SECONDS):
-            await process.wait()
-            return
-    with contextlib.suppress(ProcessLookupError):
+    try:
+        await process.wait()
+    except TimeoutError:
         process.kill()
-    await process.wait()
+        await process.wait()
 
 
 def _start_failure(answer: journal.Answer | None) -> WiretapeError:
     if isinstance(answer, journal.Fatal):
         kind = BY_EXIT_CODE.get(answer.exit_code, WriterFailed)
         return TapeGone(answer.message) if answer.final and kind is WriterFailed else kind(answer.message)
-    return WriterFailed("the writer process ended before it was ready: run 'wiretape db check'")
+    return _NoAnswerError("the writer process ended before it was ready: run 'wiretape db check'")

@@ -74,6 +74,39 @@ class Taker(Protocol):
     def taker_failed(self, error: Exception) -> None:
         """One of the above raised."""
 
+    def switched(self, at: int, head: Head, rest: bytes) -> None:
+        """Take the connection over: it speaks the protocol that was asked for, `rest` being the first of it."""
+
+
+class Switched(Protocol):
+    """What a connection is for after it has switched to another protocol."""
+
+    def came(self, at: int, data: memoryview) -> None:
+        """Take what a read brought."""
+
+    def taken(self) -> None:
+        """The kernel has taken more of what was written."""
+
+    def upstream_lost(self, error: Exception | None, at: int) -> None:
+        """The peer closed (None), or the connection broke."""
+
+    def failed(self, error: Exception) -> None:
+        """One of the above raised."""
+
+
+class _Passing:
+    """The handler of a socket that speaks another protocol."""
+
+    def __init__(self, sock: Socket, taker: Switched) -> None:
+        self._socket, self._taker = sock, taker
+        self.received, self.progressed, self.failed = taker.came, taker.taken, taker.failed
+
+    def write_failed(self, error: OSError) -> None:
+        """Reading tells more."""
+
+    def lost(self, error: Exception | None) -> None:
+        self._taker.upstream_lost(error, self._socket.stamp)
+
 
 class Connection:
     """One connection to an API server. `ended_at` is the instant in ns at which the response ended, or broke."""
@@ -97,6 +130,7 @@ class Connection:
         self._is_paused = False
         self._is_sent = False
         self._expected: int | None = None
+        self._switches = False
         self._received = 0
         self._final = False
         self._is_told = False
@@ -114,9 +148,13 @@ class Connection:
 
     # an exchange
 
-    def begin(self, taker: Taker, instants: Instants, *, bodiless: bool) -> None:
-        """Serve one exchange; `bodiless`: its response has no body, whatever its head says."""
+    def begin(self, taker: Taker, instants: Instants, *, bodiless: bool, switches: bool = False) -> None:
+        """Serve one exchange; `bodiless`: its response has no body, whatever its head says.
+
+        `switches`: it asks for another protocol.
+        """
         self._reset(instants, bodiless)
+        self._switches = switches
         self._taker = taker
 
     def send(self, data: bytes, *, last: bool) -> None:
@@ -180,6 +218,8 @@ class Connection:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if self._switch(at, data, error):
+                return
             self._parse_failed(error)
         body = self._take_body(len(data))
         if self._is_told and not was_told:
@@ -190,6 +230,24 @@ class Connection:
         if body or head or self.ended:
             self._instants.clock = "kernel" if self._socket.has_kernel_time else "loop"
             self._taker.came(at, head, body, self.ended)
+
+    def _switch(self, at: int, data: memoryview, error: Exception) -> bool:
+        """Hand the connection over if it has switched to the protocol that was asked for; return whether it has."""
+        is_asked_for = self._switches and self.head.status == 101 and not self._final
+        if self._taker is None or not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
+            return False
+        self._final = self.ended = True
+        self.head.framing = "websocket"
+        self._instants.headers = at
+        self._instants.clock = "kernel" if self._socket.has_kernel_time else "loop"
+        self._taker.switched(at, self.head, bytes(data[error.args[0] :]))
+        return True
+
+    def release(self, taker: Switched) -> Socket:
+        """Give the connection away, which has switched to another protocol."""
+        self._stop_timer()
+        self._socket.start(_Passing(self._socket, taker))
+        return self._socket
 
     def _take_body(self, size: int) -> bytes:
         """Return what a read of `size` bytes held of the body; much without any of it is a failure."""

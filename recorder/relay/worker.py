@@ -12,7 +12,7 @@ import msgspec
 
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
-from recorder.relay import server, service
+from recorder.relay import loop, server, service
 from recorder.relay.service import Front, WorkerSettings
 from recorder.relay.sharing import Place, Share
 from recorder.relay.tap import Tap
@@ -62,6 +62,8 @@ class _Reporter:
             trouble=lambda message: self.send(Report(trouble=message)),
             refused=lambda refusal: self.send(Report(refused=(refusal.status, refusal.message))),
             failed=lambda message: self.send(Report(fault=message)),
+            asked=lambda host, how: self.send(Report(asked=(host, how))),
+            notice=lambda message: self.send(Report(notice=message)),
         )
 
 
@@ -80,7 +82,7 @@ class _Worker:
             options.purpose,
             on_finished=observer.finished,
             on_trouble=observer.trouble,
-            place=Place(joins=settings.writer, on_share=lambda share: reporter.share(self._with_live(share))),
+            place=Place(is_worker=True, on_share=lambda share: reporter.share(self._with_live(share))),
         )
 
     def _with_live(self, share: Share) -> Share:
@@ -140,7 +142,7 @@ def main() -> int:
     """Relay until the recorder says that it is enough; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    return service.run(_main)
+    return loop.run(_main)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,9 @@ LINE_BYTES = 16 << 20
 _BACKOFF_SECONDS = (0.05, 0.5, 2.0, 5.0)
 
 Command = Literal["drain", "cut", "give_up"]
+Treatment = Literal["intercepted", "tunnelled", "relayed", "refused", "untrusted"]
+"""What becomes of a connection to a host that a client asks the proxy for. `relayed`: plain HTTP, not recorded;
+`untrusted`: the client does not accept our certificate."""
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,17 +43,25 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     trouble: str | None = None
     refused: tuple[int, str] | None = None
     fault: str | None = None
+    asked: tuple[str, Treatment] | None = None
+    notice: str | None = None
     lost: int | None = None
 
 
 @dataclass(slots=True)
 class Observer:
-    """Whom a recorder tells what happens: exchanges, trouble with storing, refusals, failures of the relay itself."""
+    """Whom a recorder tells what happens: exchanges, trouble with storing, refusals, failures of the relay itself.
+
+    `asked` gets each `host:port` that a client asks the proxy for, and how it is treated; `notice` gets what the user
+    should know of a client at once.
+    """
 
     finished: Callable[[journal.Finished], None] = lambda _: None
     trouble: Callable[[str], None] = lambda _: None
     refused: Callable[[Refusal], None] = lambda _: None
     failed: Callable[[str], None] = lambda _: None
+    asked: Callable[[str, Treatment], None] = lambda _host, _how: None
+    notice: Callable[[str], None] = lambda _: None
 
 
 class _Worker:
@@ -103,7 +114,18 @@ class _Worker:
         if report.share is not None:
             self.share = report.share
             self.lost = report.lost
-        elif report.finished is not None:
+        elif report.failure is not None:
+            code, message = report.failure
+            self._fail(BY_EXIT_CODE.get(code, WiretapeError)(message))
+        elif report.is_ready:
+            if not self.ready.done():
+                self.ready.set_result(None)
+        else:
+            self._pass_on(report)
+
+    def _pass_on(self, report: Report) -> None:
+        """Tell the observer."""
+        if report.finished is not None:
             self._observer.finished(report.finished)
         elif report.trouble is not None:
             self._observer.trouble(report.trouble)
@@ -111,11 +133,10 @@ class _Worker:
             self._observer.refused(Refusal(*report.refused))
         elif report.fault is not None:
             self._observer.failed(report.fault)
-        elif report.failure is not None:
-            code, message = report.failure
-            self._fail(BY_EXIT_CODE.get(code, WiretapeError)(message))
-        elif report.is_ready and not self.ready.done():
-            self.ready.set_result(None)
+        elif report.asked is not None:
+            self._observer.asked(*report.asked)
+        elif report.notice is not None:
+            self._observer.notice(report.notice)
 
     def _fail(self, error: WiretapeError) -> None:
         if self.ready.done():

@@ -131,14 +131,17 @@ _TIMESTAMP: Final = Kind("a number of nanoseconds", _WHOLE, (1 - MOST, MOST - 1)
 _DURATION: Final = Kind("a number of nanoseconds", _NUMBERS, (math.nextafter(-MOST, 0), math.nextafter(MOST, 0)))
 _SIZE: Final = Kind("a size or a position", _WHOLE, (0, MOST - 1))
 _MOMENT: Final = Kind("a time in UTC", frozenset({str}), None, _is_moment, _EPOCH)
-_SIZES: Final = frozenset({"start", "size", "seq", "bytes", "gap_bytes", "request_size"})
+_SIZES: Final = frozenset(
+    {"start", "size", "seq", "bytes", "gap_bytes", "request_size", "client_bytes", "client_gap_bytes"}
+)
+_STREAMS: Final = ("segments", "bodies", "client_segments", "client_bodies")
 _NAMED: Final = {
     "sessions.upstreams": _PAIRS,
     "exchanges.request_headers": _PAIRS,
     "exchanges.response_headers": _PAIRS,
     "exchanges.labels": _json(dict[str, str]),
-    **{f"{table}.{column}": _TIMES for table in ("segments", "bodies") for column in ("at_ns", "relayed_ns")},
-    **{f"{table}.sizes": _json(list[Place]) for table in ("segments", "bodies")},
+    **{f"{table}.{column}": _TIMES for table in _STREAMS for column in ("at_ns", "relayed_ns")},
+    **{f"{table}.sizes": _json(list[Place]) for table in _STREAMS},
     "measures.usage": _json(dict[str, Any]),
     "measures.tool_calls": _json(list[ToolCall]),
     "measures.choices": _json(list[dict[str, Any]]),

@@ -1,8 +1,9 @@
 """The relays that one writer serves: the one that started it, over its standard streams, and others over a socket.
 
-Each has frames, sequence numbers and acknowledgements of its own; what they bring shares transactions. The listening
-socket is private to the user and belongs to the relay that starts the writers: it survives each of them, so that a
-relay whose writer has died connects to the next one.
+Each has frames, sequence numbers and acknowledgements of its own; what they bring shares transactions. They are of one
+recorder with several workers, or of several recorders that record to one tape. The listening socket is private to the
+user and belongs to the relay that starts the writers: it survives each of them, so that a relay whose writer has died
+connects to the next one. A writer whose recorder has ended before others goes on for them, without its streams.
 """
 
 import contextlib
@@ -11,9 +12,10 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from recorder.process import boot_id, is_gone
 from recorder.tape import journal
 
 PIPE_READ = 1 << 18
@@ -26,15 +28,24 @@ Taker = Callable[[tuple["Channel", bytes]], None]
 
 
 class Channel:
-    """One relay: its frames so far, and its exchanges that have begun (`open`) or ended (`ended`, not measured yet)."""
+    """One relay: its frames so far, and its exchanges that have begun (`open`) or ended (`ended`, not measured yet).
+
+    `session` and its number are known once it is admitted; `has_left`: it said that it ends.
+    """
 
     def __init__(self, source: int, sink: int, connection: socket.socket | None = None) -> None:
         self._source, self._sink, self._connection = source, sink, connection
+        self.pid = peer(connection)[0] if connection is not None else None
+        self.relay = journal.Relay("")
+        self.session: journal.Session | None = None
+        self.session_no = 0
+        self.after = 0
+        self.keep: journal.Keep | None = None
         self.buffer = bytearray()
         self.seq = self.committed = 0
         self.open: set[str] = set()
         self.ended: set[str] = set()
-        self.is_over = False
+        self.has_left = self.is_over = self.is_verified = False
 
     def note(self, frame: journal.Frame) -> None:
         """Note which exchanges are this relay's."""
@@ -46,6 +57,26 @@ class Channel:
                 self.open.update(run.id for run in runs)
             case journal.Begin(id=id) | journal.Upload(id=id) | journal.Uploaded(id=id) | journal.Head(id=id):
                 self.open.add(id)
+            case journal.Close() | journal.Left():
+                self.has_left = True
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it came over the socket."""
+        return self._connection is not None
+
+    @property
+    def process(self) -> int:
+        """The relay's process, or that of its recorder."""
+        return self.pid or (self.session.pid if self.session else 0)
+
+    def is_gone(self) -> bool:
+        """Return whether its process is known to have ended."""
+        return is_gone(self.process, boot_id())
+
+    def will_return(self) -> bool:
+        """Return whether it has only lost its connection: it has not said that it ends, and its process lives."""
+        return self.is_joined and not self.has_left and not self.is_gone()
 
     def answer(self, what: journal.Answer) -> None:
         """Send an answer; that the relay is gone is no reason to stop storing."""
@@ -54,7 +85,12 @@ class Channel:
             is_sent = os.write(self._sink, data) == len(data)
         except OSError:
             is_sent = False
-        if not is_sent and self._connection is not None:
+        if not is_sent:
+            self.break_off()
+
+    def break_off(self) -> None:
+        """Take nothing more of a relay that joined."""
+        if self._connection is not None:
             with contextlib.suppress(OSError):  # the relay has left
                 self._connection.shutdown(socket.SHUT_RDWR)
 
@@ -72,6 +108,11 @@ class Channel:
         """Tell the relay that nothing more is to come."""
         if self._connection is not None:
             self._connection.close()
+            return
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):  # whoever reads what the recorder prints waits for the end of it
+            os.dup2(nowhere, stream)
+        os.close(nowhere)
 
 
 class Channels:
@@ -80,8 +121,12 @@ class Channels:
     def __init__(self, listener: socket.socket | None = None) -> None:
         self.first = Channel(0, 1)
         self.live = [self.first]
-        self.had_others = False
         self._listener = listener
+
+    @property
+    def meeting(self) -> Path | None:
+        """The path of the socket at which others join."""
+        return None if self._listener is None else Path(self._listener.getsockname())
 
     def listen(self, take: Taker) -> None:
         """Accept other relays, in a thread; call it when the tape can be written."""
@@ -91,48 +136,75 @@ class Channels:
     def _accept(self, listener: socket.socket, take: Taker) -> None:
         while True:
             connection, _ = listener.accept()
-            if not _is_ours(connection):
+            if not is_ours(connection):
                 connection.close()
                 continue
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
             channel = Channel(connection.fileno(), connection.fileno(), connection)
             self.live.append(channel)
-            self.had_others = True
             threading.Thread(target=channel.read, args=(take,), daemon=True).start()
+
+    def mains(self) -> Iterator[Channel]:
+        """Yield the relays that end their sessions, one for each recorder."""
+        return (one for one in list(self.live) if one is self.first or (one.session and not one.relay.is_worker))
+
+    def of(self, session_no: int) -> list[Channel]:
+        """Return the relays of a session that are not over."""
+        return [one for one in list(self.live) if one.session_no == session_no and not one.is_over]
 
     def owner(self, id: str) -> Channel:
         """Return the relay that an exchange is of; the first where that is not known."""
-        return next((one for one in self.live if id in one.open or id in one.ended), self.first)
+        return next((one for one in list(self.live) if id in one.open or id in one.ended), self.first)
 
     def answer(self, what: journal.Answer) -> None:
         """Answer all relays."""
         for channel in list(self.live):
             channel.answer(what)
 
-    def close_settled(self) -> None:
-        """Close the channels that are over and wait for nothing more."""
-        for channel in self.live[1:]:
-            if channel.is_over and not channel.ended:
-                self.live.remove(channel)
-                channel.close()
+    def tell(self, what: journal.Answer) -> None:
+        """Answer all recorders, each once."""
+        for channel in self.mains():
+            channel.answer(what)
+
+    def settled(self) -> Iterator[Channel]:
+        """Yield the relays that are over and wait for nothing more."""
+        return (one for one in list(self.live) if one.is_over and not one.ended)
+
+    def close(self, channel: Channel) -> None:
+        """End the connection with a relay."""
+        self.live.remove(channel)
+        channel.close()
 
     @property
     def is_over(self) -> bool:
-        """Whether no relay is left."""
-        return all(channel.is_over for channel in self.live)
+        """Whether no relay is left; one that has not said what it is does not count."""
+        return all(one.is_over for one in list(self.live) if one.session is not None or one is self.first)
+
+    def is_deserted(self, parent: int) -> bool:
+        """Return whether nobody is there any more to be answered: the process `parent` started this one."""
+        joined = [one for one in list(self.live) if one.is_joined and one.session]
+        return os.getppid() != parent and all(one.is_gone() for one in joined)
 
 
-def _is_ours(connection: socket.socket) -> bool:
-    """Return whether the same user is at the other end; where the system does not tell, the directory is private."""
+def peer(connection: socket.socket) -> tuple[int | None, int]:
+    """Return process and user at the other end, where the system tells; else nobody, and this user.
+
+    The directory of the socket is private.
+    """
     if sys.platform != "linux":  # pragma: no cover
-        return True
+        return None, os.getuid()
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS))
-    return bool(struct.unpack(_CREDENTIALS, credentials)[1] == os.getuid())
+    pid, user, _ = struct.unpack(_CREDENTIALS, credentials)
+    return pid or None, user
 
 
-def remove(listener: socket.socket) -> None:
+def is_ours(connection: socket.socket) -> bool:
+    """Return whether the same user is at the other end."""
+    return peer(connection)[1] == os.getuid()
+
+
+def remove(path: Path) -> None:
     """Remove a listening socket's name and its directory, which nobody else will."""
-    path = Path(listener.getsockname())
     with contextlib.suppress(OSError):  # the other of relay and writer has removed it
         path.unlink()
         path.parent.rmdir()

@@ -24,13 +24,15 @@ from recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from recorder.plurals import counted
 from recorder.tape import cells, file, packing, reading
 from recorder.tape.journal import Verified
-from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, Stream, bodies, exchanges, measures, sessions
 
 _MOST = 5
 _EXCHANGES_SECONDS = 0.3
 _INTERRUPT_SECONDS = 0.02
 
-_EXCHANGES = select(*(exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes")))
+_EXCHANGES = select(
+    *(exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes"))
+)
 _OUTCOME = select(measures.c.outcome).where(measures.c.exchange_no == bindparam("no"))
 _PACKED = select(bodies.c.size).where(bodies.c.exchange_no == bindparam("no"))
 
@@ -66,10 +68,10 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
     return found[:_MOST]
 
 
-def verify(path: Path, uuid: str, seconds: float) -> Verified:
+def verify(path: Path, uuid: str, seconds: float, after: int = 0) -> Verified:
     """Read from the file what it holds of a session, and check it, within `seconds` each.
 
-    What a damaged file does not let be read, it does not hold.
+    Its exchanges are numbered above `after`. What a damaged file does not let be read, it does not hold.
     """
     if not path.exists():
         return Verified(0, 0, 0, ["it was removed"])
@@ -77,9 +79,10 @@ def verify(path: Path, uuid: str, seconds: float) -> Verified:
     try:
         with file.reader_beside_writer(path).connect() as connection:
             with _interrupted_after(connection, seconds):
-                before = _last_of_others(connection, uuid)
-                held = _count(connection, before)
-                sizes = (_sum(size, table, before) for table, size in _STORED)
+                session = select(sessions.c.no).where(sessions.c.uuid == uuid).scalar_subquery()
+                of_session = (exchanges.c.no > after) & (exchanges.c.session_no == session)
+                held = _count(connection, of_session)
+                sizes = (_sum(size, table).where(of_session) for table, size in _STORED)
                 held = msgspec.structs.replace(held, bytes=sum(connection.execute(one).scalar_one() for one in sizes))
             return msgspec.structs.replace(held, problems=damage(connection, seconds))
     except DatabaseError as error:
@@ -90,28 +93,22 @@ def verify(path: Path, uuid: str, seconds: float) -> Verified:
         return Verified(0, 0, 0, [str(error)])
 
 
-_STORED = ((bodies, bodies.c.size), (segments, func.length(segments.c.data)))
+_STORED = [
+    one
+    for stream in STREAMS
+    for one in ((stream.bodies, stream.bodies.c.size), (stream.segments, func.length(stream.segments.c.data)))
+]
 """Where bytes of bodies are counted."""
 
 
-def _sum(size: ColumnElement[Any], table: Table, before: int) -> Select[Any]:
-    return select(func.coalesce(func.sum(size), 0)).where(table.c.exchange_no > before)
+def _sum(size: ColumnElement[Any], table: Table) -> Select[Any]:
+    return select(func.coalesce(func.sum(size), 0)).select_from(exchanges).join(table)
 
 
-def _last_of_others(connection: Connection, uuid: str) -> int:
-    """Return the number of the last exchange that is not of a session.
-
-    A tape has one recorder at a time: the exchanges of the newest session are those after all others.
-    """
-    session = select(sessions.c.no).where(sessions.c.uuid == uuid).scalar_subquery()
-    others = select(func.max(exchanges.c.no)).where(exchanges.c.session_no.is_distinct_from(session))
-    return connection.execute(others).scalar() or 0
-
-
-def _count(connection: Connection, before: int) -> Verified:
-    """Count the exchanges after a number, and those of them that failed."""
+def _count(connection: Connection, of_session: ColumnElement[bool]) -> Verified:
+    """Count the exchanges of a session, and those of them that failed."""
     failed = func.count().filter(measures.c.outcome.in_(FAILURES))
-    statement = select(func.count(), failed).select_from(exchanges).outerjoin(measures).where(exchanges.c.no > before)
+    statement = select(func.count(), failed).select_from(exchanges).outerjoin(measures).where(of_session)
     return Verified(*connection.execute(statement).one(), None, [])
 
 
@@ -191,29 +188,42 @@ def of_exchange(connection: Connection, no: int) -> list[str]:
 
 
 def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
-    stored = yield from _of_reads(connection, exchange.no)
+    counts = {FROM_UPSTREAM: (exchange.bytes, exchange.gap_bytes)}
+    if exchange.client_bytes is not None or exchange.client_gap_bytes is not None:
+        counts[FROM_CLIENT] = exchange.client_bytes, exchange.client_gap_bytes
+    elif exchange.ended_by is None:
+        counts[FROM_CLIENT] = 0, 0
+    for stream, (came, gap) in counts.items():
+        of = "" if stream is FROM_UPSTREAM else "what the client sent: "
+        yield from (of + problem for problem in _of_stream(connection, exchange, stream, came, gap))
+
+
+def _of_stream(
+    connection: Connection, exchange: Row[Any], stream: Stream, came: int | None, gap: int | None
+) -> Iterator[str]:
+    stored = yield from _of_reads(connection, exchange.no, stream)
     if exchange.ended_by is None:
-        yield from _of_open(connection, exchange.no, stored)
+        yield from _of_open(connection, exchange.no, stream, stored)
         return
-    if None in (exchange.bytes, exchange.gap_bytes):
+    if came is None or gap is None:
         yield "its counts of bytes are damaged"
-    elif exchange.bytes != stored + exchange.gap_bytes:
-        yield f"{exchange.bytes} bytes came, but {stored} are in reads and {exchange.gap_bytes} are counted as a gap"
+    elif came != stored + gap:
+        yield f"{came} bytes came, but {stored} are in reads and {gap} are counted as a gap"
     no = {"no": exchange.no}
     is_settled = any(connection.execute(kept, no).scalar() is not None for kept in (_OUTCOME, _PACKED))
     if not is_settled:  # the writer has yet to come to it: all is as in an open exchange
-        yield from _of_open(connection, exchange.no, stored)
+        yield from _of_open(connection, exchange.no, stream, stored)
         return
-    yield from _of_body(connection, exchange.no, stored)
-    rest = select(func.count()).select_from(segments).where(segments.c.exchange_no == exchange.no)
+    yield from _of_body(connection, exchange.no, stream, stored)
+    rest = select(func.count()).select_from(stream.segments).where(stream.segments.c.exchange_no == exchange.no)
     if connection.execute(rest).scalar():
         yield "it has ended but still has segments"
 
 
-def _of_reads(connection: Connection, no: int) -> Generator[str, None, int]:
+def _of_reads(connection: Connection, no: int, stream: Stream) -> Generator[str, None, int]:
     """Check that the reads follow each other in number, time and place; return the bytes that they cover."""
     number = position = last = 0
-    for piece in reading.packed_reads(connection, [no]).get(no, []):
+    for piece in reading.packed_reads(connection, [no], stream).get(no, []):
         if piece.seq != number:
             yield f"read {number} is missing"
             break
@@ -242,14 +252,15 @@ def _unpacking(piece: packing.Packed) -> str | None:
     return None
 
 
-def _of_open(connection: Connection, no: int, stored: int) -> Iterator[str]:
+def _of_open(connection: Connection, no: int, stream: Stream, stored: int) -> Iterator[str]:
+    segments = stream.segments
     size = select(func.coalesce(func.sum(func.length(segments.c.data)), 0)).where(segments.c.exchange_no == no)
     if (held := connection.execute(size).scalar()) != stored:
         yield f"its segments hold {held} bytes, its reads {stored}"
 
 
-def _of_body(connection: Connection, no: int, stored: int) -> Iterator[str]:
-    body = connection.execute(select(bodies).where(bodies.c.exchange_no == no)).one_or_none()
+def _of_body(connection: Connection, no: int, stream: Stream, stored: int) -> Iterator[str]:
+    body = connection.execute(select(stream.bodies).where(stream.bodies.c.exchange_no == no)).one_or_none()
     if body is None:
         yield "it has ended but has no body"
         return

@@ -12,7 +12,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-TABLES: Final = ("alembic_version", "bodies", "exchanges", "measures", "segments", "sessions", "uploads")
+TABLES: Final = (
+    "alembic_version", "bodies", "client_bodies", "client_segments", "exchanges", "measures", "segments", "sessions",
+    "uploads",
+)  # fmt: skip
 
 Entries = dict[tuple[str, str], str]
 """The entries of a schema: kind and name, and the normalized definition."""

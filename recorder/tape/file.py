@@ -247,14 +247,16 @@ def statements(path: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def writing(path: Path, purpose: str, *, create: bool = True, any_revision: bool = False) -> Iterator[Connection]:
+def writing(
+    path: Path, purpose: str, *, create: bool = True, any_revision: bool = False, meeting: Path | None = None
+) -> Iterator[Connection]:
     """Hold the tape for writing: lock it, create it if need be, check it, and connect.
 
-    `purpose` is what others are told who find the tape taken. Raises `TapeError` and its kinds; nothing has been
-    written then, not even a lock.
+    `purpose` is what others are told who find the tape taken; recorders join at the socket `meeting`. Raises
+    `TapeError` and its kinds; nothing has been written then, not even a lock.
     """
     path = _admit(path, create, any_revision)
-    with locking.held(path, purpose) as lock, _created(path, lock):
+    with locking.held(path, purpose, meeting) as lock, _created(path, lock):
         engine = _writer(path)
         with explained(path), engine.connect() as connection:
             _prepare(connection, path, any_revision)
@@ -288,6 +290,11 @@ def _created(path: Path, lock: locking.Lock) -> Iterator[None]:
 def keep_lock(connection: Connection) -> None:
     """Put the lock file of a tape that is held for writing back, if it was removed. Raises `TapeGone`."""
     connection.info[_LOCK].renew()
+
+
+def name_holder(connection: Connection, purpose: str) -> None:
+    """Say from now on that a tape is held for another purpose."""
+    connection.info[_LOCK].write_holder(purpose)
 
 
 def _admit(path: Path, create: bool, any_revision: bool) -> Path:

@@ -5,15 +5,19 @@ whose first element is the frame's tag. Frames of one exchange come in the order
 a request body that comes in pieces is between `begin` and `end`, as `upload`…, `uploaded`. Frames of different
 exchanges interleave. The writer acknowledges a sequence number after the transaction that holds
 all frames up to it has been committed; a relay sends what was not acknowledged again, and appends are idempotent.
+A relay that joins a writer sends `relay` before its session. Each session ends by `close`; a relay that is only one of
+several of its recorder ends by `left`.
 All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: the pipe is memory, the disk is not.
 """
 
 import struct
+import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from recorder import __version__
 from recorder.sanitize import clipped
 
 ANSWER_BYTES = 1 << 20
@@ -25,6 +29,18 @@ _MESSAGE_CHARACTERS = 2000
 
 class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
     pass
+
+
+class Relay(_Frame, tag="relay", frozen=True):
+    """Which relay this is, before its session; without it, it is the only one of its recorder, which is new.
+
+    `purpose` says in words who holds the tape if this recorder does; `is_worker`: another relay ends the session;
+    `after` is that of an earlier `Ready`.
+    """
+
+    purpose: str
+    is_worker: bool = False
+    after: int = 0
 
 
 class Session(_Frame, tag="session", frozen=True):
@@ -67,7 +83,10 @@ class Keep(_Frame, tag="keep", frozen=True):
 
 
 class Begin(_Frame, tag="begin", frozen=True):
-    """A request is about to be sent upstream: T0. Without `body_size`, its body follows in pieces."""
+    """A request is about to be sent upstream: T0. Without `body_size`, its body follows in pieces.
+
+    `h2_offered`: its client would have spoken HTTP/2; None where its TLS was not with us.
+    """
 
     id: str
     started_at: str
@@ -80,6 +99,7 @@ class Begin(_Frame, tag="begin", frozen=True):
     body_sha256: str | None
     labels: dict[str, str]
     coarse_clock: bool = False
+    h2_offered: bool | None = None
 
 
 class Upload(_Frame, tag="upload", frozen=True):
@@ -116,18 +136,22 @@ class Head(_Frame, tag="head", frozen=True):
     clock: str | None = None
 
 
-class Run(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Socket reads of one exchange that follow each other, by columns; `seq` is the number of the first."""
+class Run(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
+    """Socket reads of one exchange that follow each other, by columns; `seq` is the number of the first.
+
+    `is_client`: they are what the client sent over a WebSocket, and not of the body.
+    """
 
     id: str
     seq: int
     at_ns: list[int]
     relayed_ns: list[int | None]
     sizes: list[int]
+    is_client: bool = False
 
 
 class Reads(_Frame, tag="reads", frozen=True):
-    """Socket reads of the bodies of exchanges: a run for each exchange, and the bytes of all runs in their order."""
+    """Socket reads of exchanges: a run for each body or client's side, and the bytes of all runs in their order."""
 
     runs: list[Run]
     data: bytes
@@ -158,6 +182,8 @@ class End(_Frame, tag="end", frozen=True):
     connection_reused: bool | None = None
     clock: str | None = None
     clock_error_ns: int | None = None
+    client_bytes: int | None = None
+    client_gap_bytes: int | None = None
 
 
 class Heartbeat(_Frame, tag="heartbeat", frozen=True):
@@ -172,7 +198,11 @@ class Close(_Frame, tag="close", frozen=True):
     at: str
 
 
-Frame = Session | Keep | Begin | Upload | Uploaded | Head | Reads | End | Heartbeat | Close
+class Left(_Frame, tag="left", frozen=True):
+    """This relay, one of several of its recorder, ended in good order."""
+
+
+Frame = Relay | Session | Keep | Begin | Upload | Uploaded | Head | Reads | End | Heartbeat | Close | Left
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -203,10 +233,16 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
-    """The writer holds the tape, has entered the session, and is listening."""
+    """The writer holds the tape, has entered the session, and is listening.
+
+    Exchanges of the session have numbers above `after`. `joined` is the process of the recorder whose tape it is
+    already; None: of nobody else.
+    """
 
     tape: str
     warnings: list[str]
+    after: int = 0
+    joined: int | None = None
 
 
 class Ack(msgspec.Struct, tag="ack", frozen=True):
@@ -232,15 +268,23 @@ class Fatal(msgspec.Struct, tag="fatal", frozen=True):
 
 
 class Verified(msgspec.Struct, tag="verified", frozen=True):
-    """What the tape holds of this session, read from the file at the end; None is what could not be read in time."""
+    """What the tape holds of this session, read from the file at the end; None is what could not be read in time.
+
+    `goes_on`: the writer has other recorders to serve, and does not end.
+    """
 
     exchanges: int | None
     failed: int | None
     bytes: int | None
     problems: list[str]
+    goes_on: bool = False
 
 
 Answer = Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified
+
+_KINDS = [(kind.__name__, kind.__struct_fields__) for kind in (*get_args(Frame), Run, *get_args(Answer))]
+PROTOCOL = f"{__version__}-{zlib.crc32(repr(_KINDS).encode()):08x}"
+"""What relay and writer must agree on to understand each other: the version, and the fields of all that they send."""
 
 _encode_frame = msgspec.msgpack.Encoder().encode
 _frame_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)

@@ -9,6 +9,10 @@ POSIX lock that excludes nobody: the kernel tells from it which process holds th
 Beside the tape, `<tape>.lock` is locked as a whole. It says in words who holds the tape, and older recorders look at
 nothing else. The operating system frees all of them when the holder dies. `Watch` notices when the files themselves are
 removed, replaced or cut short under their writer.
+
+The lock file also says where other recorders join: the path of a Unix socket, which a relay enters before it starts a
+writer (`meet`), so that of several that start at once one starts a writer and the others wait at its socket. The path
+outlives its relay; that nobody listens there any more tells that.
 """
 
 import contextlib
@@ -21,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recorder.errors import TapeBusy, TapeError, TapeGone
+from recorder.tape.journal import PROTOCOL
 
 _TRIES = 10
 _TRY_SECONDS = 0.02
@@ -71,10 +76,11 @@ def _write_lock(byte: int) -> bytes:
 class Lock:
     """The lock of one tape, held by this process."""
 
-    def __init__(self, tape: Path, purpose: str, descriptor: int) -> None:
+    def __init__(self, tape: Path, purpose: str, descriptor: int, meeting: Path | None = None) -> None:
         self._tape = tape
         self._purpose = purpose if "(pid " in purpose else f"{purpose} (pid {os.getpid()})"
         self._beside = descriptor
+        self._meeting = meeting
         self._file: int | None = None
 
     @contextlib.contextmanager
@@ -123,18 +129,69 @@ class Lock:
         os.close(descriptor)
         self.write_holder()
 
-    def write_holder(self) -> None:
-        """Write into the lock file who holds it."""
-        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and says less
-            os.ftruncate(self._beside, 0)
-            os.pwrite(self._beside, f"{self._purpose}\n{os.getpid()}\n".encode(), 0)
+    def write_holder(self, purpose: str | None = None) -> None:
+        """Write into the lock file who holds it, for what `purpose` from now on, and where others join."""
+        self._purpose = purpose or self._purpose
+        _write(self._beside, self._purpose, self._meeting)
+
+
+def _write(descriptor: int, words: str, meeting: Path | None) -> None:
+    joining = "" if meeting is None else f"{PROTOCOL} {meeting}\n"
+    with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and says less
+        # Never empty: others read it at any moment. They go by lines, so that what was longer does no harm.
+        os.ftruncate(descriptor, os.pwrite(descriptor, f"{words}\n{os.getpid()}\n{joining}".encode(), 0))
+
+
+def meet(tape: Path, words: str = "", own: Path | None = None, dead: Path | None = None) -> Path | None:
+    """Return the socket at which to join whoever writes a tape, or is about to; None if nobody is known to.
+
+    Then others find the socket `own` from now on: this process is about to start a writer, which `words` describe.
+    `dead` is a socket at which nobody listens. Raises `TapeBusy` if somebody has the tape who cannot be joined.
+    """
+    path = lock_of(tape)
+    is_new = own is not None and path.parent.is_dir() and not tape.exists()
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if is_new else 0), 0o600)
+    except OSError:
+        return None  # there is no lock yet, or the writer will say what is wrong with it
+    try:
+        is_held = not _takes(descriptor)
+        if is_held and not _lines(descriptor)[2]:  # nobody can join who holds it; or somebody only asks, for a blink
+            is_held = not _takes(descriptor, _TRIES)
+        meeting = _meeting(tape, descriptor, is_held=is_held)
+        if meeting == own or (meeting == dead and not is_held):
+            meeting = None
+        if own is not None and not is_held and meeting is None:
+            _write(descriptor, words, own)
+        return meeting
+    finally:
+        os.close(descriptor)
+
+
+def _takes(descriptor: int, tries: int = 0) -> bool:
+    try:
+        _in_time(lambda: _take_whole(descriptor), tries)
+    except OSError:
+        return False
+    return True
+
+
+def _meeting(tape: Path, descriptor: int, *, is_held: bool) -> Path | None:
+    """Return the socket that a lock file names. Raises `TapeBusy` where it `is_held` by who cannot be joined."""
+    protocol, _, socket = _lines(descriptor)[2].partition(" ")
+    if protocol == PROTOCOL and socket:
+        return Path(socket)
+    if not is_held:
+        return None
+    with _opened(tape) as file:
+        raise _busy(tape, _describe(file, descriptor), "another version of wiretape, " if socket else "")
 
 
 @contextlib.contextmanager
-def held(tape: Path, purpose: str) -> Iterator[Lock]:
+def held(tape: Path, purpose: str, meeting: Path | None = None) -> Iterator[Lock]:
     """Hold the lock beside a tape for the length of the block; raises `TapeBusy`, with the holder, if it is taken.
 
-    `Lock.on_file` locks the tape itself, once it exists.
+    `Lock.on_file` locks the tape itself, once it exists. Others can join at the socket `meeting`.
     """
     descriptor = _open(lock_of(tape))
     try:
@@ -143,7 +200,7 @@ def held(tape: Path, purpose: str) -> Iterator[Lock]:
         except OSError as error:
             with _opened(tape) as file:
                 raise _busy(tape, _describe(file, descriptor)) from error
-        lock = Lock(tape, purpose, descriptor)
+        lock = Lock(tape, purpose, descriptor, meeting)
         lock.write_holder()
         try:
             yield lock
@@ -183,15 +240,15 @@ def _describe(file: int | None, beside: int | None) -> str:
     that holds the tape now; otherwise its command line does.
     """
     pid = _holder_pid(file) if file is not None else None
-    words, *_, written_by = ("", "0") if beside is None else _lines(beside)
+    words, written_by, _ = ("", "0", "") if beside is None else _lines(beside)
     if pid is None or written_by == str(pid):
         return words or _UNKNOWN
     return _command(pid) or f"process {pid}"
 
 
 def _lines(descriptor: int) -> list[str]:
-    """Return what a lock file says: in words who wrote it, and in the last line its process."""
-    return [*os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip().split("\n"), ""][:2]
+    """Return what a lock file says: in words who wrote it, its process, and where others join."""
+    return [*os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip().split("\n"), "", ""][:3]
 
 
 def _command(pid: int) -> str:
@@ -205,17 +262,17 @@ def _command(pid: int) -> str:
     return f"process {pid} ({' '.join(arguments)[:_COMMAND_LENGTH]})"
 
 
-def _in_time(take: Callable[[], None]) -> None:
+def _in_time(take: Callable[[], None], tries: int = _TRIES) -> None:
     """Try for a moment: whoever only asks who holds the lock has it for a blink."""
-    for _ in range(_TRIES):
+    for _ in range(tries):
         with contextlib.suppress(OSError):
             return take()
         threading.Event().wait(_TRY_SECONDS)
     take()
 
 
-def _busy(tape: Path, holder: str) -> TapeBusy:
-    return TapeBusy(f"{tape} is being written by {holder}: stop it, or use another tape")
+def _busy(tape: Path, holder: str, kind: str = "") -> TapeBusy:
+    return TapeBusy(f"{tape} is being written by {kind}{holder}: stop it, or use another tape")
 
 
 def _open(path: Path) -> int:

@@ -3,16 +3,18 @@
 The file's room is taken when a recorder starts, so that a full disk cannot refuse it. The relay writes into it while
 storing is held up, and the next writer of the tape enters what it finds. It holds ids, sizes, times and status codes,
 and nothing that was sent. Two slots are written in turn, each with a checksum: one of them is whole at any moment.
+Recorders that share a tape have a file each: the first `<tape>.unstored`, others one with their session's uuid.
 """
 
 import contextlib
 import errno
+import glob
 import os
 import queue
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -149,6 +151,12 @@ class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defau
     connection_reused: bool | None = None
     clock: str | None = None
     clock_error_ns: int | None = None
+    client_bytes: int | None = None
+
+    @property
+    def all_bytes(self) -> int:
+        """The bytes of both directions."""
+        return self.bytes + (self.client_bytes or 0)
 
 
 class Unstored(msgspec.Struct, array_like=True, frozen=True):
@@ -163,15 +171,22 @@ class Unstored(msgspec.Struct, array_like=True, frozen=True):
         return bool(self.exchanges or self.unlisted)
 
 
-def path_of(tape: Path) -> Path:
-    """Return the path of a tape's file of what it lacks."""
+def path_of(tape: Path, session: str = "") -> Path:
+    """Return the path of the file of what a tape lacks of a session; without one, that of the first."""
     tape = tape.resolve()
-    return tape.with_name(tape.name + ".unstored")
+    first = tape.with_name(tape.name + ".unstored")
+    own = first.with_name(f"{first.name}.{session}")
+    return own if session and own.exists() else first
 
 
-def prepare(tape: Path, session: str) -> None:
-    """Make the file, private and with all of its room, and note the session. Raises `TapeBusy`."""
+def prepare(tape: Path, session: str, others: Collection[str] = ()) -> None:
+    """Make the file, private and with all of its room, and note the session. Raises `TapeBusy`.
+
+    Files of the sessions `others` stay: they are still recorded.
+    """
     path = path_of(tape)
+    if (present := _read(path)) is not None and present.session in others:
+        path = path.with_name(f"{path.name}.{session}")
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:
@@ -196,10 +211,22 @@ def _take_room(descriptor: int) -> None:
         written += os.pwrite(descriptor, bytes(size - written), written)
 
 
-def read(tape: Path) -> Unstored | None:
-    """Return what the file holds; None if there is none, or nothing in it is whole."""
+def read(tape: Path, session: str = "") -> Unstored | None:
+    """Return what the file of a session holds, or the first; None if there is none, or nothing in it is whole."""
+    found = _read(path_of(tape, session))
+    return found if found is None or session in ("", found.session) else None
+
+
+def read_all(tape: Path) -> list[Unstored]:
+    """Return what the files of all sessions hold."""
+    first = path_of(tape)
+    paths = [first, *first.parent.glob(f"{glob.escape(first.name)}.*")]
+    return [unstored for path in paths if (unstored := _read(path)) is not None]
+
+
+def _read(path: Path) -> Unstored | None:
     try:
-        descriptor = os.open(path_of(tape), os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     with open(descriptor, "rb") as file:
@@ -216,17 +243,20 @@ def _whole(slots: Iterable[bytes]) -> Iterator[tuple[int, Unstored]]:
                 yield number, msgspec.msgpack.decode(payload, type=Unstored)
 
 
-def remove(tape: Path) -> None:
-    """Remove the file: the tape lacks nothing, or knows itself what."""
-    with contextlib.suppress(OSError):
-        path_of(tape).unlink()
+def remove(tape: Path, session: str) -> None:
+    """Remove the file of a session: the tape lacks nothing of it, or knows itself what."""
+    if read(tape, session) is not None:
+        with contextlib.suppress(OSError):  # somebody else has removed it, or nobody may
+            path_of(tape, session).unlink()
 
 
 class Keeper:
     """Writes into the file that `prepare` made, in a thread of its own: a disk may take its time."""
 
-    def __init__(self, tape: Path) -> None:
-        self._descriptor = os.open(path_of(tape), os.O_RDWR | os.O_NOFOLLOW)
+    def __init__(self, tape: Path, session: str = "") -> None:
+        if session and read(tape, session) is None:
+            raise FileNotFoundError(errno.ENOENT, "it was removed")
+        self._descriptor = os.open(path_of(tape, session), os.O_RDWR | os.O_NOFOLLOW)
         self._waiting: queue.SimpleQueue[Unstored | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
@@ -260,7 +290,7 @@ def _encode(number: int, unstored: Unstored) -> bytes:
 
 def _shortened(unstored: Unstored) -> Unstored:
     """Keep only the sizes of exchanges; if that is all there is, count the last tenth of them."""
-    bare = [Relayed(one.id, one.bytes) for one in unstored.exchanges]
+    bare = [Relayed(one.id, one.bytes, client_bytes=one.client_bytes) for one in unstored.exchanges]
     if bare != unstored.exchanges:
         return msgspec.structs.replace(unstored, exchanges=bare)
     listed = len(bare) * 9 // 10
@@ -268,5 +298,5 @@ def _shortened(unstored: Unstored) -> Unstored:
         unstored,
         exchanges=bare[:listed],
         unlisted=unstored.unlisted + len(bare) - listed,
-        unlisted_bytes=unstored.unlisted_bytes + sum(one.bytes for one in bare[listed:]),
+        unlisted_bytes=unstored.unlisted_bytes + sum(one.all_bytes for one in bare[listed:]),
     )

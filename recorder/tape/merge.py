@@ -6,6 +6,7 @@ Every cell of a source is checked before anything is written: what is damaged st
 is whole afterwards, whoever made the sources.
 """
 
+import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from sqlalchemy import Connection, Table, select
 
 from recorder.errors import WiretapeError
 from recorder.tape import cells, checks, file, lock
-from recorder.tape.schema import bodies, exchanges, measures, segments, sessions, uploads
+from recorder.tape.schema import STREAMS, exchanges, measures, sessions, uploads
 
 _BATCH = 500
 """Exchanges copied in one transaction."""
@@ -116,7 +117,7 @@ def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
         if not count:
             return
         with connection.begin():
-            for table in (exchanges, uploads, segments, bodies, measures):
+            for table in (exchanges, uploads, *itertools.chain(*STREAMS), measures):
                 driver.execute(_copying(table, f"n.source = {source} AND n.no > {last} AND n.no <= {until}"))
         yield count
         last = until

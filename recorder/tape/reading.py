@@ -5,6 +5,7 @@ Whatever is damaged is noted (`recorder.tape.cells`) and left out. Queries over 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from operator import lt
 from typing import Any, Final
 
@@ -12,13 +13,14 @@ from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, case, 
 from sqlalchemy.types import NullType
 
 from recorder.decode import encoding
-from recorder.decode.outcome import Exchange, Reads
+from recorder.decode.outcome import Exchange, Reads, Sent
 from recorder.errors import TapeDamaged
-from recorder.process import Run, is_gone
+from recorder.process import LOST_MS, Run, is_gone
 from recorder.tape import cells, packing
 from recorder.tape.packing import Packed
-from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, Stream, exchanges, measures, sessions
 
+_MOST_RUNS = 50
 _NEEDS_REQUEST = "/aigc/"
 REQUEST_NEEDED = case((exchanges.c.path.contains(_NEEDS_REQUEST), exchanges.c.request_body)).label("request_needed")
 """The body of a request where decoding needs it: DashScope's answers mean what the request asked for."""
@@ -34,27 +36,63 @@ _FACTS: Select[Any] = select(
 _NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
 # Checked as whole exchanges, not cell by cell.
 _ARRAYS = ("at_ns", "relayed_ns", "sizes")
-_READS = select(
-    bodies.c.exchange_no, literal(0), literal(0), *(type_coerce(bodies.c[name], NullType()) for name in _ARRAYS)
-).where(bodies.c.exchange_no.in_(_NUMBERS))
-_NEW_READS = (
-    select(segments.c.exchange_no, *(type_coerce(segments.c[name], NullType()) for name in ("seq", "start", *_ARRAYS)))
-    .where(segments.c.exchange_no.in_(_NUMBERS))
-    .order_by(segments.c.exchange_no, segments.c.seq)
-)
-_BODY = select(bodies.c.data, bodies.c.size).where(bodies.c.exchange_no == _OF_NO)
-_SEGMENTS = select(segments.c.data).where(segments.c.exchange_no == _OF_NO).order_by(segments.c.start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """What reads the bytes of one direction."""
+
+    reads: Select[Any]
+    new_reads: Select[Any]
+    body: Select[Any]
+    segments: Select[Any]
+
+    @classmethod
+    def of(cls, stream: Stream) -> "_Statements":
+        bodies, segments = stream.bodies.c, stream.segments.c
+        packed = (type_coerce(bodies[name], NullType()) for name in _ARRAYS)
+        pieces = (type_coerce(segments[name], NullType()) for name in ("seq", "start", *_ARRAYS))
+        new_reads = select(segments.exchange_no, *pieces).where(segments.exchange_no.in_(_NUMBERS))
+        return cls(
+            select(bodies.exchange_no, literal(0), literal(0), *packed).where(bodies.exchange_no.in_(_NUMBERS)),
+            new_reads.order_by(segments.exchange_no, segments.seq),
+            select(bodies.data, bodies.size).where(bodies.exchange_no == _OF_NO),
+            select(segments.data).where(segments.exchange_no == _OF_NO).order_by(segments.start),
+        )
+
+
+_OF: Final = {stream: _Statements.of(stream) for stream in (FROM_UPSTREAM, FROM_CLIENT)}
+_REQUEST = select(exchanges.c.request_body).where(exchanges.c.no == _OF_NO)
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
 
 
 def answer(connection: Connection, no: int) -> tuple[Exchange, Reads, bytes]:
     """Read an exchange's facts, its reads and its body, as the decoder takes them. Raises `NoResultFound`."""
-    return exchange_of(row_of(connection, no)), reads_of(connection, no), readable_body(connection, no)
+    return facts_of(connection, row_of(connection, no)), reads_of(connection, no), readable_body(connection, no)
+
+
+def facts_of(connection: Connection, row: Row[Any]) -> Exchange:
+    """Return the facts in an exchange's row, and what the client sent over a WebSocket."""
+    return with_sent(connection, row.no, exchange_of(row), row.client_gap_bytes or 0)
+
+
+def with_sent(connection: Connection, no: int, exchange: Exchange, missing: int = 0) -> Exchange:
+    """Return the facts of an exchange with what the client sent over a WebSocket, if it is one."""
+    if exchange.framing != "websocket":
+        return exchange
+    its_reads, data = reads_of(connection, no, FROM_CLIENT), readable_body(connection, no, FROM_CLIENT)
+    return replace(exchange, sent=Sent(its_reads, data, missing))
 
 
 def row_of(connection: Connection, no: int) -> Row[Any]:
     """Read an exchange's row, without the request's body. Raises sqlalchemy's `NoResultFound`."""
     return connection.execute(_FACTS, {"no": no}).one()
+
+
+def request_body(connection: Connection, no: int) -> bytes | None:
+    """Read what the tape holds of a request's body. Raises sqlalchemy's `NoResultFound`."""
+    body: bytes | None = connection.execute(_REQUEST, {"no": no}).scalar_one()
+    return body
 
 
 def needs_request(path: str) -> bool:
@@ -77,6 +115,7 @@ def exchange_of(row: Any) -> Exchange:
         paused=row.paused or 0,
         surplus=bool(row.surplus),
         coarse_clock=bool(row.coarse_clock),
+        h2_offered=bool(row.h2_offered),
         framing=row.framing,
         request_missing=0 if row.request_size is None else row.request_size - row.request_stored,
         method=row.method or "",
@@ -85,23 +124,26 @@ def exchange_of(row: Any) -> Exchange:
         request=row.request_needed,
         connection_reused=row.connection_reused,
         clock_error_ns=row.clock_error_ns,
+        extensions=headers.get("sec-websocket-extensions"),
     )
 
 
-def reads_of(connection: Connection, no: int) -> Reads:
+def reads_of(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> Reads:
     """Read an exchange's reads, in order; those that are damaged are noted and left out."""
-    return reads_of_all(connection, [no]).get(no, _NO_READS)
+    return reads_of_all(connection, [no], stream).get(no, _NO_READS)
 
 
-def reads_of_all(connection: Connection, numbers: Sequence[int]) -> dict[int, Reads]:
+def reads_of_all(connection: Connection, numbers: Sequence[int], stream: Stream = FROM_UPSTREAM) -> dict[int, Reads]:
     """Read the reads of exchanges, by their numbers, as `reads_of` does; without those that have none."""
-    return {no: _joined(connection, no, pieces) for no, pieces in packed_reads(connection, numbers).items()}
+    return {no: _joined(connection, no, pieces) for no, pieces in packed_reads(connection, numbers, stream).items()}
 
 
-def packed_reads(connection: Connection, numbers: Sequence[int]) -> dict[int, list[Packed]]:
+def packed_reads(
+    connection: Connection, numbers: Sequence[int], stream: Stream = FROM_UPSTREAM
+) -> dict[int, list[Packed]]:
     """Read the packed reads of exchanges, by their numbers; more than one piece of those that are not settled."""
     found: dict[int, list[Packed]] = {}
-    for statement in (_READS, _NEW_READS):
+    for statement in (_OF[stream].reads, _OF[stream].new_reads):
         for no, *packed in connection.execute(statement, {"numbers": numbers}):
             found.setdefault(no, []).append(Packed(*packed))
     return found
@@ -119,14 +161,14 @@ def _joined(connection: Connection, no: int, pieces: list[Packed]) -> Reads:
     return Reads.of([intact[seq] for seq in sorted(intact)])
 
 
-def stored_body(connection: Connection, no: int) -> bytes:
+def stored_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> bytes:
     """Read an exchange's body: packed, or still in segments while it is open.
 
     Raises `TapeDamaged` if it cannot be unpacked.
     """
-    packed = connection.execute(_BODY, {"no": no}).one_or_none()
+    packed = connection.execute(_OF[stream].body, {"no": no}).one_or_none()
     if packed is None:
-        return b"".join(piece or b"" for piece in connection.execute(_SEGMENTS, {"no": no}).scalars())
+        return b"".join(piece or b"" for piece in connection.execute(_OF[stream].segments, {"no": no}).scalars())
     try:
         return encoding.unpack(packed.data or b"", -1 if packed.size is None else packed.size)
     except ValueError as error:
@@ -134,17 +176,32 @@ def stored_body(connection: Connection, no: int) -> bytes:
         raise TapeDamaged(reason) from error
 
 
-def readable_body(connection: Connection, no: int) -> bytes:
+def readable_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> bytes:
     """Read an exchange's body; one that cannot be unpacked is noted and empty."""
     try:
-        return stored_body(connection, no)
+        return stored_body(connection, no, stream)
     except TapeDamaged:
         cells.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
         return b""
 
 
+def running(connection: Connection) -> list[Run]:
+    """Read the runs of recorders that have not ended and whose process may be there, the newest first.
+
+    One that has fallen silent while another is heard of is left out: its process's number is somebody else's by now.
+    """
+    rows = connection.execute(
+        _RUN.where(sessions.c.ended_at.is_(None)).order_by(sessions.c.no.desc()).limit(_MOST_RUNS)
+    )
+    runs = [run for run in map(_run, rows) if not run.gone]
+    heard = [-1.0 * (run.silent_ms(0) or 0) for run in runs]
+    return [run for run, at in zip(runs, heard, strict=True) if at + LOST_MS >= max(heard)]
+
+
 def newest_run(connection: Connection) -> Run | None:
-    """Read the newest run of a recorder; None if there is none."""
+    """Read the newest run of a recorder that is running, else the newest of all; None if there is none."""
+    if runs := running(connection):
+        return runs[0]
     row = connection.execute(_RUN.order_by(sessions.c.no.desc()).limit(1)).one_or_none()
     return None if row is None else _run(row)
 

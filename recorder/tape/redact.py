@@ -51,6 +51,7 @@ _USER_INFO = re.compile(r"(?<=//)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
 _ORIGIN = re.compile(r"\s*<?[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
 _BETWEEN_FIELDS = re.compile(r"([?&;#])")
 _KEY_LIKE = re.compile(r"(?=.*\d)[\w.~+=-]{16,}")
+_LIST = re.compile(r"\s*,\s*")
 _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "secret"})
 _SIMPLE = re.compile(r"[^=:%@+]*")
 _ENCODED_LEVELS = 3
@@ -88,6 +89,8 @@ class Redactor:
         shown = self.mark(name) if _LOOKS_SECRET.search(name) else name
         if is_secret(name, value):
             return shown, self.mark(_bare(value))
+        if name == "sec-websocket-protocol":  # browsers can send no other header: keys are put here
+            return shown, ", ".join(self.mark(part) if _is_key_like(part) else part for part in _LIST.split(value))
         if value.startswith("/") or _ORIGIN.match(value):
             return shown, self.url(value)
         return shown, self.mark(_bare(value)) if shows_secret(value) else value
@@ -146,6 +149,10 @@ class Redactor:
     def _pair(self, match: re.Match[str]) -> str:
         whole, name, value = match[0], match[1], match[2]
         return whole.removesuffix(value) + self.mark(value) if is_secret(name, value) else whole
+
+
+def _is_key_like(text: str) -> bool:
+    return shows_secret(text) or (_KEY_LIKE.fullmatch(text) is not None and not text.startswith("openai-beta."))
 
 
 def is_secret(name: str, value: str) -> bool:

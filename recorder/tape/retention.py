@@ -5,6 +5,7 @@ in the file, which new recordings fill first. What was deleted can be read from 
 `vacuum` rewrites the file without them. Selecting by a filter is left to `viewer`.
 """
 
+import itertools
 import math
 import os
 import shutil
@@ -13,20 +14,26 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, exists, func, select
+from sqlalchemy import BigInteger, Connection, delete, exists, func, select
 
 from recorder.clock import Clock
 from recorder.decode.outcome import FAILURES
 from recorder.errors import TapeBusy
 from recorder.tape import cells
 from recorder.tape.journal import Deleted, Deleting
-from recorder.tape.schema import AUTO_VACUUM, bodies, exchanges, measures, segments, uploads
+from recorder.tape.schema import AUTO_VACUUM, STREAMS, bodies, exchanges, measures, uploads
 
 _BATCH = 100
 """Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
 _SLICE = 20
 """Exchanges that a recorder deletes at once, between two of its commits."""
 _LOOK_NS = 1_000_000_000
+_STORED = (
+    exchanges.c.bytes
+    - exchanges.c.gap_bytes
+    + func.coalesce(exchanges.c.client_bytes - exchanges.c.client_gap_bytes, 0, type_=BigInteger)
+)
+"""Bytes of an exchange's reads."""
 _ROOM = 0.95
 """A recorder whose tape is full deletes down to this share of its limit, so as not to delete at every commit."""
 
@@ -50,6 +57,19 @@ class Summary:
     body_bytes: int
     oldest: str | None
     newest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Exchanges that a recorder deletes at once; for each of their sessions how many, failed ones, bytes of reads."""
+
+    exchanges: int
+    by_session: dict[int, tuple[int, int, int]]
+
+    def told(self, session_no: int, *, all: bool) -> Deleted:
+        """Return it as it is reported to a session: with `all` exchanges, or only its own."""
+        own = self.by_session.get(session_no, (0, 0, 0))
+        return Deleted(self.exchanges if all else own[0], *own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +124,7 @@ def summary(connection: Connection, ids: Sequence[str]) -> Summary:
     began: list[str] = []
     for start in range(0, len(ids), _BATCH):
         ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
-        statement = select(func.count(), func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), *ends).where(
+        statement = select(func.count(), func.sum(_STORED), *ends).where(
             exchanges.c.id.in_(ids[start : start + _BATCH])
         )
         number, bytes_, first, last = connection.execute(statement).one()
@@ -122,7 +142,7 @@ def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
         with connection.begin():
             statement = select(exchanges.c.no).where(exchanges.c.id.in_(ids[start : start + _BATCH]))
             numbers = connection.execute(statement).scalars().all()
-            for table in (uploads, segments, bodies, measures):
+            for table in (uploads, *itertools.chain(*STREAMS), measures):
                 connection.execute(delete(table).where(table.c.exchange_no.in_(numbers)))
             connection.execute(delete(exchanges).where(exchanges.c.no.in_(numbers)))
         yield len(numbers)
@@ -176,30 +196,29 @@ class Pruner:
     What still runs, or is not measured yet, is never deleted; so a tape may grow past its size by what runs.
     """
 
-    def __init__(self, connection: Connection, limits: Limits, clock: Clock, session_no: int) -> None:
+    def __init__(self, connection: Connection, limits: Limits, clock: Clock) -> None:
         self._connection, self._limits, self._clock = connection, limits, clock
-        self._session_no = session_no
         self._is_shrinking = False
         self.due = clock.now()
         """When `step` is due, on the monotonic clock."""
 
-    def step(self, announce: Callable[[Deleting], None] = lambda _: None) -> Deleted:
-        """Delete some of what is past the limits, in one transaction, after announcing it. Raises what SQLite raises.
+    def step(self, announce: Callable[[int, Removed], None] = lambda first, removed: None) -> Removed:
+        """Delete some of what is past the limits, in one transaction. Raises what SQLite raises.
 
-        Whoever hears the announcement only, as this process was killed, asks `is_done` of the next one.
+        Announced before, with the number of the first exchange: whoever hears that only, as this process was killed,
+        asks `is_done` of the next one.
         """
         self.due = self._clock.now() + _LOOK_NS
         with self._connection.begin():
             ids = past(self._connection, self._target(), self._clock, settled=True, most=_SLICE)
-            own = self._own(ids)
+            removed = self._removed(ids)
             first = self._connection.execute(select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))).scalar()
         if first is not None:
-            announce(Deleting(first, Deleted(len(ids), *own)))
-        deleted = sum(erase(self._connection, ids))
-        self._is_shrinking = bool(deleted)
-        if deleted:
+            announce(first, removed)
+        self._is_shrinking = sum(erase(self._connection, ids)) > 0
+        if self._is_shrinking:
             self.due = self._clock.now()
-        return Deleted(deleted, *own)
+        return removed
 
     def is_done(self, announced: Deleting) -> bool:
         """Return whether what was announced has been deleted."""
@@ -213,11 +232,10 @@ class Pruner:
             return self._limits
         return Limits(self._limits.age, int(limit * _ROOM))
 
-    def _own(self, ids: Sequence[str]) -> tuple[int, int, int]:
-        """Count the exchanges of this session, those that failed, and the bytes of their reads."""
+    def _removed(self, ids: Sequence[str]) -> Removed:
         failed = func.count().filter(measures.c.outcome.in_(FAILURES))
-        size = func.coalesce(func.sum(exchanges.c.bytes - exchanges.c.gap_bytes), 0)
-        statement = select(func.count(), failed, size).select_from(exchanges).outerjoin(measures)
-        its = exchanges.c.id.in_(ids), exchanges.c.session_no == self._session_no
-        row: tuple[int, int, int] = tuple(self._connection.execute(statement.where(*its)).one())
-        return row
+        size = func.coalesce(func.sum(_STORED), 0)
+        statement = select(exchanges.c.session_no, func.count(), failed, size).group_by(exchanges.c.session_no)
+        statement = statement.select_from(exchanges).outerjoin(measures).where(exchanges.c.id.in_(ids))
+        found = self._connection.execute(statement).all()
+        return Removed(len(ids), {session_no: (count, failed, size) for session_no, count, failed, size in found})

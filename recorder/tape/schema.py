@@ -8,7 +8,7 @@ people who open a tape with plain `sqlite3`.
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from types import UnionType
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 from sqlalchemy import (
     JSON,
@@ -38,7 +38,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0006"
+REVISION = "0007"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -101,16 +101,21 @@ exchanges = Table(
     Column("client_closed_ns", BigInteger, comment="the client was seen to have left"),
     Column("ended_by", Text, index=True, comment="how the transport ended: a fact, no judgement; NULL: still open"),
     Column("ended_detail", Text, comment="the transport's own words, redacted"),
-    Column("framing", Text, comment="how the body was delimited: chunked, length, close, none"),
+    Column("framing", Text, comment="how the body was delimited: chunked, length, close, none, websocket"),
     Column("bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that upstream sent"),
     Column("gap_bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that could not be stored"),
     Column("paused", Integer, nullable=False, server_default="0", comment="times upstream waited for a slow client"),
     Column("surplus", Boolean, nullable=False, server_default="0", comment="upstream sent bytes after the response"),
     Column("coarse_clock", Boolean, nullable=False, server_default="0", comment="timestamps are not of socket reads"),
     Column(
+        "h2_offered", Boolean, comment="the client would have spoken HTTP/2; NULL: not known, as without --intercept"
+    ),
+    Column(
         "clock", Text, comment="whose time a read has: kernel (when it came), loop (when it was taken); NULL: not known"
     ),
     Column("clock_error_ns", BigInteger, comment="timestamps may be late by this much; NULL: not known"),
+    Column("client_bytes", BigInteger, comment="bytes that the client sent over a WebSocket; NULL: it is none"),
+    Column("client_gap_bytes", BigInteger, comment="of these, bytes that could not be stored"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
@@ -126,7 +131,7 @@ uploads = Table(
 
 _ARRAYS: Final = {
     "at_ns": "JSON: when the socket gave the first read, then the time to each next one; null: a damaged read",
-    "relayed_ns": "JSON: how long after that each read had been handed to the client; null: never",
+    "relayed_ns": "JSON: how long after that each read had been handed on; null: never",
     "sizes": "JSON: body bytes of each read",
 }
 
@@ -136,27 +141,42 @@ def _arrays() -> Iterator[Column[Any]]:
     return (Column(name, Text, nullable=False, comment=comment) for name, comment in _ARRAYS.items())
 
 
-segments = Table(
-    "segments",
-    metadata,
-    _exchange_no(),
-    Column("seq", Integer, primary_key=True, autoincrement=False, comment="number of its first read"),
-    Column("start", BigInteger, nullable=False, comment="offset of its first byte in the body"),
-    *_arrays(),
-    Column("data", LargeBinary, nullable=False, comment="bytes of the body"),
-    comment="reads of a body as they came, those of one commit in a row, while the exchange is open",
-)
+class Stream(NamedTuple):
+    """Where the bytes of one direction are: while they come, and when the exchange has ended."""
 
-bodies = Table(
-    "bodies",
-    metadata,
-    _exchange_no(),
-    Column("size", BigInteger, nullable=False, comment="bytes before compression"),
-    Column("sha256", String(64), nullable=False, comment="of the bytes before compression"),
-    *_arrays(),
-    Column("data", LargeBinary, nullable=False, comment="zlib"),
-    comment="the body of an ended exchange, byte for byte as upstream sent it, and its reads",
-)
+    segments: Table
+    bodies: Table
+
+
+def _stream(prefix: str, what: str, sender: str) -> Stream:
+    segments = Table(
+        f"{prefix}segments",
+        metadata,
+        _exchange_no(),
+        Column("seq", Integer, primary_key=True, autoincrement=False, comment="number of its first read"),
+        Column("start", BigInteger, nullable=False, comment=f"offset of its first byte in {what}"),
+        *_arrays(),
+        Column("data", LargeBinary, nullable=False, comment=f"bytes of {what}"),
+        comment=f"reads of {what} as they came, those of one commit in a row, while the exchange is open",
+    )
+    bodies = Table(
+        f"{prefix}bodies",
+        metadata,
+        _exchange_no(),
+        Column("size", BigInteger, nullable=False, comment="bytes before compression"),
+        Column("sha256", String(64), nullable=False, comment="of the bytes before compression"),
+        *_arrays(),
+        Column("data", LargeBinary, nullable=False, comment="zlib"),
+        comment=f"{what} of an ended exchange, byte for byte as {sender} sent it, and its reads",
+    )
+    return Stream(segments, bodies)
+
+
+FROM_UPSTREAM: Final = _stream("", "the body", "upstream")
+FROM_CLIENT: Final = _stream("client_", "the client's side of a WebSocket", "the client")
+"""The bytes as they came: the client's frames are masked, either's may be compressed."""
+STREAMS: Final = (FROM_UPSTREAM, FROM_CLIENT)
+segments, bodies = FROM_UPSTREAM
 
 _in_views = MetaData()
 

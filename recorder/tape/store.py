@@ -1,9 +1,10 @@
-"""Writes the tape, as a recorder does: it appends journal frames to a tape and derives measures from the facts.
+"""Writes the tape, as recorders do: it appends journal frames to a tape and derives measures from the facts.
 
 A batch of frames is one transaction. Appending is idempotent: frames that are already on the tape are passed over, so
 a relay may send again what was not acknowledged. What has ended is settled after that, in a transaction of its own:
-its measures are derived and its body is packed, so that no decoding stands in the way of facts. Rows are written
-through SQLite's own connection, which takes a tenth of the time; what is read is checked by `recorder.tape.cells`.
+its measures are derived and its body is packed, so that no decoding stands in the way of facts. Several sessions may
+be recorded at once: a batch has the frames of each. Rows are written through SQLite's own connection, which takes a
+tenth of the time; what is read is checked by `recorder.tape.cells`.
 Opening, locking and migrating are left to `recorder.tape.file`.
 """
 
@@ -15,36 +16,49 @@ import sys
 import traceback
 import zlib
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import JSON, Connection, insert, select, update
+from sqlalchemy import JSON, Connection, exists, insert, select, update
 
 from recorder.clock import Clock
+from recorder.decode.conversation import Asked
 from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION, Measures
-from recorder.decode.operation import model_in_path
+from recorder.decode.operation import model_in_path, model_in_query
 from recorder.decode.outcome import Exchange, Reads
 from recorder.errors import DAMAGED, sqlite_code
+from recorder.process import may_return
 from recorder.tape import cells, journal, packing, reading
 from recorder.tape.file import compact_json, driver_of
 from recorder.tape.losses import Relayed, Unstored
-from recorder.tape.packing import Packed
 from recorder.tape.redact import Redactor
 from recorder.tape.retention import Limits, Pruner
-from recorder.tape.schema import AUTO_VACUUM, bodies, exchanges, measures, segments, sessions
+from recorder.tape.schema import (
+    AUTO_VACUUM,
+    FROM_CLIENT,
+    FROM_UPSTREAM,
+    STREAMS,
+    Stream,
+    bodies,
+    exchanges,
+    measures,
+    sessions,
+)
 
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = {column.name for column in measures.c if isinstance(cells.declared(column), JSON)}
 _MEASURED = measures.c.keys()[1:]
 _values_of = attrgetter(*_MEASURED)
 _INSERT_MEASURES = f"INSERT OR REPLACE INTO measures ({_MEASURES}) VALUES ({', '.join('?' * len(measures.c))})"
-_INSERT_SEGMENT = f"INSERT INTO segments ({', '.join(segments.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_INSERT_BODY = f"INSERT INTO bodies ({', '.join(bodies.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT: Final = {
+    table: f"INSERT INTO {table.name} ({', '.join(table.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    for table in (*FROM_UPSTREAM, *FROM_CLIENT)
+}
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
     FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
 """How much is stored of a request body that is still coming; no row if it is not."""
@@ -53,16 +67,29 @@ _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM upload
 _COMPRESSION = 3
 """zlib's level: chunks repeat so much that a higher one takes three times as long for the same size."""
 _KEPT_BYTES = 128 << 10
-"""Of an exchange whose body is no larger than this, what was written is kept until it is settled …"""
+"""Of an exchange whose bodies are no larger than this, what was written is kept until it is settled …"""
 _ALL_KEPT_BYTES = 64 << 20
 """… if that of all of them is no more than this."""
 _RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes"))
 _FACTS = (
     "id", "method", "path", "request_model", "status", "response_headers", "ended_by", "connected_ns", "headers_ns",
-    "end_ns", "gap_bytes", "paused", "surplus", "coarse_clock", "framing", "request_size", "request_stored",
-    "request_needed", "connection_reused", "clock_error_ns",
+    "end_ns", "gap_bytes", "paused", "surplus", "coarse_clock", "h2_offered", "framing", "request_size",
+    "request_stored", "request_needed", "connection_reused", "clock_error_ns",
 )  # fmt: skip
 """The columns that decoding needs."""
+
+
+Batch = Mapping[int, Sequence[journal.Frame]]
+"""Frames by the numbers of their sessions."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Returning:
+    """A session whose recorder is without a writer, and its process."""
+
+    no: int
+    uuid: str
+    pid: int
 
 
 class _Request(msgspec.Struct):
@@ -74,12 +101,13 @@ class _Facts:
     """What was written of an exchange, to be settled without reading it back; `row`: what a decoder needs of it."""
 
     row: dict[str, Any]
+    asked: Asked
     runs: tuple[tuple[journal.Run, bytes], ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes of the body."""
-        return sum(len(data) for _, data in self.runs)
+        """Bytes of both bodies."""
+        return len(self.asked.body or b"") + sum(len(data) for _, data in self.runs)
 
     def unsettled(self, no: int) -> "Unsettled":
         """Return the exchange as it would be read from the tape."""
@@ -89,24 +117,52 @@ class _Facts:
         reads = Reads(places, at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
         body = b"".join(data for _, data in self.runs)
         facts = (row.id, row.method, row.path, row.request_model)
-        return Unsettled(no, *facts, reading.exchange_of(row), reads, body, is_settled=False)
+        return Unsettled(no, *facts, reading.exchange_of(row), reads, body, self.asked, is_settled=False)
+
+
+@dataclasses.dataclass(slots=True)
+class _Come:
+    """How far the bytes of one direction have been written; `segments` are reads and bytes about to be."""
+
+    next_seq: int = 0
+    stored: int = 0
+    segments: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+
+    def add(self, run: journal.Run, data: bytes) -> None:
+        """Enter reads that follow what is there."""
+        self.segments.append((*packing.packed(run.seq, self.stored, run.at_ns, run.relayed_ns, run.sizes), data))
+        self.next_seq += len(run.sizes)
+        self.stored += len(data)
 
 
 @dataclasses.dataclass(slots=True)
 class _Open:
     """How far an exchange has been written; `uploaded`: its request body is still coming, and so much is stored.
 
-    `changes` and `segments` are what is about to be written of it: columns, and reads with their bytes.
+    `body` is what comes from upstream, `client` what the client sends over a WebSocket. `changes` are columns that are
+    about to be written.
     """
 
     no: int | None
-    next_seq: int = 0
-    stored: int = 0
+    body: _Come = dataclasses.field(default_factory=_Come)
+    client: _Come | None = None
     ended: bool = False
     uploaded: int | None = None
     facts: _Facts | None = None
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
-    segments: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+
+    def again(self) -> "_Open":
+        """Return a copy to be changed by a transaction that may fail; all before is written."""
+        body = dataclasses.replace(self.body, segments=[])
+        client = self.client and dataclasses.replace(self.client, segments=[])
+        return dataclasses.replace(self, body=body, client=client, changes={})
+
+    def come(self, run: journal.Run) -> _Come:
+        """Return the direction that reads are of."""
+        if not run.is_client:
+            return self.body
+        self.client = self.client or _Come()
+        return self.client
 
     def change(self, values: dict[str, Any], facts: dict[str, Any]) -> None:
         """Enter columns; `facts` are those that a decoder needs."""
@@ -114,14 +170,11 @@ class _Open:
         if self.facts is not None:
             self.facts = dataclasses.replace(self.facts, row=self.facts.row | facts)
 
-    def add(self, run: journal.Run, data: bytes) -> None:
-        """Enter reads that follow what is there."""
-        self.segments.append((*packing.packed(run.seq, self.stored, run.at_ns, run.relayed_ns, run.sizes), data))
-        self.next_seq += len(run.sizes)
-        self.stored += len(data)
+    def keep(self, run: journal.Run, data: bytes) -> None:
+        """Keep what was entered, if there is little of it."""
         if self.facts is not None:
             kept = dataclasses.replace(self.facts, runs=(*self.facts.runs, (run, data)))
-            self.facts = kept if self.stored <= _KEPT_BYTES else None
+            self.facts = kept if kept.size <= _KEPT_BYTES else None
 
 
 @dataclasses.dataclass(slots=True)
@@ -153,29 +206,49 @@ class Unsettled:
     exchange: Exchange
     reads: Reads
     body: bytes
+    asked: Asked
     is_settled: bool
+
+
+class _Body(NamedTuple):
+    """A row of `bodies`, without its key."""
+
+    size: int
+    sha256: str
+    at_ns: str
+    relayed_ns: str
+    sizes: str
+    data: bytes
+
+    @classmethod
+    def of(cls, reads: Reads, data: bytes) -> "_Body":
+        packed = packing.pack(reads)
+        return cls(len(data), hashlib.sha256(data).hexdigest(), *packed[2:], zlib.compress(data, _COMPRESSION))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settled:
-    """What is stored of an ended exchange: its packed reads and body; its measures, None if a bug prevented them."""
+    """What is stored of an ended exchange: its packed reads and bytes of each direction that it has.
+
+    `measures` are None if a bug prevented them.
+    """
 
     facts: Unsettled
-    reads: Packed
-    packed: bytes
-    sha256: str
+    bodies: dict[Stream, _Body]
     measures: Measures | None
 
 
 def settle(facts: Unsettled) -> Settled:
     """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
-    packed = zlib.compress(facts.body, _COMPRESSION)
-    return Settled(facts, packing.pack(facts.reads), packed, hashlib.sha256(facts.body).hexdigest(), _derived(facts))
+    packed = {FROM_UPSTREAM: _Body.of(facts.reads, facts.body)}
+    if (sent := facts.exchange.sent) is not None:
+        packed[FROM_CLIENT] = _Body.of(sent.reads, sent.data)
+    return Settled(facts, packed, _derived(facts))
 
 
 def _derived(facts: Unsettled) -> Measures | None:
     try:
-        return derive(facts.exchange, facts.reads, facts.body)
+        return derive(facts.exchange, facts.reads, facts.body, asked=facts.asked)
     except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
         traceback.print_exc(file=sys.stderr)
         return None
@@ -186,8 +259,6 @@ class Store:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.session = ""
-        """The uuid of the session that is recorded; empty before `begin_session`."""
         self._driver = driver_of(connection)
         self._session_no = 0
         self._redactor = Redactor(b"")
@@ -203,55 +274,90 @@ class Store:
         return list(self._lost.values())
 
     def pruner(self, limits: Limits, clock: Clock) -> Pruner:
-        """Return what deletes exchanges past the limits while this session is recorded."""
-        return Pruner(self.connection, limits, clock, self._session_no)
+        """Return what deletes exchanges past the limits while the tape is recorded."""
+        return Pruner(self.connection, limits, clock)
 
-    def begin_session(self, session: journal.Session, unstored: Unstored | None = None) -> None:
-        """Enter a recorder's run, or find it again; then end dead recorders' open exchanges.
+    def begin_session(self, session: journal.Session, unstored: Iterable[Unstored] = ()) -> int:
+        """Enter a recorder's run; then end open exchanges of recorders that have ended. Return the session's number.
 
-        `unstored` is what an earlier recorder knew of its exchanges and could not store.
+        `unstored` is what earlier recorders knew of their exchanges and could not store.
         """
-        of_uuid = select(sessions.c.no, sessions.c.salt).where(sessions.c.uuid == session.uuid)
-        with self.connection.begin():
-            if (row := self.connection.execute(of_uuid).one_or_none()) is None:
-                self._enter(session)
-                row = self.connection.execute(of_uuid).one()
-            self.session, self._session_no, self._redactor = session.uuid, row.no, Redactor(row.salt)
-        self.recover(unstored, besides=self._session_no)
+        self._session_no = self.enter(session)
+        self.recover(unstored, besides={self._session_no, *(one.no for one in self.returning())})
+        return self._session_no
 
-    def _enter(self, session: journal.Session) -> None:
+    def enter(self, session: journal.Session) -> int:
+        """Enter a recorder's run, or find it again; return its number."""
+        with self.connection.begin():
+            if (no := self.number_of(session.uuid)) is None:
+                no = self._enter(session)
+            salt = self.connection.execute(select(sessions.c.salt).where(sessions.c.no == no)).scalar_one()
+            self._redactor = Redactor(salt)  # the same for all sessions of a tape
+        return no
+
+    def number_of(self, uuid: str) -> int | None:
+        """Return the number of a session; None if it is not on the tape."""
+        row = self._driver.execute("SELECT no FROM sessions WHERE uuid = ?", (uuid,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def returning(self, uuids: Collection[str] = ()) -> list[Returning]:
+        """Return the sessions with open exchanges, and those of `uuids`, whose recorder may still run.
+
+        It has lost its writer and joins the next one: it knows more of its exchanges than the tape does.
+        """
+        is_open = exists().where(exchanges.c.session_no == sessions.c.no, exchanges.c.ended_by.is_(None))
+        columns = (sessions.c.no, sessions.c.uuid, sessions.c.pid, sessions.c.boot_id)
+        statement = select(*columns).where(sessions.c.ended_at.is_(None), is_open | sessions.c.uuid.in_(uuids))
+        with self.connection.begin():
+            found = self.connection.execute(statement).all()
+        return [Returning(no, uuid, pid) for no, uuid, pid, boot in found if may_return(pid, boot)]
+
+    def newest(self) -> int:
+        """Return the number of the newest exchange; 0 if there is none."""
+        row = self._driver.execute("SELECT max(no) FROM exchanges").fetchone()
+        return row[0] or 0
+
+    def _enter(self, session: journal.Session) -> int:
         salt = self.connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
         salt = salt or secrets.token_bytes(32)
         upstreams = [[name, Redactor(salt).url(url)] for name, url in session.upstreams]
         values = msgspec.structs.asdict(session) | {"upstreams": upstreams, "salt": salt}
         self.connection.execute(insert(sessions).values(**values, heartbeat_at=session.started_at))
+        return int(self._driver.execute("SELECT max(no) FROM sessions").fetchone()[0])
 
     def recover(
-        self, unstored: Unstored | None = None, besides: int | None = None, ids: Collection[str] | None = None
-    ) -> int:
-        """End the open exchanges of recorders that died (those of session `besides` excepted); return how many.
+        self,
+        unstored: Iterable[Unstored] = (),
+        *,
+        of: Collection[int] | None = None,
+        besides: Collection[int] = (),
+        ids: Collection[str] | None = None,
+    ) -> list[int]:
+        """End the open exchanges of recorders that died; return their numbers.
 
-        `ids` are those of a relay that died while its recorder lives: only they are ended.
-        Each ends as its recorder knew it to have ended, where that is in `unstored`.
+        Only those `of` some sessions, if given, those of sessions `besides` excepted, or only those with `ids`. Each
+        ends as its recorder knew it to have ended, where that is in `unstored`.
         """
-        statement = select(exchanges.c.no, exchanges.c.id, exchanges.c.status).where(exchanges.c.ended_by.is_(None))
-        if besides is not None:
-            statement = statement.where(exchanges.c.session_no != besides)
+        columns = (exchanges.c.no, exchanges.c.id, exchanges.c.status, exchanges.c.framing)
+        statement = select(*columns).where(exchanges.c.ended_by.is_(None), exchanges.c.session_no.not_in(besides))
+        if of is not None:
+            statement = statement.where(exchanges.c.session_no.in_(of))
         if ids is not None:
             statement = statement.where(exchanges.c.id.in_(ids))
-        known = {one.id: one for one in unstored.exchanges} if unstored else {}
+        known = {one.id: one for part in unstored for one in part.exchanges}
         with self.connection.begin():
             dead = self.connection.execute(statement).all()
-            for no, id, status in dead:
+            for no, id, status, framing in dead:
                 if self._uploaded(no) is not None:
                     self._end_request(no, b"", None)
-                self._mark_died(no, known.get(id), is_answered=status is not None)
+                is_websocket = framing == "websocket"
+                self._mark_died(no, known.get(id), is_answered=status is not None, is_websocket=is_websocket)
                 self._open.pop(id, None)
-        return len(dead)
+        return [row.no for row in dead]
 
-    def _mark_died(self, no: int, relayed: Relayed | None, *, is_answered: bool) -> None:
-        its_reads = reading.reads_of(self.connection, no)
-        last, size = max(its_reads.at_ns, default=None), sum(its_reads.size)
+    def _mark_died(self, no: int, relayed: Relayed | None, *, is_answered: bool, is_websocket: bool) -> None:
+        its_reads, sent = (reading.reads_of(self.connection, no, stream) for stream in STREAMS)
+        last, size = max((*its_reads.at_ns, *sent.at_ns), default=None), sum(its_reads.size)
         facts: dict[str, Any] = {"ended_by": "died", "end_ns": last, "bytes": size}
         if relayed is not None:
             facts = _facts_relayed(relayed, is_answered) | {
@@ -260,22 +366,30 @@ class Store:
                 "bytes": max(relayed.bytes, size),
                 "gap_bytes": max(relayed.bytes - size, 0),
             }
+        if is_websocket or facts.get("framing") == "websocket":
+            size = sum(sent.size)
+            came = max(size, (relayed and relayed.client_bytes) or 0)
+            facts |= {"client_bytes": came, "client_gap_bytes": came - size}
         self.connection.execute(update(exchanges).where(exchanges.c.no == no).values(facts))
 
     def missing(self, unstored: Unstored) -> tuple[int, int]:
         """Count the exchanges of `unstored` that are not on the tape at all, and the bytes of their bodies."""
         with self.connection.begin():
-            missing = [one.bytes for one in unstored.exchanges if self._row(one.id) is None]
+            missing = [one.all_bytes for one in unstored.exchanges if self._row(one.id) is None]
         return unstored.unlisted + len(missing), unstored.unlisted_bytes + sum(missing)
 
     def append(self, frames: Sequence[journal.Frame]) -> list[int]:
+        """Commit frames of the session that was begun last, as `append_all` does."""
+        return self.append_all({self._session_no: frames})
+
+    def append_all(self, batch: Batch) -> list[int]:
         """Commit a batch's facts in one transaction; return the numbers of the exchanges that ended, to be settled.
 
         On an error nothing of the batch is on the tape, and the same batch may be tried again.
         """
         self._touched, self._lost = {}, {}
         with self.connection.begin():
-            ended = self._append(frames)
+            ended = self._append(batch)
         for id, known in self._touched.items():
             if not known.ended:
                 self._open[id] = known
@@ -288,7 +402,7 @@ class Store:
 
     def _bound_memory(self) -> None:
         """Keep nothing of what was written if it is too much: it can be read back."""
-        kept = sum(known.stored for known in self._open.values() if known.facts is not None)
+        kept = sum(known.facts.size for known in self._open.values() if known.facts is not None)
         if kept + sum(facts.size for facts in self._ended.values()) > _ALL_KEPT_BYTES:
             self._ended.clear()
             for known in self._open.values():
@@ -324,9 +438,10 @@ class Store:
             row.method,
             row.path,
             row.request_model,
-            reading.exchange_of(row),
+            reading.facts_of(self.connection, row),
             reading.reads_of(self.connection, no),
             reading.readable_body(self.connection, no),
+            Asked(row.request_headers or [], reading.request_body(self.connection, no)),
             is_settled,
         )
 
@@ -337,9 +452,9 @@ class Store:
             for one in settled:
                 no, is_measured = one.facts.no, True
                 if not one.facts.is_settled:
-                    arrays = (one.reads.at_ns, one.reads.relayed_ns, one.reads.sizes)
-                    self._driver.execute(_INSERT_BODY, (no, len(one.facts.body), one.sha256, *arrays, one.packed))
-                    self._driver.execute("DELETE FROM segments WHERE exchange_no = ?", (no,))
+                    for stream, body in one.bodies.items():
+                        self._driver.execute(_INSERT[stream.bodies], (no, *body))
+                        self._driver.execute(f"DELETE FROM {stream.segments.name} WHERE exchange_no = ?", (no,))
                     is_measured = self._put_measures(no, one.measures)
                 finished.append(_finished(one.facts, one.measures if is_measured else None))
         return finished
@@ -364,18 +479,12 @@ class Store:
         with self.connection.begin():
             return list(self.connection.execute(statement).scalars())
 
-    def _append(self, frames: Sequence[journal.Frame]) -> list[int]:
+    def _append(self, batch: Batch) -> list[int]:
+        frames = [frame for part in batch.values() for frame in part]
         uploads = _uploads(frames)
-        for frame in frames:
-            match frame:
-                case journal.Begin():
-                    self._begin(frame, uploads)
-                case journal.Head():
-                    self._head(frame)
-                case journal.Heartbeat(at=at):
-                    self._update("sessions", self._session_no, {"heartbeat_at": at})
-                case journal.Close(at=at):
-                    self._update("sessions", self._session_no, {"heartbeat_at": at, "ended_at": at})
+        for session_no, part in batch.items():
+            for frame in part:
+                self._append_one(frame, session_no, uploads)
         self._append_reads(_runs(frames))
         ends = [frame for frame in frames if isinstance(frame, journal.End)]
         ended = [known for end in ends if (known := self._end(end)) is not None]
@@ -385,6 +494,17 @@ class Store:
             self._cut_request(known)
         return [known.no for known in ended if known.no is not None]
 
+    def _append_one(self, frame: journal.Frame, session_no: int, uploads: dict[str, _Upload]) -> None:
+        match frame:
+            case journal.Begin():
+                self._begin(frame, session_no, uploads)
+            case journal.Head():
+                self._head(frame)
+            case journal.Heartbeat(at=at):
+                self._update("sessions", session_no, {"heartbeat_at": at})
+            case journal.Close(at=at):
+                self._update("sessions", session_no, {"heartbeat_at": at, "ended_at": at})
+
     def _cut_request(self, known: _Open) -> None:
         """End the request of an exchange that ended while its body was still coming."""
         if known.uploaded is not None and known.no is not None:
@@ -393,6 +513,7 @@ class Store:
     def _write(self) -> None:
         """Write what the batch changed: one row for each exchange, one segment for the reads of each."""
         rows: list[tuple[Any, ...]] = []
+        of_clients: list[tuple[Any, ...]] = []
         for known in self._touched.values():
             if known.no is None:
                 columns, values = ", ".join(known.changes), ", ".join(f":{name}" for name in known.changes)
@@ -400,11 +521,16 @@ class Store:
                 known.no = self._driver.execute(statement, known.changes).lastrowid
             elif known.changes:
                 self._update("exchanges", known.no, known.changes)
-            rows += [(known.no, *segment) for segment in known.segments]
-            known.changes, known.segments = {}, []
-        self._driver.executemany(_INSERT_SEGMENT, rows)
+            rows += [(known.no, *segment) for segment in known.body.segments]
+            if known.client is not None:
+                of_clients += [(known.no, *segment) for segment in known.client.segments]
+                known.client.segments = []
+            known.changes, known.body.segments = {}, []
+        self._driver.executemany(_INSERT[FROM_UPSTREAM.segments], rows)
+        if of_clients:
+            self._driver.executemany(_INSERT[FROM_CLIENT.segments], of_clients)
 
-    def _begin(self, frame: journal.Begin, uploads: dict[str, _Upload]) -> None:
+    def _begin(self, frame: journal.Begin, session_no: int, uploads: dict[str, _Upload]) -> None:
         """Enter an exchange; if all of its request body is in the same batch, that, too."""
         if self._find(frame.id):
             return
@@ -413,29 +539,32 @@ class Store:
         if is_coming and (upload := uploads.get(frame.id)) and (end := upload.end):
             request = {"body": _stored_request(upload.data(0), end), "body_size": end.size, "body_sha256": end.sha256}
             frame, is_coming, is_truncated = msgspec.structs.replace(frame, **request), False, end.truncated
-        path = self._redactor.path(frame.path)
+        path, headers = self._redactor.path(frame.path), self._redactor.headers(frame.headers)
         row = {
             "id": frame.id,
-            "session_no": self._session_no,
+            "session_no": session_no,
             "started_at": frame.started_at,
             "method": frame.method,
             "path": path,
             "upstream": self._redactor.url(frame.upstream),
             "request_model": _model_in(frame.body) or _model_of_path(frame.method, path),
-            "request_headers": compact_json(self._redactor.headers(frame.headers)),
+            "request_headers": compact_json(headers),
             "request_body": frame.body,
             "request_size": frame.body_size,
             "request_sha256": frame.body_sha256,
             "request_truncated": is_truncated,
             "labels": compact_json(self._redactor.labels(frame.labels)),
             "coarse_clock": frame.coarse_clock,
+            "h2_offered": frame.h2_offered,
         }
         known = self._touched[frame.id] = _Open(None, uploaded=0 if is_coming else None)
         known.changes = row
         if not is_coming:
             needed = frame.body if reading.needs_request(path) else None
             facts = dict.fromkeys(_FACTS) | {name: value for name, value in row.items() if name in _FACTS}
-            known.facts = _Facts(facts | {"request_stored": len(frame.body or b""), "request_needed": needed})
+            facts |= {"request_stored": len(frame.body or b""), "request_needed": needed}
+            kept = _Facts(facts, Asked(headers, frame.body))
+            known.facts = kept if kept.size <= _KEPT_BYTES else None
 
     def _append_uploads(self, uploads: dict[str, _Upload]) -> None:
         for id, upload in uploads.items():
@@ -471,6 +600,8 @@ class Store:
         if known is None:
             self._lose(frame.id, 0, whole=True)
         elif not known.ended:
+            if frame.framing == "websocket":
+                known.facts = None  # they are of one direction: both are read back
             values = msgspec.structs.asdict(frame)
             del values["id"], values["headers"]
             headers = self._redactor.headers(frame.headers)
@@ -478,22 +609,26 @@ class Store:
                 values | {"response_headers": compact_json(headers)}, _needed(values) | {"response_headers": headers}
             )
 
-    def _append_reads(self, batch: dict[str, list[tuple[journal.Run, bytes]]]) -> None:
-        for id, runs in batch.items():
+    def _append_reads(self, batch: dict[tuple[str, bool], list[tuple[journal.Run, bytes]]]) -> None:
+        for (id, _), runs in batch.items():
             known = self._find(id)
             if known is None:
                 self._lose(id, sum(len(data) for _, data in runs), whole=True)
                 continue
-            new, data = self._following(runs, known)
+            come = known.come(runs[0][0])
+            new, data = self._following(runs, come, ended=known.ended)
             if new.sizes:
-                known.add(new, data)
+                come.add(new, data)
+                known.keep(new, data)
 
-    def _following(self, runs: list[tuple[journal.Run, bytes]], known: _Open) -> tuple[journal.Run, bytes]:
+    def _following(
+        self, runs: list[tuple[journal.Run, bytes]], come: _Come, *, ended: bool
+    ) -> tuple[journal.Run, bytes]:
         """Return, as one, the runs that continue a stream; what is on the tape, or comes twice, is passed over."""
-        whole, body = journal.Run(runs[0][0].id, known.next_seq, [], [], []), []
+        whole, body = journal.Run(runs[0][0].id, come.next_seq, [], [], []), []
         for run, data in runs:
-            present = known.next_seq + len(whole.sizes) - run.seq
-            if present < 0 or (known.ended and present < len(run.sizes)):  # one before them is missing
+            present = come.next_seq + len(whole.sizes) - run.seq
+            if present < 0 or (ended and present < len(run.sizes)):  # one before them is missing
                 self._lose(run.id, len(data), whole=False)
             elif present < len(run.sizes):
                 whole.at_ns.extend(run.at_ns[present:])
@@ -511,7 +646,10 @@ class Store:
         if not known.ended:
             values = msgspec.structs.asdict(frame)
             del values["id"]
-            values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - known.stored)
+            values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - known.body.stored)
+            if frame.client_bytes is not None:
+                stored = known.client.stored if known.client else 0
+                values["client_gap_bytes"] = max(frame.client_gap_bytes or 0, frame.client_bytes - stored)
             values["ended_detail"] = frame.ended_detail and self._redactor.text(frame.ended_detail.replace("\0", ""))
             known.change(values, _needed(values))
             known.ended = True
@@ -531,16 +669,19 @@ class Store:
         if (known := self._touched.get(id)) is None:
             known = self._open.get(id) or self._find_stored(id)
             if known is not None:
-                known = self._touched[id] = dataclasses.replace(known, changes={}, segments=[])
+                known = self._touched[id] = known.again()
         return known
 
     def _find_stored(self, id: str) -> _Open | None:
         row = self._row(id)
         if row is None:
             return None
-        its_reads = reading.reads_of(self.connection, row[0])
-        next_seq, stored = (its_reads.seq[-1] + 1, sum(its_reads.size)) if its_reads else (0, 0)
-        return _Open(row[0], next_seq, stored, ended=row[1] is not None, uploaded=self._uploaded(row[0]))
+        body, client = (self._come(row[0], stream) for stream in STREAMS)
+        return _Open(row[0], body, client, ended=row[1] is not None, uploaded=self._uploaded(row[0]))
+
+    def _come(self, no: int, stream: Stream) -> _Come:
+        its_reads = reading.reads_of(self.connection, no, stream)
+        return _Come(its_reads.seq[-1] + 1, sum(its_reads.size)) if its_reads else _Come()
 
     def _uploaded(self, no: int) -> int | None:
         """Return how much is stored of a request body that is still coming; None if it is not."""
@@ -653,13 +794,13 @@ def _uploads(frames: Iterable[journal.Frame]) -> dict[str, _Upload]:
     return uploads
 
 
-def _runs(frames: Iterable[journal.Frame]) -> dict[str, list[tuple[journal.Run, bytes]]]:
-    """Return the reads that a batch brings, by the ids of their exchanges."""
-    runs: dict[str, list[tuple[journal.Run, bytes]]] = {}
+def _runs(frames: Iterable[journal.Frame]) -> dict[tuple[str, bool], list[tuple[journal.Run, bytes]]]:
+    """Return the reads that a batch brings, by the ids of their exchanges and whether they are the client's."""
+    runs: dict[tuple[str, bool], list[tuple[journal.Run, bytes]]] = {}
     for frame in frames:
         if isinstance(frame, journal.Reads):
             for run, data in frame.parts():
-                runs.setdefault(run.id, []).append((run, data))
+                runs.setdefault((run.id, run.is_client), []).append((run, data))
     return runs
 
 
@@ -678,5 +819,5 @@ def _model_in(body: bytes | None) -> str | None:
 
 
 def _model_of_path(method: str, path: str) -> str | None:
-    model = model_in_path(path) if method == "POST" else None
+    model = model_in_path(path) if method == "POST" else model_in_query(path)
     return model and model.replace("\0", "�")

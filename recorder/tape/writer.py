@@ -1,13 +1,17 @@
 """A program: journal frames on standard input → group commits on the tape → answers on standard output.
 
 Run by `recorder.relay.tap` as `python -m recorder.tape.writer TAPE PURPOSE`. Further relays may connect to a socket
-that it is given (`--listen FD`); it ends when all of them have. Everything that costs is here:
-fsync, JSON, compression, metrics. It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if its
-relay was killed, it commits what the pipe still holds and marks the open exchanges as interrupted. A full disk or a
-lock is waited out; on any other failure it ends, and the relay starts another and sends what was not acknowledged
-again. Facts come first: what has ended is measured when the pipe is empty, or has not been for a while, and the whole
-process yields to the relay.
-It refuses a tape that is damaged, and at the end reads from the file what the tape really holds.
+that it is given (`--listen FD`): those of the same recorder, and those of others that record to the same tape. One
+writer for all of them keeps the rule that a tape has one, gives all of them the same promises, and leaves nothing to be
+merged. It ends when the last of them has, and goes on for the others when the recorder that started it ends or dies:
+a change of writers would cost each of them a restart. Everything that costs is here: fsync, JSON, compression, metrics.
+
+It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if a relay was killed, it commits what the
+pipe still holds and marks the open exchanges as interrupted. A full disk or a lock is waited out; on any other failure
+it ends, one of its relays starts another, the others join that, and each sends again what was not acknowledged. Until
+they have, or are seen to have ended, their open exchanges stay open. Facts come first: what has ended is measured when
+the pipe is empty, or has not been for a while, and the whole process yields to the relay.
+It refuses a tape that is damaged, and at the end of each recorder reads from the file what the tape really holds of it.
 """
 
 import contextlib
@@ -20,21 +24,25 @@ import sqlite3
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from sqlalchemy.exc import OperationalError
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import DAMAGED, LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError, sqlite_code
 from recorder.plurals import counted
+from recorder.process import boot_id, is_gone
 from recorder.tape import channels, checks, file, journal, losses
 from recorder.tape.channels import Channel, Channels
 from recorder.tape.lock import LogGone, Watch, identity
-from recorder.tape.retention import Limits, Pruner
-from recorder.tape.store import Settled, Store, Unsettled, settle
+from recorder.tape.retention import Limits, Pruner, Removed
+from recorder.tape.store import Batch, Settled, Store, Unsettled, settle
 
 WINDOW_NS = 200_000_000
 """A commit is due this long after the first frame that it holds …"""
@@ -54,10 +62,13 @@ _CHECK_SECONDS = 1.0
 _IDLE_NS = 10_000_000_000
 """After so long without a commit, some free pages are given back: before, what is recorded next fills them."""
 _PAGES_GIVEN_BACK = 256
+_RETURN_NS = 30_000_000_000
+"""A relay that has lost its writer has so long to come back, unless its process is seen to have ended."""
 _LAST_GIVING_NS = 1_000_000_000
 _LAST_SETTLING_NS = 5_000_000_000
 """After the end of the pipe; what is not settled then is left to the next writer."""
 
+_BEFORE_ALL = journal.Relay | journal.Keep | journal.Session
 _OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
 _NOT_URGENT = (journal.Reads, journal.Upload, journal.Heartbeat)
 _SETTLED_TOGETHER = 32
@@ -74,6 +85,15 @@ _ERRORS = (sqlite3.OperationalError, OperationalError)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """A relay that has lost its writer and may return: until when, and which exchanges of it are known to be open."""
+
+    session_no: int
+    open: frozenset[str]
+    until: int
+
+
 class Writer:
     """Collects frames into batches and commits them."""
 
@@ -84,17 +104,21 @@ class Writer:
         clock: Clock = SYSTEM,
         keep_lock: Callable[[], None] = lambda: None,
         relays: Channels | None = None,
+        name_holder: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._path = path
         self._watch: Watch | None = None
         self._clock = clock
-        self._keep_lock = keep_lock
+        self._keep_lock, self._name_holder = keep_lock, name_holder
         self._relays = relays or Channels()
-        self._batch: list[journal.Frame] = []
+        self._holder = self._relays.first
+        self._absent: dict[tuple[int, int], _Absent] = {}
+        self._batch: dict[int, list[journal.Frame]] = {}
+        self._frames = 0
         self._size = 0
         self._due: int | None = None
-        self._pieces: queue.Queue[tuple[Channel, bytes] | list[Settled]] = queue.Queue(_PIPE_PIECES)
+        self._pieces: queue.Queue[tuple[Channel, bytes | journal.Verified] | list[Settled]] = queue.Queue(_PIPE_PIECES)
         self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
         self._settling = False
         self._settle_at = 0
@@ -102,14 +126,14 @@ class Writer:
         self._reported = False
         self._parent = os.getppid()
         self._ended = False
-        self._is_closed = False
         self._unsettled: deque[int] = deque()
         self._leftover: deque[int] = deque()
         self._pruner: Pruner | None = None
+        self._limiter: Channel | None = None
         self._give_back_at = clock.now() + _IDLE_NS
 
     def run(self) -> None:
-        """Serve until end of file; raises what SQLite raises when a batch cannot be stored."""
+        """Serve until the last relay ends; raises what SQLite raises when a batch cannot be stored."""
         threading.Thread(target=self._settle, daemon=True).start()
         threading.Thread(target=self._relays.first.read, args=(self._pieces.put,), daemon=True).start()
         while not self._ended:
@@ -117,18 +141,17 @@ class Writer:
             if self._is_due():
                 self._commit()
             self._hand_over()
-            if not self._batch:
+            if not self._frames:
                 self._tidy()
         self._commit()
-        if not self._is_closed or self._relays.had_others:
-            self._recover(None)
-        if self._is_closed:
-            losses.remove(self._path)
+        for relay in list(self._relays.live):
+            self._part_from(relay)
+        self._recover_absent(at_end=True)
         until = self._clock.now() + _LAST_SETTLING_NS
         self._hand_over()
         while self._settling and self._clock.now() < until:
             self._take()
-        while self._is_closed and self._clock.now() < until and self._prune():
+        while self._limiter is not None and self._limiter.has_left and self._clock.now() < until and self._prune():
             pass  # measuring came after the facts: until now, what ended last could not be deleted
         self._give_back_until(self._clock.now() + _LAST_GIVING_NS)
 
@@ -139,12 +162,36 @@ class Writer:
             self._give_back()
         if self._pruner is not None and now >= self._pruner.due:
             self._prune()
+        self._recover_absent()
 
-    def _recover(self, open: set[str] | None) -> None:
-        """End the exchanges that a relay that is gone has left open; those of all relays, if `open` is None."""
-        if self._tried(lambda: self._store.recover(losses.read(self._path), ids=open)) or open is None:
-            waiting = {*self._unsettled, *self._leftover}
-            self._leftover.extend(no for no in self._store.unsettled() if no not in waiting)
+    def _part_from(self, relay: Channel) -> None:
+        """End what a relay has left open, unless it will come back for it; others may go on."""
+        if relay.session is None:
+            return
+        if relay.will_return():
+            until = self._clock.now() + _RETURN_NS
+            self._absent[relay.process, relay.session_no] = _Absent(relay.session_no, frozenset(relay.open), until)
+        else:
+            self._recover(relay.session_no, relay.open)
+        is_known = relay.has_left or (relay.is_gone() and not losses.read(self._path, relay.session.uuid))
+        if is_known and not relay.relay.is_worker:
+            losses.remove(self._path, relay.session.uuid)
+        relay.open.clear()
+
+    def _recover_absent(self, *, at_end: bool = False) -> None:
+        """End what relays have left open that turn out to have ended, or stay away."""
+        now = self._clock.now()
+        for key, one in list(self._absent.items()):
+            if is_gone(key[0], boot_id()) or (now >= one.until and not at_end):
+                del self._absent[key]
+                self._recover(one.session_no, one.open)
+
+    def _recover(self, session_no: int, open: Collection[str]) -> None:
+        """End the open exchanges of a session; those of a part of it, while another relay of it goes on."""
+        ids = open if self._relays.of(session_no) else None
+        if ids is None or ids:
+            known = losses.read_all(self._path)
+            self._leftover.extend(self._tried(lambda: self._store.recover(known, of=[session_no], ids=ids)))
 
     def _settle(self) -> None:
         """Decode beside the thread that commits: a body that takes long may not hold up the facts of others."""
@@ -180,10 +227,28 @@ class Writer:
         for relay, its in by_relay.items():
             relay.answer(journal.Ack(relay.committed, its))
             relay.ended.difference_update(one.id for one in its)
-        self._relays.close_settled()
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Close the channels that wait for nothing more, while others go on; recorders hear first what is stored."""
+        for relay in list(self._relays.settled()):
+            if self._ended or relay.is_verified:
+                continue
+            if relay.has_left and not relay.relay.is_worker:
+                relay.is_verified = True
+                threading.Thread(target=lambda one=relay: self._pieces.put((one, verify(self._path, one)))).start()
+            else:
+                self._close(relay)
+
+    def _close(self, relay: Channel) -> None:
+        """Close a channel; another recorder is named as the holder of the tape, if that was this one."""
+        self._relays.close(relay)
+        if relay is self._holder:
+            self._holder = next((one for one in self._relays.mains() if not one.is_over), self._relays.first)
+            self._name_holder(self._holder.relay.purpose)
 
     def _take(self) -> None:
-        """Wait for a piece of the pipe or something settled, or until a commit is due."""
+        """Wait for a piece of a relay's frames, something settled or verified, or until a commit is due."""
         wait = self._seconds_until_due()
         try:
             piece = self._pieces.get(timeout=wait) if wait else self._pieces.get_nowait()
@@ -193,16 +258,24 @@ class Writer:
             self._put(piece)
             return
         relay, data = piece
+        if isinstance(data, journal.Verified):
+            relay.answer(msgspec.structs.replace(data, goes_on=True))
+            self._close(relay)
+        elif not self._ended:
+            self._take_frames(relay, data)
+
+    def _take_frames(self, relay: Channel, data: bytes) -> None:
         relay.buffer += data
         self._size += len(data)
         window = None
-        for seq, frame in journal.decode(relay.buffer):
+        for seq, frame in _frames(relay):
             relay.seq = seq
-            if isinstance(frame, journal.Session | journal.Keep):
+            if isinstance(frame, _BEFORE_ALL):
                 self._begin(frame, relay)
                 continue
             relay.note(frame)
-            self._batch.append(frame)
+            self._batch.setdefault(relay.session_no, []).append(frame)
+            self._frames += 1
             is_urgent = not isinstance(frame, _NOT_URGENT)
             window = PROMPT_NS if is_urgent else window or WINDOW_NS
         if not data:
@@ -217,9 +290,9 @@ class Writer:
         self._ended = self._relays.is_over
         if not self._ended:
             self._commit()
-            self._recover(relay.open)
-            relay.open.clear()
-            self._relays.close_settled()
+            self._part_from(relay)
+            self._choose_limits()
+            self._dismiss()
 
     def _seconds_until_due(self) -> float:
         due = self._pruner.due if self._due is None and self._pruner else self._due
@@ -227,61 +300,107 @@ class Writer:
             due = self._settle_at if due is None else min(due, self._settle_at)
         return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
-    def _begin(self, frame: journal.Session | journal.Keep, relay: Channel) -> None:
-        """Enter what comes before all exchanges: the session, or what the tape keeps."""
-        if isinstance(frame, journal.Keep):
-            age = None if frame.age_seconds is None else timedelta(seconds=frame.age_seconds)
-            self._pruner = self._store.pruner(Limits(age, frame.size), self._clock)
-            if frame.announced and self._pruner.is_done(frame.announced):
-                answer(frame.announced.what)
-            return
-        if relay is not self._relays.first:
-            self._admit(frame, relay)
-            return
-        warnings = self._begin_session(frame)
+    def _begin(self, frame: journal.Relay | journal.Keep | journal.Session, relay: Channel) -> None:
+        """Enter what comes before all exchanges: what relay it is, what the tape keeps, and the session."""
+        match frame:
+            case journal.Relay():
+                relay.relay = frame
+            case journal.Keep():
+                relay.keep = frame
+            case journal.Session() if relay is self._relays.first:
+                self._admit_first(frame)
+            case journal.Session():
+                self._admit(frame, relay)
+        if relay.keep is not None and relay.session is not None:
+            self._choose_limits()
+            self._report_announced(relay, relay.keep)
+
+    def _admit_first(self, session: journal.Session) -> None:
+        """Enter the session of the recorder that started this writer, and what earlier ones could not store."""
+        relay, unstored = self._relays.first, losses.read_all(self._path)
+        warnings = self._enter(session, relay)
+        recording = {session.uuid}
+        for other in self._store.returning([one.session for one in unstored]):
+            if other.no != relay.session_no:
+                self._absent[other.pid, other.no] = _Absent(other.no, frozenset(), self._clock.now() + _RETURN_NS)
+                recording.add(other.uuid)
+        dead = [one for one in unstored if one.session not in recording]
+        self._store.recover(dead, besides=[relay.session_no, *(one.session_no for one in self._absent.values())])
+        if all(one.session != session.uuid for one in unstored):  # else another writer of this recorder has been here
+            losses.prepare(self._path, session.uuid, recording)
+        for one in dead:
+            losses.remove(self._path, one.session)
         self._watch = Watch(self._path)
         self._leftover.extend(self._store.unsettled())
-        answer(journal.Ready(str(self._path), warnings))
+        relay.answer(journal.Ready(str(self._path), [*warnings, *self._missing(dead)], relay.after))
         self._relays.listen(self._pieces.put)
 
-    def _admit(self, session: journal.Session, relay: Channel) -> None:
-        """Answer a relay that connects: it is to be a part of the recorder whose session is written."""
-        if session.uuid == self._store.session:
-            relay.answer(journal.Ready(str(self._path), []))
-        else:
-            relay.answer(journal.Fatal(TapeBusy.exit_code, f"{self._path} is being written for another recorder"))
+    def _missing(self, unstored: Sequence[losses.Unstored]) -> list[str]:
+        """Return what the user should know of what the tape lacks of recorders that died."""
+        missing = [self._store.missing(one) for one in unstored]
+        if not (count := sum(exchanges for exchanges, _ in missing)):
+            return []
+        lost = f"{counted(count, 'exchange')} ({counted(sum(size for _, size in missing), 'byte')})"
+        return [f"the recorder before could not store {lost}: the tape lacks them"]
 
-    def _begin_session(self, session: journal.Session) -> list[str]:
-        """Enter the session and what an earlier recorder could not store; return what the user should know."""
-        warnings = []
-        if file.too_open(self._path):
-            warnings.append(f"{self._path} may be read by others on this machine: chmod 600 {self._path}")
-        unstored = losses.read(self._path)
-        if unstored is not None and unstored.session == session.uuid:  # another writer of this recorder has been here
-            self._store.begin_session(session)
-            return warnings
-        self._store.begin_session(session, unstored)
-        missing, size = self._store.missing(unstored) if unstored else (0, 0)
-        losses.prepare(self._path, session.uuid)
-        if missing:
-            lost = f"{counted(missing, 'exchange')} ({counted(size, 'byte')})"
-            warnings.append(f"the recorder before could not store {lost}: the tape lacks them")
-        return warnings
+    def _admit(self, session: journal.Session, relay: Channel) -> None:
+        """Enter the session of a relay that joins; if that cannot be, the others go on."""
+        try:
+            warnings = self._tried(lambda: self._enter(session, relay))
+            if not relay.relay.is_worker:
+                unstored = {one.session for one in losses.read_all(self._path)}
+                if session.uuid not in unstored:
+                    losses.prepare(self._path, session.uuid, unstored)
+        except WiretapeError as error:
+            relay.session = None
+            relay.answer(journal.Fatal(error.exit_code, str(error)))
+            relay.break_off()
+            return
+        if (absent := self._absent.pop((relay.process, relay.session_no), None)) is not None:
+            relay.open.update(absent.open)
+        if self._limiter is not None and relay.keep is not None and _limits(relay.keep):
+            warnings.append(f"until it ends, {self._limiter.relay.purpose} decides what the tape keeps")
+        joined = self._holder.session
+        relay.answer(journal.Ready(str(self._path), warnings, relay.after, joined.pid if joined else None))
+
+    def _enter(self, session: journal.Session, relay: Channel) -> list[str]:
+        """Enter a session, or find it again; return what the user should know of the tape."""
+        is_new = self._store.number_of(session.uuid) is None
+        relay.after = self._store.newest() if is_new else relay.relay.after
+        relay.session_no = self._store.enter(session)
+        relay.session = session
+        if not file.too_open(self._path):
+            return []
+        return [f"{self._path} may be read by others on this machine: chmod 600 {self._path}"]
+
+    def _choose_limits(self) -> None:
+        """Let the limits hold of the recorder that has had some for the longest."""
+        if self._limiter is not None and not self._limiter.is_over:
+            return
+        for relay in self._relays.mains():
+            if relay.keep is not None and not relay.is_over and (limits := _limits(relay.keep)):
+                self._limiter, self._pruner = relay, self._store.pruner(limits, self._clock)
+                return
+        self._limiter = self._pruner = None
+
+    def _report_announced(self, relay: Channel, keep: journal.Keep) -> None:
+        """Report what the writer before announced to delete, if it did."""
+        if keep.announced and self._store.pruner(Limits(), self._clock).is_done(keep.announced):
+            relay.answer(keep.announced.what)
 
     def _is_due(self) -> bool:
-        is_full = self._size >= WINDOW_BYTES or len(self._batch) >= WINDOW_FRAMES
-        return bool(self._batch) and (is_full or (self._due is not None and self._clock.now() >= self._due))
+        is_full = self._size >= WINDOW_BYTES or self._frames >= WINDOW_FRAMES
+        return self._frames > 0 and (is_full or (self._due is not None and self._clock.now() >= self._due))
 
     def _commit(self) -> None:
-        if not self._batch:
+        if not self._frames:
             return
         ended, lost = self._append(self._batch)
-        self._is_closed = self._is_closed or any(isinstance(frame, journal.Close) for frame in self._batch)
         self._unsettled.extend(ended)
         self._look_after_files()
         self._keep_lock()
         self._acknowledge(lost)
-        self._batch, self._size, self._due = [], 0, None
+        self._batch, self._frames, self._size, self._due = {}, 0, 0, None
         self._give_back_at = self._clock.now() + _IDLE_NS
         self._committed_at = self._clock.now()
 
@@ -313,32 +432,40 @@ class Writer:
 
     def _prune(self) -> bool:
         """Delete some of what is past the limits; return whether there was anything."""
-        if self._pruner is None:
+        # What is counted just now may not be deleted meanwhile.
+        if self._pruner is None or any(one.is_verified for one in self._relays.mains()):
             return False
         try:
-            deleted = self._pruner.step(answer)
+            removed = self._pruner.step(lambda first, removed: self._tell_deleted(removed, first))
         except _ERRORS as error:
             if not _passing(error):
                 raise
             return False
-        if deleted.exchanges:
-            answer(deleted)
-        return deleted.exchanges > 0
+        self._tell_deleted(removed)
+        return removed.exchanges > 0
 
-    def _append(self, frames: list[journal.Frame]) -> tuple[list[int], list[journal.Lost]]:
+    def _tell_deleted(self, removed: Removed, first: int | None = None) -> None:
+        """Tell recorders what of theirs was deleted, or, beginning with exchange `first`, is about to be."""
+        for relay in self._relays.mains():
+            deleted = removed.told(relay.session_no, all=relay is self._limiter)
+            if deleted.exchanges:
+                relay.answer(deleted if first is None else journal.Deleting(first, deleted))
+
+    def _append(self, batch: Batch) -> tuple[list[int], list[journal.Lost]]:
         """Commit frames; if a value is refused, commit each exchange for itself, so that one of them cannot stop all.
 
         Return the numbers of the exchanges that ended, and what is not stored.
         """
         try:
-            return self._tried(lambda: self._store.append(frames)), self._store.lost
+            return self._tried(lambda: self._store.append_all(batch)), self._store.lost
         except Exception as error:
-            parts = _by_exchange(frames)
+            parts = _by_exchange(batch)
             if not _is_refusal(error) or not any(parts):
                 raise
             if len(parts) == 1:
                 (id,) = parts
-                answer(journal.Trouble(f"a part of exchange {id} cannot be stored ({error})"))
+                frames = [frame for part in batch.values() for frame in part]
+                self._relays.owner(id).answer(journal.Trouble(f"a part of exchange {id} cannot be stored ({error})"))
                 size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.Reads))
                 return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
         results = [self._append(part) for part in parts.values()]
@@ -360,29 +487,50 @@ class Writer:
             try:
                 result = write()
             except _ERRORS as error:
-                orphaned = (self._ended or os.getppid() != self._parent) and tries >= _LAST_TRIES
+                orphaned = tries >= _LAST_TRIES and (self._ended or self._relays.is_deserted(self._parent))
                 if orphaned or not _passing(error):
                     raise
                 if tries == 0:
-                    answer(journal.Trouble(str(getattr(error, "orig", error))))
+                    self._relays.tell(journal.Trouble(str(getattr(error, "orig", error))))
                 tries += 1
                 threading.Event().wait(RETRY_SECONDS)
             else:
                 if tries:
-                    answer(journal.Trouble(""))
+                    self._relays.tell(journal.Trouble(""))
                 return result
 
 
-def _by_exchange(frames: Iterable[journal.Frame]) -> dict[str, list[journal.Frame]]:
+def _frames(relay: Channel) -> Iterator[tuple[int, journal.Frame]]:
+    """Yield the frames that have come of a relay; one that joined is left alone if it sends anything else."""
+    try:
+        yield from journal.decode(relay.buffer)
+    except msgspec.MsgspecError:
+        if not relay.is_joined:
+            raise
+        relay.buffer.clear()
+        relay.break_off()
+
+
+def _limits(keep: journal.Keep) -> Limits:
+    return Limits(None if keep.age_seconds is None else timedelta(seconds=keep.age_seconds), keep.size)
+
+
+def _by_exchange(batch: Batch) -> dict[str, dict[int, list[journal.Frame]]]:
     """Return the frames of each exchange by its id, in their order; those of none by the empty one."""
-    parts: dict[str, list[journal.Frame]] = {}
-    for frame in frames:
-        if isinstance(frame, journal.Reads):
-            for run, data in frame.parts():
-                parts.setdefault(run.id, []).append(journal.Reads([run], data))
-        else:
-            parts.setdefault(frame.id if isinstance(frame, _OF_EXCHANGE) else "", []).append(frame)
+    parts: dict[str, dict[int, list[journal.Frame]]] = {}
+    for session_no, frames in batch.items():
+        for frame in frames:
+            for id, piece in _pieces(frame):
+                parts.setdefault(id, {}).setdefault(session_no, []).append(piece)
     return parts
+
+
+def _pieces(frame: journal.Frame) -> Iterator[tuple[str, journal.Frame]]:
+    """Yield what a frame brings of each exchange, with its id; of none with the empty one."""
+    if isinstance(frame, journal.Reads):
+        yield from ((run.id, journal.Reads([run], data)) for run, data in frame.parts())
+    else:
+        yield (frame.id if isinstance(frame, _OF_EXCHANGE) else ""), frame
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -394,12 +542,10 @@ def _passing(error: Exception) -> bool:
     return sqlite_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def answer(what: journal.Answer) -> None:
-    """Write an answer to the relay that started this writer; that it is gone is no reason to stop storing."""
-    try:
-        os.write(1, journal.encode_answer(what))
-    except BrokenPipeError:
-        return
+def verify(path: Path, relay: Channel) -> journal.Verified:
+    """Read from the file what the tape holds of a relay's session."""
+    assert relay.session is not None
+    return checks.verify(path, relay.session.uuid, _CHECK_SECONDS, relay.after)
 
 
 def _refuse_damaged(path: Path) -> None:
@@ -426,7 +572,7 @@ def _yield_to_relay() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Hold the tape named in `arguments` and write it until end of file; return the exit code.
+    """Hold the tape named in `arguments` and write it until the last relay ends; return the exit code.
 
     Before them may come `--listen FD`: a socket that other relays connect to. Where an earlier writer of this recorder
     wrote the tape, two more say which file that was (its `identity`) and name the session (its uuid).
@@ -437,36 +583,46 @@ def main(arguments: list[str]) -> int:
     listener = None
     if arguments[0] == "--listen":
         listener, arguments = socket.socket(fileno=int(arguments[1])), arguments[2:]
-    parent = os.getppid()
+    parent, relays = os.getppid(), Channels(listener)
     try:
-        return _write(arguments, Channels(listener))
+        return _write(arguments, relays)
     finally:
-        if listener is not None and os.getppid() != parent:  # the relay whose socket it is was killed
-            channels.remove(listener)
+        is_left = os.getppid() != parent or relays.first not in relays.live
+        if relays.meeting is not None and is_left:  # the relay whose socket it is has ended
+            channels.remove(relays.meeting)
 
 
 def _write(arguments: list[str], relays: Channels) -> int:
     path, purpose = Path(arguments[0]), arguments[1]
-    store: Store | None = None
+    relays.first.relay = journal.Relay(purpose)
     try:
         if arguments[2:] and arguments[2] != str(identity(path)):
             raise TapeGone(f"{path} was removed or replaced while no writer ran: nothing more is stored")
-        with file.writing(path, purpose, create=not arguments[2:]) as connection:
+        with file.writing(path, purpose, create=not arguments[2:], meeting=relays.meeting) as connection:
             _refuse_damaged(path)
-            store = Store(connection)
-            Writer(store, path, keep_lock=lambda: file.keep_lock(connection), relays=relays).run()
-            answer(checks.verify(path, store.session, _CHECK_SECONDS))
+            keep_lock, name_holder = partial(file.keep_lock, connection), partial(file.name_holder, connection)
+            Writer(Store(connection), path, SYSTEM, keep_lock, relays, name_holder).run()
+            _answer_verified(path, relays)
     except WiretapeError as error:
         final = isinstance(error, LASTING)
         relays.answer(journal.Fatal(error.exit_code, str(error), final))
-        if final and (store is not None or arguments[3:]):
-            answer(checks.verify(path, store.session if store else arguments[3], _CHECK_SECONDS))
+        if final and relays.first.session is not None:
+            _answer_verified(path, relays)
+        elif final and arguments[3:]:
+            relays.first.answer(checks.verify(path, arguments[3], _CHECK_SECONDS))
         return error.exit_code
     except OSError as error:
         reason = error.strerror or str(error)
-        answer(journal.Fatal(TapeBusy.exit_code, f"{path} cannot be used ({reason}): mend that, or use another tape"))
+        message = f"{path} cannot be used ({reason}): mend that, or use another tape"
+        relays.answer(journal.Fatal(TapeBusy.exit_code, message))
         return TapeBusy.exit_code
     return 0
+
+
+def _answer_verified(path: Path, relays: Channels) -> None:
+    for relay in relays.mains():
+        if relay.session is not None:
+            relay.answer(verify(path, relay))
 
 
 if __name__ == "__main__":

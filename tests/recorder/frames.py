@@ -5,7 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 
 from recorder.tape import file, journal
 from recorder.tape.reading import stored_body
-from recorder.tape.schema import exchanges, measures, reads
+from recorder.tape.schema import FROM_UPSTREAM, Stream, exchanges, measures, reads
 from recorder.tape.store import Store
 
 AT = "2026-03-01T12:00:00.000000Z"
@@ -75,6 +75,17 @@ def exchange(id: str, pieces: Sequence[bytes] = STREAM) -> list[journal.Frame]:
     return [begin(id), head(id), *body(id, pieces), end(id, pieces)]
 
 
+def websocket(id: str, pieces: Sequence[bytes], sent: Sequence[bytes]) -> list[journal.Frame]:
+    """Give the frames of a WebSocket: what came from upstream, and what the client sent, by turns."""
+    came = [*body(id, pieces)]
+    runs = [msgspec.structs.replace(frame.runs[0], is_client=True) for frame in body(id, sent)]
+    client = [journal.Reads([run], data) for run, data in zip(runs, sent, strict=True)]
+    by_turns = [frame for two in zip_longest(client, came) for frame in two if frame is not None]
+    switched = msgspec.structs.replace(head(id, ()), status=101, framing="websocket")
+    ended = msgspec.structs.replace(end(id, pieces), client_bytes=sum(map(len, sent)), client_gap_bytes=0)
+    return [begin(id, method="GET", path="/v1/responses", body=b""), switched, *by_turns, ended]
+
+
 @contextmanager
 def opened(tape: Path, session: journal.Session = SESSION) -> Iterator[Store]:
     """Hold a tape as a writer of that session would."""
@@ -94,11 +105,11 @@ def reading(tape: Path) -> Iterator[Connection]:
         yield connection
 
 
-def bodies_of(tape: Path) -> dict[str, bytes]:
-    """Give each exchange's body by its id."""
+def bodies_of(tape: Path, stream: Stream = FROM_UPSTREAM) -> dict[str, bytes]:
+    """Give each exchange's body by its id; or its client's side."""
     with reading(tape) as connection:
         rows = connection.execute(select(exchanges.c.id, exchanges.c.no).order_by(exchanges.c.id)).all()
-        return {id: stored_body(connection, no) for id, no in rows}
+        return {id: stored_body(connection, no, stream) for id, no in rows}
 
 
 def outcomes_of(tape: Path) -> dict[str, str | None]:

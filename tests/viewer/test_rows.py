@@ -21,7 +21,7 @@ CONTRACT = (
     "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_stall_ms, reads, "
     "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction, "
     "max_silence_ms, operation, api, response_model, cache_read_input_tokens, cache_creation_input_tokens, "
-    "connection_reused, clock"
+    "connection_reused, clock, conversation"
 )
 
 
@@ -36,7 +36,7 @@ def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> 
 
 def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
     assert ", ".join(rows.FIELDS) == CONTRACT
-    assert ", ".join(rows.EVENT_FIELDS) == "seq, kind, at_ms, gap_ms, read, type, id, data, start, end, delta"
+    assert ", ".join(rows.EVENT_FIELDS) == "seq, kind, at_ms, gap_ms, read, type, id, data, start, end, delta, sender"
     assert ", ".join(rows.READ_FIELDS) == "seq, at_ms, relayed_ms, start, size"
 
 

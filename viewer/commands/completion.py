@@ -40,6 +40,8 @@ TOPICS: Final = {
     "fields": "every field that filters and --columns know: its meaning and its unit",
     "outcomes": "how an exchange can end, and the flags that say what else is worth knowing",
     "upstreams": "the APIs that are served by name where no --upstream is given",
+    "intercept": "how programs with a URL of their own are recorded, and which variables they read",
+    "cut": "the lines of a tape as text, as db cut writes it",
 }
 """The topics of `help` that are no commands."""
 

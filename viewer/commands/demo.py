@@ -33,7 +33,7 @@ def demo(db: Path | None) -> None:
     Needs no key and no network, and takes about five seconds.
     """
     from recorder.demo.scenes import SCENES
-    from recorder.relay import service
+    from recorder.relay import loop
     from viewer.commands import output
     from viewer.report import stats, tables
     from viewer.stats import summary
@@ -41,7 +41,7 @@ def demo(db: Path | None) -> None:
     from viewer.tape.columns import column
 
     path = db or tape_path(None).with_name("demo.db")
-    code = service.run(lambda: _record(path))
+    code = loop.run(lambda: _record(path))
     with queries.opened(path) as connection:
         fields = tables.needed(tables.LISTED)
         rows = list(queries.exchanges(connection, fields, newest_first=True, limit=len(SCENES)))

@@ -24,7 +24,7 @@ from recorder.clock import SYSTEM, Clock
 from recorder.commands import options
 from recorder.errors import WiretapeError
 from recorder.process import Run
-from recorder.relay import local, providers
+from recorder.relay import apis, local, providers
 from recorder.sanitize import safe
 from viewer.commands import output
 from viewer.commands.output import Output
@@ -157,7 +157,7 @@ def of_environment(path: Path, environment: Mapping[str, str]) -> Iterator[Findi
     """Look at the variables that SDKs go by, and at what upstreams are trusted by."""
     import ssl
 
-    expected = dict.fromkeys(providers.SDK_VARIABLES, "") | _bases(path)
+    expected = dict.fromkeys(apis.BY_VARIABLE, "") | _bases(path)
     yield from judge_base_urls(environment, expected)
     yield from judge_proxies(environment, expected)
     missing = [name for name in CERTIFICATES if (value := environment.get(name)) and not Path(value).exists()]
@@ -376,8 +376,10 @@ def judge_base_urls(environment: Mapping[str, str], expected: Mapping[str, str])
             yield _elsewhere(name, value, bool(url))
         elif value:
             yield Finding("note", name, "points at the recorder, but with another path", 'eval "$(wiretape env)"')
-        elif url:
-            yield Finding("note", name, "is not set: SDKs go past the recorder", 'eval "$(wiretape env)"')
+    unset = [name for name, url in expected.items() if url and not environment.get(name)]
+    if unset:
+        verb = f"and {len(unset) - 1} more variables are" if len(unset) > 1 else "is"
+        yield Finding("note", unset[0], f"{verb} not set: SDKs go past the recorder", 'eval "$(wiretape env)"')
 
 
 def _elsewhere(name: str, value: str, is_running: bool) -> Finding:

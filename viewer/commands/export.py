@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from recorder.commands.options import db, tape_path
+from recorder.commands.options import db
 from recorder.errors import NotFound
 from recorder.plurals import counted
 from viewer.commands import completion, options, output, progress
@@ -106,7 +106,7 @@ def export(
     file = None if file is None or str(file) == "-" else file
     format = out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"))
-    job = _Job(table or "exchanges", out, file, options.groups(by), limit, tape_path(db))
+    job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.tape(db))
     _refuse(job, table, schema)
     if all_operations and table != "summary":
         raise click.UsageError("--all-operations is of the summary: other tables and formats have every operation")

@@ -24,6 +24,7 @@ EXAMPLES: Final = {
     "since:2h": "started within the last two hours; -2h is the same",
     "at:today until:14:00": "started today before 14:00, by the clock of this place; or write 2026-11-21T14:00Z",
     "label:run=a7 -label:retry": "a label with a value; no label of that name",
+    "conversation:build-7": "one conversation, as ls --by conversation names it",
     "has:tool -has:usage": "with tool calls and without usage",
     "error~rate.?limit|quota": "a regular expression",
     "text!~\\bsorry\\b": "a text is known, and the expression is not found in it",
@@ -66,7 +67,7 @@ class Section(NamedTuple):
 @click.argument("topics", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=completion.topics)
 @click.pass_context
 def help_(context: click.Context, topics: tuple[str, ...]) -> None:
-    """Explain filters, fields, outcomes, upstreams (help filters …), or a command (help ls)."""
+    """Explain filters, fields, outcomes, upstreams, interception, cuts (help filters …), or a command (help ls)."""
     root = context.find_root()
     if not topics:
         click.echo(_overview(root))
@@ -143,6 +144,8 @@ def _fields() -> Iterator[Section]:
         meanings = fields.meanings(field.name for field in own if field.name not in MEANINGS) | MEANINGS
         expected = f" {EXPECTED[kind]}".replace(" a ", "; a value is a ", 1) if kind in EXPECTED else ""
         note = f"Operators: {' '.join(operators(own[0]))}{expected}."
+        if kind == "duration":
+            note += " T0 is when the request was sent; over a WebSocket, when the message came that asked first."
         yield Section(
             title, [(", ".join([field.name, *others(field.name)]), meanings[field.name]) for field in own], note
         )
@@ -162,15 +165,76 @@ def _outcomes() -> Iterator[Section]:
 
 
 def _upstreams() -> Iterator[Section]:
-    """Yield where the well-known APIs are served."""
-    from recorder.relay.providers import WELL_KNOWN
+    """Yield where the well-known APIs are served, and the variables that programs are pointed there with."""
+    from recorder.relay import providers
+    from recorder.relay.apis import APIS
 
-    served = [(f"/{name}/…", url) for name, url in WELL_KNOWN.items()]
+    served = [(f"/{api.name}/…", api.url) for api in APIS if api.url]
     yield Section(
         "Served at http://127.0.0.1:8377", served, "Others are named by --upstream URL or --upstream NAME=URL."
+    )
+    places: dict[str, list[str]] = {}
+    for variable, place in providers.sdk_bases("", providers.well_known()).items():
+        places.setdefault(place, []).append(variable)
+    yield Section(
+        "Variables that run sets, and env prints",
+        [(f"{place} in", ", ".join(names)) for place, names in places.items()],
+        "Each is set only where its own API is served: by its name, its host or, if it has neither, as OpenAI's. So a "
+        "key never goes to another provider. For run, one that is set already names the upstream of its API and "
+        "keeps its path; then others of that API stay unset. A /v1 that is missing or doubled is put right where only "
+        "one path can be meant.",
+    )
+    preset = {api.name: [one.name for one in api.variables if one.path is None or not api.url] for api in APIS}
+    yield Section(
+        "Variables that run replaces only where they are set",
+        [(name, ", ".join(names)) for name, names in preset.items() if names],
+        "Programs expect different paths in them or behave otherwise with them, or the API has no fixed URL.",
+    )
+    yield Section("What to know of some", [(api.name, api.note) for api in APIS if api.note])
+    yield Section(
+        "Hosts that --intercept takes for APIs", [(api.name, ", ".join(api.hosts)) for api in APIS if api.hosts]
+    )
+
+
+def _intercept() -> Iterator[Section]:
+    """Yield what a program gets to go through an intercepting recorder."""
+    from recorder.relay import authority, environment
+
+    yield Section(
+        "Proxy that --intercept sets",
+        [
+            (", ".join(environment.PROXIES), "the recorder's URL, with a random password in it"),
+            ("NODE_USE_ENV_PROXY, NODE_OPTIONS", "Node's own fetch and https go by these variables, too"),
+            (", ".join(environment.BYPASSES), "cleared: hosts in it would go past the recorder"),
+        ],
+        "What is said to the host of a known API (wiretape help upstreams) or to a --host is recorded, with a "
+        "certificate by an authority that is made for this run; its key is never a file. Any other host gets a tunnel "
+        "that nothing looks into. Base URLs of APIs stay as they are. record prints what to export, on a terminal; "
+        "elsewhere, set WIRETAPE_PROXY_PASSWORD to 16 characters or more of your own. Certificates last "
+        f"{authority.VALID_DAYS} days.",
+    )
+    yield Section(
+        "Variables that name its certificates, and who reads them",
+        list(environment.READERS.items()),
+        f"{environment.ADDING} adds to what is trusted anyway. All others name a bundle: the system's roots, those "
+        "that were named before, and the run's own. A program that reads none of them does not trust wiretape, which "
+        "says so.",
+    )
+
+
+def _cut() -> Iterator[Section]:
+    """Yield the lines of a tape as text."""
+    from recorder.tape import cut
+
+    yield Section(
+        "Lines of a tape as text (wiretape db cut -o FILE.jsonl)",
+        list(cut.LINES.items()),
+        "Each is a JSON object. What is unknown is left out, and so are counts of 0; 'wiretape db schema' says what a "
+        "column means. Measures are derived again when it is read, so that a text may be edited.",
     )
 
 
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
+    "intercept": _intercept, "cut": _cut,
 }  # fmt: skip

@@ -7,11 +7,12 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from recorder.commands.options import db, tape_path
+from recorder.commands.options import db
+from recorder.plurals import counted
 from viewer.commands import options, output
 from viewer.commands.output import Output
 
@@ -33,6 +34,7 @@ _READ_AT_ONCE = 200
 @options.filtered
 @options.limited
 @options.sorted_by
+@click.option("--by", type=click.Choice(["conversation"]), help="List conversations, with the totals of each.")
 @click.option(
     "-F", "--follow", is_flag=True, help="Print exchanges as they end, until interrupted; first the last N, or 10."
 )
@@ -45,32 +47,83 @@ def ls(
     where: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
+    by: str | None,
     follow: bool,
     spark: bool,
     ascii: bool,
     exit_code: bool,
     out: Output,
 ) -> None:
-    """List exchanges, the newest first."""
+    """List exchanges, the newest first, or conversations."""
 
+    _check(by, sort, follow, spark, exit_code, out)
+    if by is not None:
+        count = _conversations(db, where, limit, out, ascii)
+    else:
+        count = _exchanges(db, where, limit, sort, follow, spark, ascii, out)
+    if exit_code and not count:
+        raise click.exceptions.Exit(_NOTHING_EXIT)
+
+
+def _check(
+    by: str | None, sort: tuple[str, bool] | None, follow: bool, spark: bool, exit_code: bool, out: Output
+) -> None:
+    """Raise `click.UsageError` for options that do not go together."""
+    if by is not None and (follow or sort or spark or out.chosen == "ids"):
+        raise click.UsageError("--by goes by the newest exchange: without --sort, --follow, --spark and --format ids")
     if out.columns is not None and (spark or out.chosen == "ids"):
         raise click.UsageError(f"{'--spark' if spark else '--format ids'} has columns of its own: leave out --columns")
     if follow and (sort or spark or exit_code or out.chosen in ("csv", "json")):
         raise click.UsageError("--follow goes by the order of ending, as --format table, tsv, jsonl or ids")
     if spark and out.format not in (None, "table"):
         raise click.UsageError("--spark draws: it goes with --format table only")
+
+
+def _exchanges(
+    db: Path | None,
+    where: "Filter | None",
+    limit: int | None,
+    sort: tuple[str, bool] | None,
+    follow: bool,
+    spark: bool,
+    ascii: bool,
+    out: Output,
+) -> int:
+    """List exchanges; return how many."""
     names = _columns(out)
-    with output.opened(tape_path(db)) as connection:
+    with output.opened(options.tape(db)) as connection:
         fields = _fields(out, spark, names)
         if follow:
             _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
-            return
         rows = _rows(connection, fields, where, limit, sort)
         count = _show(connection, list(rows), names, spark, ascii) if spark or out.is_table else out.put(fields, rows)
         if not count and limit != 0:
             options.report_nothing(connection, where)
-    if exit_code and not count:
-        raise click.exceptions.Exit(_NOTHING_EXIT)
+    return count
+
+
+def _conversations(db: Path | None, where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
+    """List conversations; return how many."""
+    from viewer.export import fields
+    from viewer.report import tables
+    from viewer.rows import CONVERSATION_FIELDS
+    from viewer.tape import conversations
+
+    names = out.fields(fields.conversations())
+    condition = options.condition(where)
+    with output.opened(options.tape(db)) as connection:
+        listed = conversations.listed(connection, condition, limit)
+        found = [{name: getattr(row, name) for name in CONVERSATION_FIELDS} for row in listed]
+        if not found and limit != 0:
+            options.report_nothing(connection, where)
+        left_out = conversations.left_out(connection, condition)
+    if not out.is_table:
+        out.put(names or CONVERSATION_FIELDS, found)
+    elif found:
+        output.show_table(tables.conversations(found, output.width(), names), ascii=ascii)
+    if left_out:
+        click.echo(f"wiretape: {counted(left_out, 'exchange')} of no conversation left out", err=True)
+    return len(found)
 
 
 def _columns(out: Output) -> tuple[str, ...] | None:
@@ -106,7 +159,7 @@ def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[st
         return tables.SPARKED
     if out.is_table:
         return tables.needed(names or tables.LISTED)
-    return ("id",) if out.chosen == "ids" else names or rows.FIELDS
+    return ("id",) if out.chosen == "ids" else names or rows.LIST_FIELDS
 
 
 def _show(
@@ -143,7 +196,7 @@ def _follow(
     out: Output,
     ascii: bool,
     names: tuple[str, ...] | None,
-) -> None:
+) -> NoReturn:
     from viewer.report import tables
     from viewer.tape import following
 

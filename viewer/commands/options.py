@@ -4,14 +4,17 @@ What is wrong with a value is a usage
 error that names the option. The language of filters is `filters.parser`'s.
 """
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from recorder.commands.options import gathered
+from recorder.commands.options import gathered, tape_path
 from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.commands import completion
@@ -21,11 +24,22 @@ if TYPE_CHECKING:
 
     from viewer.filters.syntax import Filter
     from viewer.tape.conditions import Condition
+    from viewer.timing.playback import Playback
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _LABEL = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
+
+
+def tape(given: Path | None) -> Path:
+    """Return the path of the tape that is read; of a cut in text, that of a tape made of it."""
+    path = tape_path(given)
+    if path.suffix != ".jsonl":  # nothing is loaded for most
+        return path
+    from recorder.tape import cut
+
+    return cut.readable(path)
 
 
 def read(
@@ -109,6 +123,45 @@ sorted_by = gathered(
 """Adds `-s`; the command gets `sort`: a row's field and whether the largest come first, or None."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a recording is played again: `speed` times as fast, no silence longer than `cap_ns`."""
+
+    speed: float = 1.0
+    cap_ns: int | None = None
+
+    def playback(self, at: Sequence[int], end_ns: int, now: Callable[[], int]) -> "Playback":
+        """Return a playhead over timestamps in ns since T0, at this pace."""
+        from viewer.timing.playback import Playback
+
+        playback = Playback(at, end_ns, now)
+        playback.set_cap(self.cap_ns)
+        playback.set_speed(self.speed)
+        return playback
+
+
+def read_pace(speed: float, max_gap: str | None, no_wait: bool) -> Pace:
+    """Return the pace that the options give. Raise `click.BadParameter`."""
+    from viewer.filters.values import number
+
+    def duration(text: str) -> int:
+        return int(number(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, "duration"))
+
+    cap_ns = None if max_gap is None else parsed("--max-gap", duration, max_gap)
+    return Pace(math.inf if no_wait or speed == 0 else speed, cap_ns)
+
+
+paced = gathered(
+    "pace",
+    read_pace,
+    click.option("--speed", type=click.FloatRange(0, 1e6), default=1.0, show_default=True, metavar="N",
+                 help="N times as fast as it was; 0: as fast as possible."),
+    click.option("--max-gap", metavar="TIME", help="Cut each silence to so long, such as 1s or 500ms."),
+    click.option("--no-wait", is_flag=True, help="Do not wait: the same as --speed 0."),
+)  # fmt: skip
+"""Adds the options that say how fast a recording is played again; the command gets `pace`."""
+
+
 def groups(by: str | None) -> tuple[str, ...]:
     """Return the keys that `--by` names. Raise `click.BadParameter`."""
     from viewer.stats.metrics import GROUPS
@@ -157,16 +210,17 @@ def named(connection: "Connection", ids: Sequence[str], where: "Filter | None") 
 
     `-` reads references from stdin, one a line. Raises `NotFound` for a reference to no exchange, or to several.
     """
-    from viewer.tape import queries
+    from viewer.tape import columns, queries
 
     fits = condition(where)
     if not ids:
         return fits
-    numbers = queries.among(queries.find(connection, id) for id in _references(ids))
+    numbers = columns.among(queries.find(connection, id) for id in references(ids))
     return numbers if fits is None else numbers & fits
 
 
-def _references(ids: Sequence[str]) -> Iterator[str]:
+def references(ids: Sequence[str]) -> Iterator[str]:
+    """Yield what names exchanges on the command line; `-` stands for those on stdin, one a line."""
     for id in ids:
         if id != "-":
             yield id

@@ -4,15 +4,16 @@ Pages are laid out by
 `report.exchange`.
 """
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands.options import db, tape_path
+from recorder.commands.options import db
 from recorder.decode.stalls import Thresholds
-from viewer.commands import completion, output
+from viewer.commands import completion, options, output
 from viewer.commands.output import Output
 from viewer.timing import thresholds as limiting
 
@@ -32,7 +33,7 @@ def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds)
     from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
-    row = queries.detail(connection, no)
+    row = dataclasses.replace(queries.detail(connection, no), **queries.belonging(connection, no))
     request_headers, response_headers = queries.headers(connection, no)
     if out.format not in (None, "table"):
         fields = {name: rows.value(row, name) for name in rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS}
@@ -110,7 +111,7 @@ def _reads(connection: "Connection", no: int, out: Output, _: Thresholds) -> Non
     from viewer import rows
     from viewer.tape import queries
 
-    if not out.put(rows.READ_FIELDS, queries.reads(connection, no)):
+    if not out.put(rows.SENT_READ_FIELDS, queries.reads(connection, no)):
         _report_no_body(connection, no, "reads")
 
 
@@ -124,9 +125,25 @@ def _request(connection: "Connection", no: int, out: Output, _: Thresholds) -> N
     if out.format not in (None, "table"):
         out.put_one(rows.request(queries.request(connection, no)))
     elif out.format is None and not output.on_terminal():
-        _write_bytes(queries.request(connection, no).body or b"")
+        _write_bytes(queries.sent(connection, no) or queries.request(connection, no).body or b"")
     else:
         output.show(exchange.drawn(pages.request(tape.known(connection, no))))
+        items = queries.decoded(connection, no).items()
+        output.show(exchange.messages(item for item in items if item.sender == "client"))
+
+
+def _conversation(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
+    from viewer.model.exchange import conversation
+    from viewer.model.exchange.conversation import Folding
+    from viewer.report import exchange
+    from viewer.tape import turns
+
+    turn = turns.turn(connection, no)
+    if out.format not in (None, "table"):
+        out.put_one(conversation.record(turn))
+        return
+    folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
+    output.show(exchange.drawn(conversation.lines(turn, folding, exchange.HINT)))
 
 
 def _raw(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
@@ -141,6 +158,9 @@ def _readable(connection: "Connection", no: int) -> None:
     from viewer.tape import queries
 
     body, decoded = queries.body(connection, no), queries.decoded(connection, no)
+    if decoded.framing == "websocket":
+        output.show(exchange.messages(decoded.items()))
+        return
     if decoded.data != body:
         click.echo("wiretape: the body came compressed and is shown decoded; a pipe gets it as it came", err=True)
     output.show(exchange.body(decoded.data))
@@ -164,8 +184,8 @@ def _write_bytes(data: bytes) -> None:
 
 
 _PARTS: dict[str, Part] = {
-    "summary": _summary, "text": _text, "timing": _timing, "events": _events, "reads": _reads, "request": _request,
-    "raw": _raw,
+    "summary": _summary, "text": _text, "conversation": _conversation, "timing": _timing, "events": _events,
+    "reads": _reads, "request": _request, "raw": _raw,
 }  # fmt: skip
 _JUDGED = ("summary", "timing")
 
@@ -182,7 +202,9 @@ _JUDGED = ("summary", "timing")
 def show(id: str, db: Path | None, part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
     """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
 
-    On a pipe, the parts text, request and raw are the content, the request body and the response body, byte for byte;
+    The part conversation is what was asked, message by message, and the answer; a rule marks what is new since the turn
+    before. On a pipe it is complete, and the parts text, request and raw are the content, the request body and the
+    response body, byte for byte (of a WebSocket all that the client sent, and all that upstream sent, in frames);
     without any content, standard error says why. A terminal gets raw text without its control characters, and the
     beginning of anything else as hex.
     """
@@ -192,7 +214,7 @@ def show(id: str, db: Path | None, part: str, force: bool, thresholds: Threshold
         raise click.UsageError("--part raw is the body as it came: it has no --format")
     if part not in _JUDGED and (given := limiting.given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
-    with output.opened(tape_path(db)) as connection:
+    with output.opened(options.tape(db)) as connection:
         no = queries.find(connection, id)
         if part == "raw" and output.on_terminal() and not force:
             _readable(connection, no)

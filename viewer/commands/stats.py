@@ -5,7 +5,7 @@ stderr. The figures are worked out in `viewer.stats` and laid out in `viewer.rep
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -198,7 +198,7 @@ def _stats_as(
         return
     names = out.fields(tools.MEANINGS)
     count_tokens = None if tokenizer is None else counter(tokenizer)
-    tape = tape_path(db)
+    tape = options.tape(db)
     with output.opened(tape) as connection:
         selected = options.condition(where)
         condition = options.covered(connection, where, selected, all_operations)
@@ -248,7 +248,7 @@ def _samples(db: Path | None, where: "Filter | None", measuring: Measuring, keys
     """Read the exchanges that a filter selects, in groups; report on stderr if there are none."""
     from viewer.tape import overview, queries
 
-    with output.opened(tape_path(db)) as connection:
+    with output.opened(options.tape(db)) as connection:
         selected = options.condition(where)
         condition = options.covered(connection, where, selected, measuring.all_operations)
         samples = overview.samples(connection, keys, condition, include_failed=measuring.include_failed)
@@ -270,7 +270,19 @@ def _samples(db: Path | None, where: "Filter | None", measuring: Measuring, keys
 @click.option("--include-failed", is_flag=True, help="Let exchanges that are not complete into the figures, too.")
 @options.every_operation
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random.")
-@click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if anything got worse, 4 if nothing can be said.")
+@click.option(
+    "-e",
+    "--exit-code",
+    is_flag=True,
+    help="Exit 3 if anything got worse, of requests: if they differ; 4 if nothing can be said.",
+)
+@click.option(
+    "--part",
+    type=click.Choice(("figures", "request")),
+    default="figures",
+    show_default=True,
+    help="What of two exchanges to compare.",
+)
 @output.formatted(columns=True)
 def compare(
     ids: tuple[str, ...],
@@ -282,9 +294,12 @@ def compare(
     all_operations: bool,
     seed: int,
     exit_code: bool,
+    part: str,
     out: Output,
 ) -> None:
     """Compare two exchanges, A and B, or two groups, --base and --new.
+
+    With --part request, show what changed between two requests: model, parameters, system prompt, tools and messages.
 
     Differences of groups are new − base, each with an interval (of error rates: Newcombe's). All intervals of a
     comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equals, about one finds a
@@ -297,27 +312,52 @@ def compare(
 
     if len(ids) == 2 and base is None and new is None:
         only_groups = {
-            "--exit-code": exit_code, "--include-failed": include_failed, "--all-operations": all_operations,
-            "a filter": where,
+            "--exit-code": exit_code and part == "figures", "--include-failed": include_failed,
+            "--all-operations": all_operations, "a filter": where,
         }  # fmt: skip
         _refuse("two exchanges are only shown side by side", only_groups)
+        if part == "request":
+            _compare_requests(db, ids, exit_code, out)
+            return
         fields = out.fields(compare.PAIR_FIELDS)
-        with output.opened(tape_path(db)) as connection:
+        with output.opened(options.tape(db)) as connection:
             pair = [queries.detail(connection, queries.find(connection, id)) for id in ids]
         names = fields or tuple(compare.PAIR_FIELDS)
         out.put_rounded(names, only(compare.pair(*pair), names), fields or compare.PAIR_IMPORTANT, tables.LEAST)
         return
-    if ids or base is None or new is None:
-        raise click.UsageError("name two exchanges, or two groups with --base and --new")
+    if ids or base is None or new is None or part == "request":
+        groups = "" if part == "request" else ", or two groups with --base and --new"
+        raise click.UsageError(f"name two exchanges{groups}")
     fields = out.fields(compare.FIELDS)
     sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
-    with output.opened(tape_path(db)) as connection:
+    with output.opened(options.tape(db)) as connection:
         before, after = _sides(connection, sides, include_failed, all_operations)
     rows = compare.groups(before, after, seed)
     names = fields or tuple(compare.FIELDS)
     out.put_rounded(names, only(rows, names), fields or compare.IMPORTANT)
     if exit_code and (code := compare.exit_code(rows)):
         raise click.exceptions.Exit(code)
+
+
+def _compare_requests(db: Path | None, ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
+    """Show what changed between the requests of two exchanges."""
+    from viewer.model.exchange import changes
+    from viewer.model.exchange.conversation import Folding
+    from viewer.report import exchange
+    from viewer.rows import only
+    from viewer.tape import queries, turns
+
+    fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
+    with output.opened(options.tape(db)) as connection:
+        a, b = [turns.prompt(connection, queries.find(connection, id)) for id in ids]
+    found = changes.changes(a, b)
+    if out.is_table and out.columns is None:
+        folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
+        output.show(exchange.drawn(changes.lines(found, folding)))
+    else:
+        out.put(fields, only(map(asdict, found), fields))
+    if exit_code and changes.differ(found):
+        raise click.exceptions.Exit(3)
 
 
 def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":

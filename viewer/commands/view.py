@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recorder.commands.options import db, tape_path
+from recorder.commands.options import db
 from recorder.decode.stalls import Thresholds
 from viewer.commands import completion, options, output
 from viewer.timing import thresholds as limiting
@@ -63,7 +63,7 @@ def view(
         raise click.UsageError("--at goes with an ID")
     if compare and id is not None:
         raise click.UsageError("--compare names both exchanges itself: leave ID out")
-    path = tape_path(db)
+    path = options.tape(db)
     opened, selected = _opened(path, id, at, compare)
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it

@@ -58,7 +58,7 @@ def lines(one: FullExchange, limits: Thresholds = DEFAULT) -> Iterator[str]:
 def _events(one: FullExchange, limits: Thresholds) -> Iterator[Event]:
     chunks = list(one.decoded.chunks())
     outputs = [timed for timed in chunks if timed.chunk.output]
-    yield from _written(one, chunks)
+    yield from ((at_ns, _OUTPUT, "o", shown) for at_ns, shown in written(one, chunks))
     first = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
     if first is not None and one.decoded.stream:
         yield first, _MARK_FIRST, "m", f"ttft {formatting.ms(first / 1e6)} ms"
@@ -73,8 +73,8 @@ def _events(one: FullExchange, limits: Thresholds) -> Iterator[Event]:
     yield from _ending(one)
 
 
-def _written(one: FullExchange, chunks: Sequence[TimedChunk]) -> Iterator[Event]:
-    """Yield what the first choice says, one event for each chunk of it."""
+def written(one: FullExchange, chunks: Sequence[TimedChunk]) -> Iterator[tuple[int, str]]:
+    """Yield what the first choice says, as a terminal shows it, for each chunk of it the timestamp and the text."""
     choice = min((piece.index for timed in chunks for piece in timed.chunk.pieces), default=0)
     kind = ""
     for timed in chunks:
@@ -84,7 +84,7 @@ def _written(one: FullExchange, chunks: Sequence[TimedChunk]) -> Iterator[Event]
                 shown += _parted(kind, own, text) + _painted(own, text)
                 kind = own
         if shown:
-            yield _at(timed, one), _OUTPUT, "o", shown
+            yield _at(timed, one), shown
 
 
 def _parts(piece: Piece) -> Iterator[tuple[str, str]]:

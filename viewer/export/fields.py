@@ -36,6 +36,26 @@ _OWN: Final = {
     "day": "the day when they started, UTC",
     "hour": "the hour when they started, UTC",
 }
+_WORKED_OUT: Final = {
+    "conversation": "the conversation: by the key that its client gave, or else by the id of its first exchange",
+    "continues": "the id of the exchange that the request continues, by its messages or by the response it names",
+}
+"""What the viewer works out of several exchanges."""
+
+_OF_CONVERSATION: Final = {
+    "conversation": "the key that its client gave, or else the id of its first exchange",
+    "id": "the id of its first exchange",
+    "started_at": "wall time when its first exchange started, ISO 8601 (UTC)",
+    "last_at": "wall time when its newest exchange started, ISO 8601 (UTC)",
+    "exchanges": "how many exchanges it has",
+    "failed": "how many of them failed",
+    "open": "how many of them still run",
+    "models": "the models asked for",
+    "duration_ms": "how long its exchanges took, added up: those side by side count each (ms)",
+    "argv0": "the program that made the first, by its label",
+    "asked": "the last text of the user in the first",
+}
+
 _CHUNK: Final[dict[str, tuple[Kind, str]]] = {
     "seq": ("integer", "0, 1, 2, … within its exchange; the same on the rows of all its choices"),
     "at_ms": ("number", "T0 → the read that holds its last byte"),
@@ -101,10 +121,18 @@ def described(fields: Iterable[Field]) -> dict[str, str]:
     return {one.name: f"{one.meaning} ({one.unit})" if one.unit else one.meaning for one in fields}
 
 
+def conversations() -> dict[str, str]:
+    """Return what the fields of a conversation mean, by name."""
+    known = described(_exchange(name) for name in rows.CONVERSATION_FIELDS if name not in _OF_CONVERSATION)
+    return {name: _OF_CONVERSATION.get(name) or f"{known[name]}, of all" for name in rows.CONVERSATION_FIELDS}
+
+
 def _exchange(name: str) -> Field:
     if name in rows.GAP_PERCENTILES:
         percent = round(100 * rows.GAP_PERCENTILES[name])
         return Field(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
+    if name in _WORKED_OUT:
+        return Field(name, "text", None, _WORKED_OUT[name])
     stored = "request_model" if name == "model" else rows.stored_name(name)
     column = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     meaning = _OWN.get(name) or _MEASURED.get(stored) or _comment(column)

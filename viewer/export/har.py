@@ -1,9 +1,10 @@
 """Exchanges as an HTTP archive: HAR 1.2 as softwareishard.com specifies it, with the fields that Chrome adds.
 
-Each event of a stream is in `_eventSourceMessages` at the instant of the read that completed it, and what HAR has no
-place for (outcome, labels, the reads) in `_wiretape`. Headers are as stored: redacted. Of the timings, `blocked`, `dns`
-and `ssl` are not known apart (-1): `connect` holds them. `send`, `wait` and `receive` may not be -1 by the
-specification: a phase that was never reached took 0 ms, the one in which the exchange ended lasted until then.
+Each event of a stream is in `_eventSourceMessages` at the instant of the read that completed it, each message of a
+WebSocket in `_webSocketMessages`, and what HAR has no place for (outcome, labels, the reads) in `_wiretape`. Headers
+are as stored: redacted. Of the timings, `blocked`, `dns` and `ssl` are not known apart (-1): `connect` holds them.
+`send`, `wait` and `receive` may not be -1 by the specification: a phase that was never reached took 0 ms, the one in
+which the exchange ended lasted until then.
 
 Everything beyond ASCII is escaped, so that an archive is exact and harmless on a terminal. Entries are written as they
 come. Reading them is left to `queries`.
@@ -49,7 +50,9 @@ def entry(one: FullExchange) -> dict[str, Any]:
         "timings": phases,
         "_resourceType": "fetch",
     }
-    if one.decoded.stream:
+    if one.decoded.framing == "websocket":
+        found |= {"_resourceType": "websocket", "_webSocketMessages": _frames(one)}
+    elif one.decoded.stream:
         found["_eventSourceMessages"] = _messages(one)
     if one.row.outcome != "complete":
         found["comment"] = one.ending
@@ -122,6 +125,8 @@ def _response(one: FullExchange) -> dict[str, Any]:
 
 
 def _content(one: FullExchange, mime_type: str) -> dict[str, Any]:
+    if one.decoded.framing == "websocket":
+        return {"size": 0, "mimeType": "x-unknown", "text": ""}
     text, encoding = _text(one.decoded.data)
     found: dict[str, Any] = {"size": len(one.decoded.data)}
     if one.decoded.data != one.body:
@@ -137,16 +142,27 @@ def _text(body: bytes) -> tuple[str, str | None]:
         return base64.b64encode(body).decode(), "base64"
 
 
+def _seconds(one: FullExchange, at_ns: int | None) -> float | None:
+    return None if at_ns is None else (one.started + timedelta(microseconds=at_ns // 1000)).timestamp()
+
+
 def _messages(one: FullExchange) -> list[dict[str, Any]]:
-    started = one.started
-
-    def seconds(at_ns: int | None) -> float | None:
-        return None if at_ns is None else (started + timedelta(microseconds=at_ns // 1000)).timestamp()
-
     return [
-        {"time": seconds(item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
+        {"time": _seconds(one, item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
         for item in one.decoded.items()
         if item.kind == "event"
+    ]
+
+
+def _frames(one: FullExchange) -> list[dict[str, Any]]:
+    """Return the messages of a WebSocket, and its control frames; binary data are in base64, as Chrome has them."""
+    opcodes = {"event": 1, "close": 8, "ping": 9, "pong": 10}
+    return [
+        {"type": "send" if item.sender == "client" else "receive", "time": _seconds(one, item.at_ns)}
+        | {"opcode": 2 if encoding and item.kind == "event" else opcodes[item.kind], "data": data}
+        for item in one.decoded.items()
+        if item.kind in opcodes
+        for data, encoding in [_text(one.decoded.data[item.start : item.end])]
     ]
 
 

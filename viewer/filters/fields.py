@@ -86,6 +86,7 @@ def _fields() -> Iterable[Field]:
     yield Field("error", "text", ("error_code", "error_message"), "within")
     yield Field("text", "text", ("content", "reasoning", "refusal", "error_message", "tool_calls"), "within")
     yield Field("prompt", "text", ("request_body",), "within")
+    yield Field("conversation", "text", ("conversation",), "prefix")
     yield Field("has", "has", ())
     yield Field("label", "label", ("labels",))
     yield Field("gap", "gaps", ("icl",))

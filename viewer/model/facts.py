@@ -31,7 +31,9 @@ class Fact:
 
 
 def story(row: DetailRow) -> Iterator[Fact]:
-    """Yield when an exchange started, which model and what it asked for, how it ended and why, its labels."""
+    """Yield when an exchange started, which model and what it asked for, how it ended and why, its labels,
+    and its conversation where that was asked for.
+    """
     other = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
     answered = f", answer {line(row.response_id)}" if row.response_id else ""
     yield Fact("started", (f"{moment(row.started_at)} UTC",))
@@ -39,8 +41,12 @@ def story(row: DetailRow) -> Iterator[Fact]:
     yield Fact("operation", (f"{line(row.operation)}, API {line(row.api)}",))
     yield Fact("outcome", (f"{outcome(row.outcome, row.outcome_detail)}: {reason(row)}",))
     yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
-    for key, label in row.labels.items():
-        yield Fact("label", (line(f"{key}={label}"),))
+    if row.labels:
+        yield Fact("labels", tuple(line(f"{key}={label}") for key, label in row.labels.items()))
+    if row.conversation is not None:
+        by = f", by {line(row.conversation_key_from)}" if row.conversation_key_from else ""
+        continued = f"continues {line(row.continues)}" if row.continues else "continues nothing that is known"
+        yield Fact("belongs to", (f"conversation {line(row.conversation)}{by}", continued))
 
 
 def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
@@ -149,6 +155,8 @@ def _complete(row: ListRow) -> str:
 
 
 def _truncated(row: ListRow) -> str:
+    if (row.outcome_detail or "").startswith("close_"):
+        return f"upstream closed the WebSocket {_after(row)}, before the answer was complete: {fault(row)}"
     missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]
     without = f", without {' or '.join(missing)}" if missing else ""
     return f"{_CUT.get(row.ended_by or '', 'upstream stopped').format(after=_after(row))}{without}"

@@ -9,13 +9,15 @@ from typing import Final
 
 from rich.text import Text
 
+from recorder.decode.decoder import Item
 from recorder.decode.encoding import is_utf8
 from recorder.decode.stalls import Thresholds
 from recorder.plurals import counted
 from recorder.sanitize import clipped
+from viewer import formatting
 from viewer.formatting import block, line
 from viewer.model import facts
-from viewer.model.exchange import pages
+from viewer.model.exchange import clocks, pages
 from viewer.model.facts import Fact, Line
 from viewer.model.states import Tone
 from viewer.model.text import hexdump
@@ -113,6 +115,15 @@ def headers(title: str, found: Sequence[Sequence[str]]) -> Iterator[Text]:
     """Yield the headers of a request or a response, as stored (redacted), below a title."""
     if found:
         yield from (Text(), Text(title, "bold"), *drawn(pages.headers(found)))
+
+
+def messages(items: Iterable[Item]) -> Iterator[Text]:
+    """Yield the messages of a WebSocket, each below when it came and which way it went."""
+    for item in items:
+        at = formatting.UNKNOWN if item.at_ns is None else f"{clocks.seconds(item.at_ns)} s"
+        kind = "" if item.kind == "event" else f"  {item.kind}"
+        yield Text(f"{'→' if item.sender == 'client' else '←'} {at}{kind}", "dim")
+        yield Text(block(item.data))
 
 
 def body(data: bytes) -> Iterator[Text]:

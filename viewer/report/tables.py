@@ -46,7 +46,19 @@ _IMPORTANT: Final = (
     "id", "outcome", "started_at", "model", "ttft_ms", "duration_ms", "max_stall_ms", "output_tokens", "flags",
     "status", "icl_p50_ms", "sparkline", "upstream",
 )  # fmt: skip
+_CONVERSATION: Final = (
+    "conversation", "started_at", "last_at", "exchanges", "failed", "models", "input_tokens", "output_tokens",
+    "cache_read_input_tokens", "duration_ms", "argv0", "asked",
+)  # fmt: skip
+_CONVERSATION_IMPORTANT: Final = (
+    "conversation", "exchanges", "last_at", "asked", "output_tokens", "input_tokens", "duration_ms", "failed",
+    "models", "cache_read_input_tokens", "argv0", "started_at",
+)  # fmt: skip
+_SHORT_NAME: Final = 13
+"""So much of a conversation's name tells it from others: the first eight of a UUID may be its time."""
+
 _TITLES: Final = {
+    "last_at": "last UTC", "input_tokens": "in", "cache_read_input_tokens": "cached",
     "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_stall_ms": "max gap ms",
     "max_silence_ms": "max silence ms",
     "output_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps",
@@ -257,6 +269,12 @@ def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[
     return table(columns, rows, width, names or _IMPORTANT)
 
 
+def conversations(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
+    """Lay out conversations as `listing` does exchanges; short names are those that `conversation:` takes, too."""
+    columns = [_column(name, names or _CONVERSATION, rows) for name in names or _CONVERSATION]
+    return table(columns, rows, width, names or _CONVERSATION_IMPORTANT)
+
+
 def sparked(rows: Sequence[TableRow], gaps: Iterable[bytes | None], width: int) -> Table:
     """Lay out exchanges, one a line of `width` cells, and draw the packed gaps of each, all on the first line's axis.
 
@@ -315,14 +333,21 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
             lambda row: formatting.outcome(row["outcome"], row["outcome_detail"]),
             lambda row: formatting.line(row["outcome"]),
         )
-    if name == "started_at":
-        days = {row["started_at"][:10] for row in rows}
+    if name in ("started_at", "last_at"):
+        days = {row[name][:10] for row in rows}
         kept = _TIME if len(days) == 1 else _DATE_AND_TIME
         return Column(
             name,
             title,
-            lambda row: formatting.moment(row["started_at"]),
-            lambda row: formatting.moment(row["started_at"])[kept],
+            lambda row: formatting.moment(row[name]),
+            lambda row: formatting.moment(row[name])[kept],
+        )
+    if name == "conversation":
+        return Column(
+            name,
+            title,
+            lambda row: formatting.cell(row[name]),
+            lambda row: formatting.cell(row[name] and row[name][:_SHORT_NAME]),
         )
     return Column(name, title, lambda row: _cell(name, row[name]))
 

@@ -59,7 +59,7 @@ RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rat
 
 GROUPS: Final = (
     "model", "request_model", "response_model", "operation", "api", "upstream", "method", "path", "status", "outcome",
-    "outcome_detail", "error_code", "finish_reason", "day", "hour",
+    "outcome_detail", "error_code", "finish_reason", "day", "hour", "conversation",
 )  # fmt: skip
 """What exchanges can be grouped by, beside `label.KEY`; days and hours are UTC."""
 

@@ -3,13 +3,17 @@
 What a list shows, what a filter compares and what a sort orders by is the same. SELECTs are in `viewer.tape`.
 """
 
+import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
     Column,
     ColumnElement,
+    Integer,
     Table,
     TableValuedAlias,
+    Text,
     case,
     func,
     literal,
@@ -26,6 +30,19 @@ from viewer import rows
 
 JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
 """What the expressions select from: every exchange, measured or not."""
+
+
+CONVERSATION: Final = "conversation_of"
+CONTINUED: Final = "continued_by"
+ABOVE: Final = "number_above"
+"""Functions of SQL (`viewer.tape.resolver`): the name of an exchange's conversation, the id of what it continues, and
+the number of what it hangs on in the tree."""
+
+
+def among(numbers: Iterable[int]) -> ColumnElement[bool]:
+    """Return the condition that an exchange is one of these; however many they are, they are one bound value."""
+    listed = func.json_each(json.dumps(list(numbers))).table_valued("value")
+    return exchanges.c.no.in_(select(listed.c.value))
 
 
 def column(field: str) -> ColumnElement[Any]:
@@ -46,6 +63,8 @@ def column(field: str) -> ColumnElement[Any]:
         case "bytes":
             summed = _sum(bodies.c.size, bodies) + _sum(func.length(segments.c.data), segments)
             return _typed(case((unmeasured, summed), else_=measures.c.bytes), measures.c.bytes)
+        case "conversation" | "continues":
+            return resolved(CONVERSATION if field == "conversation" else CONTINUED)
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
             return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
     stored = rows.stored_name(field)
@@ -54,6 +73,12 @@ def column(field: str) -> ColumnElement[Any]:
         return _typed(case((or_(*map(flagged, metric.withheld)), null()), else_=value), value)
     expression: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     return expression
+
+
+def resolved(function: str) -> ColumnElement[Any]:
+    """Return what one of the functions of a resolver says of an exchange."""
+    value: ColumnElement[Any] = getattr(func, function)(exchanges.c.no, type_=Integer if function == ABOVE else Text)
+    return value
 
 
 def _sum(value: ColumnElement[Any], table: Table) -> ColumnElement[Any]:

@@ -26,7 +26,7 @@ from viewer.filters.syntax import And, Filter
 from viewer.model.listing.ranking import Entry
 from viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
 from viewer.tape import conditions, queries
-from viewer.tape.columns import JOINED, column, last_read
+from viewer.tape.columns import JOINED, among, column, last_read
 from viewer.tape.conditions import Condition
 
 LONGEST: Final = 256
@@ -119,7 +119,7 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
     ends = [select(end(exchanges.c.started_at)) for end in (cells.least, cells.greatest)]
     if numbers is not None:
         few = numbers if len(numbers) <= _MOST_STARTED else (min(numbers), max(numbers))
-        ends = [end.where(queries.among(few)) for end in ends]
+        ends = [end.where(among(few)) for end in ends]
     with connection.begin():  # each on its own: an index gives one end, not both
         first, last = (connection.execute(end).scalar() for end in ends)
     return None if first is None or last is None else (first, last)
@@ -234,12 +234,16 @@ def figures(connection: Connection, no: int) -> Measures:
         facts, its_reads, body = reading.answer(connection, no)
     if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
         return derive(facts, [], b"")
-    return _measure_once(facts, _hashable(its_reads), body)
+    return _measure_once(_hashable_facts(facts), _hashable(its_reads), body)
 
 
 def decoded(facts: Exchange, reads: Reads, body: bytes) -> Decoded:
     """Decode what there is of an exchange: once per change, whichever list, preview or pane asks first."""
-    return _decode_once(facts, _hashable(reads), body)
+    return _decode_once(_hashable_facts(facts), _hashable(reads), body)
+
+
+def _hashable_facts(facts: Exchange) -> Exchange:
+    return facts if facts.sent is None else replace(facts, sent=replace(facts.sent, reads=_hashable(facts.sent.reads)))
 
 
 def _hashable(reads: Reads) -> Reads:
@@ -301,7 +305,7 @@ def _unmeasured(connection: Connection, candidates: Collection[int] | None = Non
     """Return those, of these exchanges or of all, that still run or are not measured yet."""
     statement = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
     if candidates is not None:
-        statement = statement.where(queries.among(candidates))
+        statement = statement.where(among(candidates))
     return set(connection.execute(statement).scalars())
 
 
@@ -317,5 +321,5 @@ def _all_unmeasured(connection: Connection) -> set[int]:
 def _fitting(connection: Connection, affected: list[int], where: Condition | None) -> set[int]:
     if not affected:
         return set()
-    statement = select(exchanges.c.no).select_from(JOINED).where(queries.among(affected))
+    statement = select(exchanges.c.no).select_from(JOINED).where(among(affected))
     return set(connection.execute(statement if where is None else statement.where(where)).scalars())

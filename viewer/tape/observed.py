@@ -20,6 +20,7 @@ from viewer.stats.tools.request import CountTokens, Judged
 from viewer.stats.tools.summary import Addend, Observed, measure_observed
 from viewer.stats.tools.tools import Authority, authority
 from viewer.tape import queries
+from viewer.tape.columns import among
 from viewer.tape.conditions import Condition
 
 PART: Final = 500
@@ -76,7 +77,7 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     """Measure some exchanges; return also the lines that report what of them is damaged."""
     damage = list[str]()
     with queries.opened(tape, damage.append) as connection:
-        found = observed(connection, authority(tool), queries.among(numbers))
+        found = observed(connection, authority(tool), among(numbers))
         return [measure_observed(tool, one) for one in found], damage
 
 

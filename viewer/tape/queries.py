@@ -28,6 +28,7 @@ from recorder.decode.outcome import FAILURES, Exchange, Reads
 from recorder.errors import NotFound, TapeDamaged, TapeError
 from recorder.sanitize import safe
 from recorder.tape import cells, file, reading
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM
 from recorder.tape.schema import bodies as _bodies
 from recorder.tape.schema import exchanges as _exchanges
 from recorder.tape.schema import measures as _measures
@@ -37,6 +38,7 @@ from viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
 from viewer.tape import conditions
 from viewer.tape.columns import JOINED, column
 from viewer.tape.conditions import Condition
+from viewer.tape.resolver import Resolver
 
 K = TypeVar("K")
 
@@ -51,6 +53,7 @@ _REQUEST: Final[Select[Any]] = select(
     *(_exchanges.c[f"request_{name}"] for name in ("headers", "body", "size", "sha256")),
     _exchanges.c.labels,
 )
+_SENDERS: Final = {"upstream": FROM_UPSTREAM, "client": FROM_CLIENT}
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
 
@@ -68,8 +71,10 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
     At the end `report` is given a line for each row that was found damaged; by itself it prints them on stderr.
     """
     engine = file.read_engine(path)
-    searches = Searches()
+    searches, resolver = Searches(), Resolver()
     event.listen(engine, "connect", lambda connection, _: conditions.register(connection, searches))
+    event.listen(engine, "connect", lambda connection, _: resolver.register(connection))
+    event.listen(engine, "before_cursor_execute", resolver.prepare)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     event.listen(engine, "begin", lambda _: searches.begin())
     with explained(path), engine.connect() as connection:
@@ -204,6 +209,14 @@ def _detail() -> Select[Any]:
     return _selected(rows.DETAILED).select_from(JOINED).where(_exchanges.c.no == bindparam("no"))
 
 
+def belonging(connection: Connection, no: int) -> dict[str, Any]:
+    """Return the name of an exchange's conversation and the id of what it continues, by the names of their fields."""
+    fields = ("conversation", "continues")
+    with connection.begin():
+        row = connection.execute(_selected(fields).where(_exchanges.c.no == no)).one()
+    return dict(zip(fields, row[1:], strict=True))
+
+
 def find(connection: Connection, reference: str) -> int:
     """Return the number of the exchange that is meant: `@` the newest, `@-1` the one before it, `@err` the newest that
     failed, or a prefix of its id.
@@ -280,10 +293,17 @@ def headers(connection: Connection, no: int) -> tuple[Headers, Headers]:
 
 
 def reads(connection: Connection, no: int) -> list[TableRow]:
-    """Return an exchange's reads."""
+    """Return an exchange's reads; over a WebSocket, those of both directions as they came."""
     with connection.begin():
-        found = reading.reads_of(connection, no)
-    return [rows.read(one) for one in found]
+        directions = {sender: reading.reads_of(connection, no, stream) for sender, stream in _SENDERS.items()}
+    found = [rows.read(one) | {"sender": sender} for sender, its_reads in directions.items() for one in its_reads]
+    return sorted(found, key=lambda row: row["at_ms"])
+
+
+def sent(connection: Connection, no: int) -> bytes:
+    """Return what the client sent over a WebSocket, byte for byte."""
+    with connection.begin():
+        return reading.stored_body(connection, no, FROM_CLIENT)
 
 
 def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[TableRow]:
@@ -330,7 +350,9 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tup
     for no in group:
         try:
             body, its_reads = encoding.unpack(*data[no]), reads[no]
-        except (KeyError, TypeError, ValueError):  # it still runs, or is damaged
+            if heads[no].framing == "websocket":
+                raise ValueError("the client's side is needed, too")
+        except (KeyError, TypeError, ValueError):  # it still runs, is damaged, or has two directions
             yield no, chunks(connection, no)
         else:
             yield no, decode(_as_answer(heads[no]), its_reads, body)
@@ -342,7 +364,8 @@ def chunks(connection: Connection, no: int) -> Decoded:
         head = connection.execute(_HEADS.where(_exchanges.c.no == no)).one()
         its_reads = reading.reads_of(connection, no)
         data = reading.readable_body(connection, no)
-    return decode(_as_answer(head), its_reads, data)
+        facts = reading.with_sent(connection, no, _as_answer(head))
+    return decode(facts, its_reads, data)
 
 
 def _as_answer(head: Any) -> Exchange:
@@ -350,7 +373,8 @@ def _as_answer(head: Any) -> Exchange:
     named = dict(reversed(head.response_headers or []))
     kind, coding = named.get("content-type"), named.get("content-encoding")
     answer = Exchange(None, kind, coding, None, None, None, None, framing=head.framing)
-    return replace(answer, path=head.path or "", request=head.request_needed)
+    extensions = named.get("sec-websocket-extensions")
+    return replace(answer, path=head.path or "", request=head.request_needed, extensions=extensions)
 
 
 def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
@@ -414,12 +438,6 @@ def numbers(connection: Connection, where: Condition | None = None) -> Iterator[
     """Yield the numbers of the exchanges that fit, oldest first."""
     for no, _ in _numbers(connection, where):
         yield no
-
-
-def among(numbers: Iterable[int]) -> Condition:
-    """Return the condition that an exchange is one of these; however many they are, they are one bound value."""
-    listed = func.json_each(json.dumps(list(numbers))).table_valued("value")
-    return _exchanges.c.no.in_(select(listed.c.value))
 
 
 def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]:

@@ -117,6 +117,11 @@ class Attribution:
         outputs = [one for run, one in _chunks(decoded) if run.chunk.output] if self.stream else []
         self.outputs = [one for one in outputs if one.at_ns is not None]
         self.ends_known = not exchange.gap_bytes and outputs[-1:] == self.outputs[-1:]
+        self.later = set[int]()
+        """The outputs that begin another response over the same WebSocket: no silence lies before them."""
+        if decoded.turns:
+            turns = [decoded.turn_of(one.item) for one in self.outputs]
+            self.later = {nth for nth, (before, turn) in enumerate(pairwise(turns), 1) if turn != before}
         self._places = {seq: place for place, seq in enumerate(self.reads.seq)}
         self.places = [self.place(one) for one in self.outputs]
         counts = Counter(self.places)
@@ -144,6 +149,12 @@ class Attribution:
         )
         return next(failed, None)
 
+    @property
+    def asked_ns(self) -> int | None:
+        """When the answer that came last was asked for, over a WebSocket; else when its head came."""
+        turn = self.decoded.turns[-1] if self.decoded.turns else None
+        return self.exchange.headers_ns if turn is None or turn.asked is None else self.decoded.at_ns[turn.asked]
+
     def place(self, chunk: ChunkTime) -> int:
         """Return the place of the read that completed a chunk which has a timestamp."""
         assert chunk.read is not None
@@ -157,7 +168,9 @@ class Attribution:
         """Return who was slow over the whole exchange."""
         is_clear = not (self.exchange.coarse_clock or self._breaks[-1] or self._paused[-1])
         gaps = defaultdict[str | None, list[int]](list)
-        for first, last in pairwise(self.places):
+        for nth, (first, last) in enumerate(pairwise(self.places), 1):
+            if nth in self.later:
+                continue
             lasted = self._lasted(first, last)
             if is_clear and lasted <= _ORDINARY_NS and first != last:  # what `silent` would say, of nearly all of them
                 gaps["upstream"].append(lasted)

@@ -100,7 +100,7 @@ def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdi
 def _gaps(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
     at = [_at(one) for one in timed.outputs]
     for nth, lasted in output_gaps(at, timed.places):
-        if limits.is_stall(lasted):
+        if limits.is_stall(lasted) and nth not in timed.later:
             before, after = timed.outputs[nth - 1 : nth + 1]
             first, last = timed.places[nth - 1 : nth + 1]
             silence = timed.silent(first, last)
@@ -124,7 +124,7 @@ def _deliveries(timed: Attribution, limit: int) -> Iterator[Verdict]:
     relayed = timed.reads.relayed_ns
     for nth, (first, last) in enumerate(pairwise(timed.places)):
         began, ended = relayed[first], relayed[last]
-        if first == last or began is None or ended is None or ended - began <= limit:
+        if first == last or began is None or ended is None or ended - began <= limit or nth + 1 in timed.later:
             continue
         before, after = timed.outputs[nth : nth + 2]
         if _at(after) - _at(before) <= limit:
@@ -187,7 +187,9 @@ def _silent_ends(timed: Attribution, outcome: str, limit: int, end: int) -> Iter
     if error is None and not timed.ends_known:
         return
     output = timed.outputs[-1] if timed.outputs else None
-    began = output.at_ns if output else timed.exchange.headers_ns
+    began = output.at_ns if output else timed.asked_ns
+    if output and timed.decoded.turns and (asked_ns := timed.asked_ns) is not None:
+        began = max(_at(output), asked_ns)
     ended = end if error is None else error.at_ns
     if began is None or ended is None or ended - began <= limit:
         return
@@ -213,8 +215,10 @@ def _silent_ends(timed: Attribution, outcome: str, limit: int, end: int) -> Iter
 
 
 def _bursts(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
-    at, reads, count = [_at(one) for one in timed.outputs], len(timed.brought), len(timed.outputs)
-    if not limits.is_burst(at, timed.places):
+    answering_ns = timed.decoded.answering_ns
+    at = [at_ns for one in timed.outputs if (at_ns := answering_ns[one.item]) is not None]
+    reads, count = len(timed.brought), len(timed.outputs)
+    if len(at) < count or not limits.is_burst(at, timed.places):
         return
     first = timed.outputs[0]
     yield Verdict(
@@ -222,7 +226,7 @@ def _bursts(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
         form="buffered" if count - reads >= count / 2 else "fake",
         who=None if timed.exchange.coarse_clock else "upstream",
         unclear="instants" if timed.exchange.coarse_clock else None,
-        from_ns=at[0],
+        from_ns=_at(first),
         lasted_ns=at[-1] - at[0],
         read=first.read,
         event=first.item,

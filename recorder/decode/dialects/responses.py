@@ -23,6 +23,9 @@ from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPi
 from recorder.decode.values import MAX_INDEX, compact, count, index, text, usage_in
 
 API: Final = "openai.responses"
+REQUEST: Final = "response.create"
+"""The type of the message that asks for a response over a WebSocket."""
+CREATED: Final = "response.created"
 
 _CONTENT, _REFUSAL, _SUMMARY, _REASONING, _CALL, _ARGUMENTS = (
     "content", "refusal", "summary", "reasoning", "call", "arguments",

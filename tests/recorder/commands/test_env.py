@@ -21,12 +21,25 @@ async def test_the_running_recorder_of_the_tape_is_found(tmp_path: Path) -> None
         await until(lambda: select(tape, "SELECT * FROM sessions"))
         out, err = await env(tape)
         assert (await finish(process, signal.SIGTERM))[0] == 0
-    assert out.splitlines() == [
-        f"export OPENAI_BASE_URL={base}",
-        f"export OPENAI_API_BASE={base}",
-        f"export ANTHROPIC_BASE_URL={base}",
-    ]
+    assert out.splitlines() == [f"export OPENAI_BASE_URL={base}", f"export OPENAI_API_BASE={base}"]
     assert err == ""
+
+
+@on_loop
+async def test_of_several_recorders_of_a_tape_the_newest_that_runs_is_found(tape: Path) -> None:
+    async with (
+        recording(tape, "http://127.0.0.1:1") as (first, base),
+        recording(tape, "http://127.0.0.1:2") as (second, new),
+    ):
+        assert (await env(tape))[0].splitlines()[0] == f"export OPENAI_BASE_URL={new}/v1"
+        async with recording(tape, "http://127.0.0.1:3") as (killed, _):
+            killed.kill()
+            await killed.communicate()
+        first.kill()
+        await first.communicate()
+        assert (await env(tape))[0].splitlines()[0] == f"export OPENAI_BASE_URL={new}/v1"
+        assert base != new
+        assert (await finish(second, signal.SIGTERM))[0] == 0
 
 
 @on_loop
@@ -47,8 +60,9 @@ async def test_a_recorder_that_was_killed_is_not_taken_for_a_running_one(tmp_pat
 async def test_without_a_recorder_the_lines_are_those_of_the_default(tmp_path: Path) -> None:
     out, err = await env(tmp_path / "none.db")
     assert out.splitlines()[0] == "export OPENAI_BASE_URL=http://127.0.0.1:8377/openai/v1"
-    assert out.splitlines()[2] == "export ANTHROPIC_BASE_URL=http://127.0.0.1:8377/anthropic"
+    assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:8377/anthropic" in out.splitlines()
     assert "no recorder is running" in err
+    assert "unset GOOGLE_GEMINI_BASE_URL for gemini, " in err
     assert not (tmp_path / "none.db").exists()
 
 
@@ -61,8 +75,8 @@ async def test_upstreams_without_a_variable_are_named_with_their_base_urls(tmp_p
 
 @on_loop
 async def test_the_lines_follow_what_record_was_given(tmp_path: Path) -> None:
-    given = ("--listen", "[::1]:9", "--upstream", "anthropic=https://api.test")
-    assert await env(tmp_path / "none.db", *given) == ("export ANTHROPIC_BASE_URL='http://[::1]:9/anthropic'\n", "")
+    given = ("--listen", "[::1]:9", "--upstream", "groq=https://api.test")
+    assert await env(tmp_path / "none.db", *given) == ("export GROQ_BASE_URL='http://[::1]:9/groq'\n", "")
 
 
 @on_loop

@@ -13,6 +13,7 @@ from recorder import __version__
 from recorder.commands import record
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from recorder.relay import providers, service
+from recorder.tape import file
 from tests.relay import DONE, Kept, chunk, dial, fetch, finish, kept, on_loop, post, recording, run, select, take, until
 
 STREAM = [(0.0, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
@@ -143,14 +144,34 @@ async def test_a_port_that_is_taken_is_one_line_and_exit_7(tmp_path: Path) -> No
 
 
 @on_loop
-async def test_a_tape_that_is_taken_is_one_line_and_exit_6(tmp_path: Path) -> None:
-    tape = tmp_path / "tape.db"
-    async with recording(tape, "http://127.0.0.1:1") as (first, base):
-        async with recording(tape, "http://127.0.0.1:1") as (second, nothing):
-            code, _, err = await finish(second)
-        assert (code, nothing, err.count("\n")) == (6, "", 1)
-        assert f"is being written by wiretape record (pid {first.pid}) at {base}" in err
-        assert (await finish(first, signal.SIGTERM))[0] == 0
+async def test_a_tape_that_is_taken_is_one_line_and_exit_6(tape: Path) -> None:
+    with file.writing(tape, "wiretape db vacuum"):
+        async with recording(tape, "http://127.0.0.1:1") as (process, nothing):
+            code, _, err = await finish(process)
+    assert (code, nothing, err.count("\n")) == (6, "", 1)
+    assert f"is being written by wiretape db vacuum (pid {os.getpid()}): stop it, or use another tape" in err
+
+
+@on_loop
+async def test_a_second_recorder_joins_the_first_and_loses_nothing_when_that_is_killed(tape: Path) -> None:
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url) as (first, base),
+        recording(tape, upstream.url) as (second, other),
+    ):
+        streams = [asyncio.create_task(fetch(one, post(path))) for one, path in ((base, "/held"), (other, "/long"))]
+        await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] >= 2)
+        first.kill()
+        got = await streams[1]
+        assert (await ended(tape, "/held")).outcome == ("interrupted", None)
+        code, _, err = await finish(second, signal.SIGTERM)
+    assert (got.complete, code) == (True, 0)
+    assert (await ended(tape, "/long")).body == got.body == b"".join(piece for _, piece in LONG)
+    assert f"wiretape: joins the recorder of pid {first.pid}\n" in err
+    assert err.splitlines()[-1] == "1 exchange recorded, 0 failed, not stored: 0 bytes, 0 frames, 0 exchanges"
+    listed = select(tape, "SELECT listen, ended_at NOT NULL FROM sessions ORDER BY no")
+    assert [tuple(row) for row in listed] == [(base, 0), (other, 1)]
+    streams[0].cancel()
 
 
 def test_it_fails_if_anything_could_not_be_stored(

@@ -1,5 +1,6 @@
 """`wiretape run -- CMD`: the command's own streams, signals and exit code, and its calls on a tape."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,20 +8,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from recorder.commands import run
 from recorder.demo.upstream import ScriptedUpstream, answer
-from recorder.relay import providers
-from tests.relay import DONE, chunk, finish, kept, on_loop, wiretape
+from tests.forked import CLI
+from tests.relay import DONE, chunk, finish, kept, on_loop, select, wiretape
 
 CALL = """
 import os, urllib.request
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 for variable, path in (("OPENAI_BASE_URL", "/chat/completions"), ("ANTHROPIC_BASE_URL", "/v1/messages")):
-    with opener.open(urllib.request.Request(os.environ[variable] + path, data=b"{}")) as answer:
-        answer.read()
-print(os.environ["OPENAI_BASE_URL"] == os.environ["OPENAI_API_BASE"])
+    if variable in os.environ:
+        with opener.open(urllib.request.Request(os.environ[variable] + path, data=b"{}")) as answer:
+            answer.read()
+print(sorted(set(os.environ) & {"OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL"}))
 """
 STREAM = answer([(0.0, chunk("a", finish="stop")), (0.0, DONE)])
 NOWHERE = ("--upstream", "http://127.0.0.1:1")
@@ -35,14 +38,19 @@ async def ran(tape: Path, *arguments: object, script: str, **more: Any) -> tuple
 async def test_a_commands_calls_are_recorded_and_summed_up_in_one_line(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(lambda _: STREAM) as upstream:
-        code, out, err = await ran(tape, "--upstream", upstream.url, "--label", "a=1", script=CALL)
-    assert (code, out) == (0, "True\n")
-    assert [request.target for request in upstream.requests] == [b"/v1/chat/completions", b"/v1/messages"]
+        code, out, err = await ran(
+            tape, "--upstream", upstream.url, "--label", "a=1", "--label", "cwd=mine", script=CALL
+        )
+    assert (code, out) == (0, "['OPENAI_API_BASE', 'OPENAI_BASE_URL']\n")
+    assert [request.target for request in upstream.requests] == [b"/v1/chat/completions"]
     found = kept(tape, "/v1/chat/completions")
     assert found is not None
-    assert (found.outcome, found.row["labels"]) == (("complete", None), '{"a":"1"}')
-    assert err.startswith("wiretape: 2 exchanges, 0 failed, ttft p50 ")
-    assert err.endswith("→  wiretape ls -n 2\n")
+    labels = json.loads(found.row["labels"])
+    labels.pop("commit", None)  # where the tests run from a clone
+    assert found.outcome == ("complete", None)
+    assert labels == {"argv0": Path(sys.executable).name, "cwd": "mine", "a": "1"}
+    assert err.startswith("wiretape: 1 exchange, 0 failed, ttft p50 ")
+    assert err.endswith(f"→  wiretape ls --db {tape} -n 1\n")
     assert err.count("\n") == 1
 
 
@@ -50,8 +58,8 @@ async def test_a_commands_calls_are_recorded_and_summed_up_in_one_line(tmp_path:
 async def test_where_an_sdk_is_pointed_already_is_the_upstream(tmp_path: Path) -> None:
     async with ScriptedUpstream(lambda _: STREAM) as one, ScriptedUpstream(lambda _: STREAM) as two:
         env = {"OPENAI_BASE_URL": f"{one.url}/mine/v1", "ANTHROPIC_BASE_URL": two.url}
-        code, _, _ = await ran(tmp_path / "tape.db", script=CALL, env=env)
-    assert code == 0
+        code, out, _ = await ran(tmp_path / "tape.db", script=CALL, env=env)
+    assert (code, out) == (0, "['ANTHROPIC_BASE_URL', 'OPENAI_BASE_URL']\n")
     assert [request.target for request in one.requests] == [b"/mine/v1/chat/completions"]
     assert [request.target for request in two.requests] == [b"/v1/messages"]
 
@@ -91,7 +99,7 @@ async def test_standard_streams_are_the_commands(tmp_path: Path) -> None:
     async with wiretape(*command, stdin=subprocess.PIPE) as process:
         out, err = await process.communicate(b"\x00\xff\n" * 100_000)
     assert (out, process.returncode) == (b"\n\xff\x00" * 100_000, 0)
-    assert err == b"wiretape: 0 exchanges, 0 failed\n"
+    assert err.startswith(b"wiretape: 0 exchanges, 0 failed\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -113,45 +121,9 @@ def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
     assert run.past_proxies({"all_proxy": "http://proxy.test", "no_proxy": "*"})["NO_PROXY"] == "*"
 
 
-# The plan
-
-
-def planned(given: tuple[str, ...], **environ: str) -> dict[str, str]:
-    """Give where each variable would point, and at whom: `base URL → upstream`."""
-    _, places = run.plan(given, environ)
-    return {
-        variable: f"{providers.sdk_base('http://x', upstream, suffix)} → {upstream.url}"
-        for variable, (upstream, suffix) in places.items()
-    }
-
-
-def test_with_nothing_said_the_apis_are_those_of_the_sdks() -> None:
-    assert planned(()) == {
-        "OPENAI_BASE_URL": "http://x/openai/v1 → https://api.openai.com",
-        "OPENAI_API_BASE": "http://x/openai/v1 → https://api.openai.com",
-        "ANTHROPIC_BASE_URL": "http://x/anthropic → https://api.anthropic.com",
-    }
-
-
-def test_one_of_openais_variables_stands_for_both() -> None:
-    for variable in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
-        found = planned((), **{variable: "http://api.test/v1/"})
-        assert found["OPENAI_BASE_URL"] == found["OPENAI_API_BASE"] == "http://x/openai → http://api.test/v1"
-
-
-def test_two_openai_variables_that_differ_stay_two() -> None:
-    found = planned((), OPENAI_BASE_URL="http://a.test", OPENAI_API_BASE="http://b.test/y")
-    assert found["OPENAI_BASE_URL"] == "http://x/openai → http://a.test"
-    assert found["OPENAI_API_BASE"] == "http://x/openai_api_base → http://b.test/y"
-
-
-def test_a_variable_whose_api_is_not_served_is_left_alone() -> None:
-    assert planned(("anthropic=http://a.test",)) == {"ANTHROPIC_BASE_URL": "http://x/anthropic → http://a.test"}
-
-
 def test_a_variable_that_is_no_url_is_wrong_usage() -> None:
-    with pytest.raises(run.click.UsageError, match="OPENAI_BASE_URL"):
-        planned((), OPENAI_BASE_URL="api.test")
+    with pytest.raises(click.UsageError, match="OPENAI_BASE_URL"):
+        run.make_plan((), {"OPENAI_BASE_URL": "api.test"}, ["x"])
 
 
 @pytest.mark.damages
@@ -178,8 +150,28 @@ async def test_upstreams_that_are_no_sdks_are_named_and_the_longest_gap_is_summe
         code, _, err = await ran(tmp_path / "tape.db", *named, script=script)
     first, last = err.splitlines()
     assert code == 0
-    assert first.startswith("wiretape: ANTHROPIC_BASE_URL not set: none of the upstreams is theirs; they are at http")
+    assert first.startswith("wiretape: no variable is for /gpu: point the program at it, at http://127.0.0.1:")
     assert ", longest gap " in last
+
+
+@on_loop
+async def test_a_run_that_recorded_nothing_says_what_was_set_what_came_and_what_to_try(tmp_path: Path) -> None:
+    script = "import urllib.request as u, os; u.urlopen(os.environ['OPENAI_BASE_URL'].replace('openai', 'nobody'))"
+    code, _, err = await ran(tmp_path / "tape.db", script="")
+    assert (code, "OPENAI_BASE_URL" in err, "connected: nothing" in err, "--intercept" in err) == (0, True, True, True)
+    code, _, err = await ran(tmp_path / "tape.db", script=script)
+    assert (code, "connected: 1 connection" in err, "refused: 404 no upstream is served here" in err) == (1, True, True)
+
+
+@on_loop
+async def test_a_run_within_a_run_records_once_and_ends_as_its_command_ends(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(lambda _: STREAM) as upstream:
+        inner = (sys.executable, *CLI, "run", sys.executable, "-c", CALL + "exit(7)")
+        async with wiretape("run", "--db", tape, "--upstream", upstream.url, *inner) as process:
+            code, _, err = await finish(process)
+    assert (code, len(upstream.requests), len(select(tape, "SELECT no FROM exchanges"))) == (7, 1, 1)
+    assert f" on {tape}: only runs the command\n" in err
 
 
 @on_loop

@@ -3,7 +3,7 @@
 import pytest
 
 from recorder.decode.decoder import BY_API
-from recorder.decode.operation import GENERATIONS, OPERATIONS, api_asked, model_in_path, operation
+from recorder.decode.operation import GENERATIONS, OPERATIONS, api_asked, model_in_path, model_in_query, operation
 from recorder.decode.outcome import Exchange
 from tests.cases import each_case
 
@@ -178,3 +178,8 @@ def test_a_path_of_many_beginnings_is_read_in_linear_time(part: str) -> None:
     assert operation(exchange(path), None) == "other"
     assert operation(exchange(path, "GET"), None) in ("models", "other")
     assert model_in_path(path) in ("!", "models/!", "deployments", None)
+
+
+def test_a_realtime_session_names_its_model_in_the_query() -> None:
+    assert model_in_query("/v1/realtime?intent=x&model=gpt%2Drealtime") == "gpt-realtime"
+    assert model_in_query("/v1/models?model=m") is None

@@ -123,8 +123,9 @@ def test_a_transport_failure_is_a_flag_where_the_outcome_does_not_tell_it(ended_
 
 
 def test_facts_that_harm_the_measurement_are_flags():
-    facts = Exchange(200, None, None, "end", None, None, None, gap_bytes=1, paused=2, surplus=True, coarse_clock=True)
-    raised = {"storage_gap", "backpressure", "surplus_bytes", "coarse_clock"}
+    raised = {"storage_gap", "backpressure", "surplus_bytes", "coarse_clock", "h2_offered"}
+    told = {"gap_bytes": 1, "paused": 2, "surplus": True, "coarse_clock": True, "h2_offered": True}
+    facts = Exchange(200, None, None, "end", None, None, None, **told)
     assert transport_flags(replace(facts, clock_error_ns=1_000_000), "complete") == raised
     assert transport_flags(replace(facts, clock_error_ns=1_000_001), "complete") == {*raised, "clock_suspect"}
 

@@ -5,7 +5,7 @@ import pytest
 
 from recorder.demo.upstream import answer
 from recorder.relay import guard
-from recorder.relay.guard import Policy, Refusal
+from recorder.relay.guard import Origin, Policy, Refusal
 from tests.relay import Relay, on_loop, raw
 
 JSON = answer([(0.0, b"{}")], content_type="application/json", framing="length")
@@ -44,7 +44,12 @@ REFUSED = {
         heads("POST /x HTTP/1.1", HOST, LENGTH, "Connection: upgrade", "Upgrade: h2c") + b"{}",
         400,
     ),
-    "websocket": (heads("GET /x HTTP/1.1", HOST, "Connection: keep-alive, Upgrade", "Upgrade: websocket"), 400),
+    "other_protocol": (heads("GET /x HTTP/1.1", HOST, "Connection: keep-alive, Upgrade", "Upgrade: h2c"), 400),
+    "websocket_by_post": (heads("POST /x HTTP/1.1", HOST, "Connection: Upgrade", "Upgrade: websocket"), 400),
+    "two_protocols": (
+        heads("GET /x HTTP/1.1", HOST, "Connection: Upgrade", "Upgrade: h2c", "Upgrade: websocket"),
+        400,
+    ),
     "hundred_and_one_headers": (heads("GET /x HTTP/1.1", HOST, *["x: y"] * 100), 431),
     "head_over_64_kib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (64 << 10)), 431),
     "head_of_1_mib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (1 << 20)), 431),
@@ -165,6 +170,45 @@ def test_connection_may_not_take_away_what_a_request_is_made_of(name: str) -> No
 @pytest.mark.parametrize("name", ["close", "keep-alive", "te", "proxy-authorization", "x-private", "upgrade"])
 def test_connection_may_name_what_is_for_this_hop(name: str) -> None:
     assert verdict(LOCAL, ("connection", name)) is None
+
+
+SITE = Origin("https", "api.test", 443)
+
+
+@pytest.mark.parametrize(
+    ("target", "origin"),
+    [
+        (b"API.test:443", SITE),
+        (b"[::1]:8080", Origin("https", "::1", 8080)),
+        (b"api.test.:443", SITE),
+        *((bad, None) for bad in (b"api.test", b"api.test:", b"api.test:0", b"a:65536", b"u@a:1", b"a:1/x", b":443")),
+    ],
+)
+def test_connect_names_a_host_and_a_port(target: bytes, origin: Origin | None) -> None:
+    assert guard.connect_origin(target) == origin
+
+
+@pytest.mark.parametrize(
+    ("target", "split"),
+    [
+        (b"https://api.test", (SITE, b"/")),
+        (b"HTTPS://api.test:443//v1?x#y", (SITE, b"//v1?x#y")),
+        (b"http://api.test?x", (Origin("http", "api.test", 80), b"/?x")),
+        *((bad, None) for bad in (b"ftp://a/", b"http://u:p@a/", b"http:///x", b"http://a#x", b"http://a/ x", b"/x")),
+    ],
+)
+def test_an_absolute_target_is_a_url_without_a_user(target: bytes, split: tuple[Origin, bytes] | None) -> None:
+    assert guard.absolute_origin(target) == split
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("api.test", None), ("API.TEST:443", None), ("api.test:80", 421), ("x.api.test", 421), ("api.test/x", 421)],
+)
+def test_a_request_in_a_tunnel_is_for_the_host_that_was_connected_to(host: str, status: int | None) -> None:
+    foreign = (b"origin", b"https://elsewhere.test")  # its server's to judge
+    refusal = guard.check_proxied("GET", b"/x", [(b"host", host.encode()), foreign], SITE)
+    assert (refusal and refusal.status) == status
 
 
 def test_headers_that_connection_names_are_not_passed_on_whatever_their_case() -> None:

@@ -1,8 +1,10 @@
 """Upstreams by table: how they are read, and where a request goes."""
 
+from urllib.parse import urlsplit
+
 import pytest
 
-from recorder.relay import providers
+from recorder.relay import apis, providers
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,67 @@ def test_the_well_known_apis_are_served_by_name() -> None:
     assert found[0].target(found[1]) == b"/openai/v1/chat/completions"
 
 
+@pytest.mark.parametrize(
+    ("upstream", "target", "reached"),
+    [
+        ("anthropic=https://api.anthropic.com", b"/anthropic/messages?beta=true", b"/v1/messages?beta=true"),
+        ("anthropic=http://127.0.0.1:9", b"/anthropic/messages", b"/v1/messages"),
+        ("anthropic=https://api.anthropic.com", b"/anthropic/v1/messages", b"/v1/messages"),
+        ("anthropic=https://api.anthropic.com", b"/anthropic/api/hello", b"/api/hello"),
+        ("openai=https://api.openai.com", b"/openai/v1/v1/chat/completions", b"/v1/chat/completions"),
+        ("openai=https://api.openai.com", b"/openai/modelsx", b"/modelsx"),
+        ("https://api.openai.com/v1", b"/v1/chat/completions", b"/v1/chat/completions"),
+        ("groq=https://api.groq.com/openai", b"/groq/openai/v1/models", b"/openai/v1/models"),
+        ("groq=https://api.groq.com/openai", b"/groq/chat/completions", b"/openai/v1/chat/completions"),
+        ("http://127.0.0.1:9/v1", b"/v1/chat/completions", b"/v1/chat/completions"),
+        ("http://127.0.0.1:9", b"/v1/v1/chat/completions", b"/v1/chat/completions"),
+        ("http://127.0.0.1:9", b"/chat/completions", b"/chat/completions"),
+        ("cohere=https://api.cohere.com", b"/cohere/v2/chat", b"/v2/chat"),
+        ("deepseek=https://api.deepseek.com", b"/deepseek/chat/completions", b"/chat/completions"),
+    ],
+)
+def test_a_version_that_is_missing_or_doubled_is_put_right_where_only_one_path_can_be_meant(
+    upstream: str, target: bytes, reached: bytes
+) -> None:
+    found = providers.route([providers.parse(upstream)], target)
+    assert found is not None
+    assert found[0].target(found[1]) == reached
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("api.openai.com", "openai"),
+        ("API.OpenAI.com.", "openai"),
+        ("chatgpt.com", "chatgpt"),
+        ("mine.openai.azure.com", "azure"),
+        ("bedrock-runtime.eu-west-1.amazonaws.com", "bedrock"),
+        ("europe-west4-aiplatform.googleapis.com", "vertex"),
+        ("dashscope-intl.aliyuncs.com", "dashscope"),
+        ("api.openai.com.evil.com", None),
+        ("evilapi.openai.com", None),
+        ("evil.com/api.openai.com", None),
+        ("a.b.openai.azure.com", None),
+        ("bedrock-runtime.x.evil.amazonaws.com", None),
+        ("xopenai.azure.com", None),
+        ("api.openai.com\n", None),
+        ("github.com", None),
+        ("", None),
+    ],
+)
+def test_an_api_is_known_by_its_hosts_and_by_no_other(host: str, name: str | None) -> None:
+    assert providers.api_of(host) == name
+
+
+def test_no_host_and_no_variable_is_of_two_apis() -> None:
+    hosts = [host for api in apis.APIS for host in api.hosts]
+    variables = [variable.name for api in apis.APIS for variable in api.variables]
+    assert (len(hosts), len(variables)) == (len(set(hosts)), len(set(variables)))
+    for api in apis.APIS:
+        host = urlsplit(api.url).hostname
+        assert providers.api_of(host or "") == (api.name if host and host != "127.0.0.1" else None)
+
+
 def test_an_sdk_is_pointed_at_the_path_that_it_expects() -> None:
     bare, versioned = providers.parse("https://api.test"), providers.parse("openai=https://api.test/v1")
     beta = providers.parse("https://api.test/v1beta")
@@ -89,24 +152,24 @@ def test_an_sdk_is_pointed_at_the_path_that_it_expects() -> None:
     assert providers.sdk_base("http://x", beta, "/v1") == "http://x"
 
 
-def test_a_named_api_wins_over_the_one_at_the_root() -> None:
-    root, named = providers.parse("https://root.test"), providers.parse("anthropic=https://api.test")
-    assert providers.sdk_bases("http://x", [root, named]) == {
-        "OPENAI_BASE_URL": "http://x/v1",
-        "OPENAI_API_BASE": "http://x/v1",
-        "ANTHROPIC_BASE_URL": "http://x/anthropic",
-    }
-    assert providers.sdk_bases("http://x", [named]) == {"ANTHROPIC_BASE_URL": "http://x/anthropic"}
+OPENAI = {"OPENAI_BASE_URL": "http://x/v1", "OPENAI_API_BASE": "http://x/v1"}
+ANTHROPIC = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_URL", "ANTHROPIC_API_BASE")
 
 
 @pytest.mark.parametrize(
-    ("text", "variable"),
+    ("upstreams", "bases"),
     [
-        ("https://api.anthropic.com", "ANTHROPIC_BASE_URL"),
-        ("anthropic=http://127.0.0.1:9", "ANTHROPIC_BASE_URL"),
-        ("https://api.openai.com/v1", "OPENAI_BASE_URL"),
-        ("http://127.0.0.1:8000", "OPENAI_BASE_URL"),
+        (["https://api.openai.com"], OPENAI),
+        (["http://127.0.0.1:8000"], OPENAI),
+        (["https://api.anthropic.com"], dict.fromkeys(ANTHROPIC, "http://x")),
+        (["anthropic=http://127.0.0.1:9"], dict.fromkeys(ANTHROPIC, "http://x/anthropic")),
+        (["one=https://api.cerebras.ai"],
+         {"CEREBRAS_BASE_URL": "http://x/one", "CEREBRAS_API_BASE": "http://x/one/v1"}),
+        (["https://openrouter.ai/api"], {"OPENROUTER_API_BASE": "http://x/v1"}),
+        (["openai=https://openrouter.ai/api/v1"], dict.fromkeys(OPENAI, "http://x/openai")),
+        (["http://127.0.0.1:9", "openai=https://api.openai.com"], dict.fromkeys(OPENAI, "http://x/openai/v1")),
+        (["gpu=http://127.0.0.1:9", "https://chatgpt.com"], {}),
     ],
-)
-def test_an_upstream_has_the_variable_of_its_api(text: str, variable: str) -> None:
-    assert providers.sdk_of(providers.parse(text)) == variable
+)  # fmt: skip
+def test_a_variable_is_pointed_only_at_its_own_api(upstreams: list[str], bases: dict[str, str]) -> None:
+    assert providers.sdk_bases("http://x", [providers.parse(text) for text in upstreams]) == bases

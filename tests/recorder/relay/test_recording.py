@@ -15,6 +15,7 @@ from recorder.relay import recording
 from recorder.relay.recording import Recording
 from recorder.relay.tap import Tap
 from recorder.relay.upstream import Instants
+from recorder.tape.schema import FROM_CLIENT
 from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of, upload
 
 HEADERS = [(b"content-type", b"text/event-stream")]
@@ -190,3 +191,21 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
     unstored.end("end", None, 9)
     assert (counts.dropped_bytes, counts.unrecorded, unstored.lacks) == (len(BODY), 1, True)
     assert calls == ["follow", "forget"]
+
+
+def test_of_what_a_client_sends_beyond_the_bound_the_beginning_is_kept_and_the_rest_is_counted(tape: Path) -> None:
+    def scenario(tap: Tap, recording: Recording) -> None:
+        recording.begin(begin("e1", method="GET", body=b""))
+        recording.instants = Instants(connected=1011, sent=1021, headers=1031)
+        recording.head(101, [], "websocket")
+        client = recording.switch()
+        for place, size in enumerate((100, 1 << 20, 10)):
+            client.read(1041 + place, 1051 + place, bytes(size))
+        assert recording.lacks
+        assert recording.relayed().all_bytes == 110 + (1 << 20)
+        recording.end("client", None, 1061)
+
+    row = record(tape, scenario)
+    assert (row["client_bytes"], row["client_gap_bytes"], row["gap_bytes"]) == (110 + (1 << 20), 10 + (1 << 20), 0)
+    assert "storage_gap" in row["flags"].split()
+    assert bodies_of(tape, FROM_CLIENT) == {"e1": bytes(100)}

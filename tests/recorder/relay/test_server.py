@@ -222,6 +222,105 @@ async def test_what_a_client_does_not_read_of_its_last_response_is_not_kept_for_
     assert sock.is_closed
 
 
+# Another protocol
+
+UPGRADE = b"GET /ws HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+
+
+class Noting:
+    """An app that answers when told to, and takes connections over, noting what it is told."""
+
+    def __init__(self) -> None:
+        self.targets: list[bytes] = []
+        self.told: list[object] = []
+        self.is_idle = False
+        self.closed: list[Client] = []
+        self.socket = ByHand()
+        self.client = Client(self.socket, self, SYSTEM, self.closed.append)
+        self.client.open()
+
+    def serve(self, client: Client, request: Request) -> None:
+        self.targets.append(request.target)
+
+    def client_failed(self, error: Exception) -> None:
+        raise error
+
+    def comes(self, data: bytes) -> None:
+        self.client.received(0, memoryview(bytearray(data)))
+
+    def answer(self, closes: bool = False) -> None:
+        self.client.start(426, b"", [(b"content-length", b"0")], chunked=False, closes=closes)
+        self.client.flush()
+        self.client.finish()
+
+    def received(self, at: int, data: memoryview) -> None:
+        self.told.append(bytes(data))
+
+    def lost(self, error: Exception | None) -> None:
+        self.told.append(error)
+
+    failed = write_failed = lost
+
+    def progressed(self) -> None:
+        self.told.append("progressed")
+
+
+@pytest.mark.parametrize("request_", [b"CONNECT a:443 HTTP/1.0\r\n\r\n", UPGRADE])
+@on_loop
+async def test_a_connection_is_taken_over_with_what_came_meanwhile(request_: bytes) -> None:
+    app = Noting()
+    app.comes(request_ + b"ear")
+    app.comes(b"ly")
+    socket, early = app.client.switch(200, b"", [(b"x", b"y")], app)
+    assert (socket, early) == (app.socket, b"early")
+    assert app.socket.sent == [b"HTTP/1.1 200 OK\r\nx: y\r\n\r\n"]
+    app.comes(b"GET / HTTP/1.1\r\n\r\n")
+    app.client.progressed()
+    assert not app.client.is_idle
+    app.is_idle = True
+    assert app.client.is_idle
+    app.client.lost(None)
+    assert app.told == [b"GET / HTTP/1.1\r\n\r\n", "progressed", None]
+    assert app.closed == [app.client]
+    assert len(app.targets) == 1
+
+
+@on_loop
+async def test_a_connection_whose_upgrade_is_not_granted_goes_on_in_http() -> None:
+    app = Noting()
+    app.comes(UPGRADE + b"GET /2 HTTP/1.1\r\n")
+    app.comes(b"\r\nGET /3 HT")
+    assert app.targets == [b"/ws"]
+    app.answer()
+    assert app.targets == [b"/ws", b"/2"]
+    app.answer()
+    app.comes(b"TP/1.1\r\n\r\n")
+    assert app.targets == [b"/ws", b"/2", b"/3"]
+    app.answer(closes=True)
+    assert app.socket.is_closed
+
+
+@on_loop
+async def test_a_client_waits_with_much_of_a_protocol_that_it_does_not_have_yet() -> None:
+    app = Noting()
+    app.comes(UPGRADE)
+    app.comes(bytes(server.UPLOAD_BYTES))
+    assert not app.socket.is_paused
+    app.comes(b"x")
+    assert app.socket.is_paused
+    app.client.switch(101, b"", [], app)
+    assert not app.socket.is_paused
+
+
+@on_loop
+async def test_a_body_that_another_protocol_would_follow_ends_the_connection() -> None:
+    app = Noting()
+    app.comes(UPGRADE.replace(b"\r\n\r\n", b"\r\ncontent-length: 30\r\n\r\n") + b"GET /body HTTP/1.1\r\n\r\n")
+    app.answer()
+    assert app.targets == [b"/ws"]
+    assert b"connection: close" in app.socket.sent[0]
+
+
 # The drain
 
 

@@ -1,92 +1,183 @@
 """Several taps on one writer, and the sum of what they know."""
 
+import asyncio
+import contextlib
 import os
+import random
 import signal
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from recorder.clock import SYSTEM
-from recorder.errors import TapeBusy
+from recorder.process import boot_id, is_gone
 from recorder.relay import sharing
 from recorder.relay.recording import Recording
 from recorder.relay.sharing import Place, Share
 from recorder.relay.tap import Tap
-from recorder.tape import channels, journal, losses
-from recorder.tape.losses import Counts, Relayed, Unstored
-from tests.recorder.frames import SESSION, begin, bodies_of, exchange, other_session
+from recorder.tape import lock, losses
+from recorder.tape.losses import Counts, Relayed, Totals, Unstored
+from tests.recorder.frames import SESSION, STREAM, begin, bodies_of, body, exchange, head, outcomes_of
 from tests.relay import on_loop, select, until
 
 
-@contextmanager
-def taps(tape: Path, session: journal.Session = SESSION, queue_bytes: int = 1 << 20) -> Iterator[tuple[Tap, Tap]]:
-    """Give a tap that is to start a writer, and one of `session` that is to join it."""
-    with closing(sharing.listener()) as listener:
-        try:
-            place = Place(joins=Path(listener.getsockname()))
-            joined = Tap(tape, session, "", place=place, queue_bytes=queue_bytes)
-            yield Tap(tape, SESSION, "a test", place=Place(listener, lambda: [joined.share()])), joined
-        finally:
-            channels.remove(listener)
+def taps(tape: Path, queue_bytes: int = 1 << 20) -> tuple[Tap, Tap]:
+    """Give the tap that ends a session, and one of its workers."""
+    worker = Tap(tape, SESSION, "", place=Place(is_worker=True), queue_bytes=queue_bytes)
+    return Tap(tape, SESSION, "a test", place=Place(others=lambda: [worker.share()])), worker
+
+
+def recorder(tape: Path, uuid: str, **more: Any) -> Tap:
+    """Give the tap of a recorder of its own, which this process runs."""
+    session = msgspec.structs.replace(SESSION, uuid=uuid, pid=os.getpid(), boot_id=boot_id())
+    return Tap(tape, session, f"recorder {uuid} (pid {os.getpid()})", **more)
 
 
 @on_loop
 async def test_each_is_acknowledged_and_told_of_its_own(tape: Path) -> None:
-    with taps(tape) as both:
-        for tap, ids in zip(both, (("a1", "a2"), ("b1",)), strict=True):
-            await tap.start()
-            for frame in [frame for id in ids for frame in exchange(id)]:
-                tap.put(frame)
-        first, joined = both
-        await until(lambda: (first.counts.recorded, joined.counts.recorded) == (2, 1))
-        assert (await joined.close(), await first.close()) == (0, 0)
-        assert (first.totals().recorded, first.totals().is_whole) == (3, True)
+    first, joined = taps(tape)
+    for tap, ids in ((first, ("a1", "a2")), (joined, ("b1",))):
+        await tap.start()
+        for frame in [frame for id in ids for frame in exchange(id)]:
+            tap.put(frame)
+    await until(lambda: (first.counts.recorded, joined.counts.recorded) == (2, 1))
+    assert (await joined.close(), await first.close()) == (0, 0)
+    assert (first.totals().recorded, first.totals().is_whole) == (3, True)
     assert sorted(bodies_of(tape)) == ["a1", "a2", "b1"]
 
 
 @on_loop
 async def test_what_one_could_not_store_is_counted_and_kept_beside_the_tape(tape: Path) -> None:
-    with taps(tape, queue_bytes=1000) as (first, joined):
-        await first.start()
-        await joined.start()
-        os.kill(first.pid or 0, signal.SIGSTOP)
-        recording = Recording(joined, SYSTEM, "b1")
-        recording.begin(begin("b1"))
-        for _ in range(10):
-            recording.read(SYSTEM.now(), None, bytes(300))
-        dropped = joined.counts.dropped_bytes
-        assert 0 < dropped < 3000
-        await until(lambda: (kept := losses.read(tape)) and [(one.id, one.bytes) for one in kept.exchanges])
-        assert losses.read(tape) == Unstored(SESSION.uuid, [recording.relayed()])
-        os.kill(first.pid or 0, signal.SIGCONT)
-        recording.end("end", None, SYSTEM.now())
-        assert (await joined.close(), await first.close()) == (0, 0)
-        assert (first.totals().recorded, first.totals().missing_bytes) == (1, dropped)
+    first, joined = taps(tape, queue_bytes=1000)
+    await first.start()
+    await joined.start()
+    os.kill(first.pid or 0, signal.SIGSTOP)
+    recording = Recording(joined, SYSTEM, "b1")
+    recording.begin(begin("b1"))
+    for _ in range(10):
+        recording.read(SYSTEM.now(), None, bytes(300))
+    dropped = joined.counts.dropped_bytes
+    assert 0 < dropped < 3000
+    await until(lambda: (kept := losses.read(tape)) and [(one.id, one.bytes) for one in kept.exchanges])
+    assert losses.read(tape) == Unstored(SESSION.uuid, [recording.relayed()])
+    os.kill(first.pid or 0, signal.SIGCONT)
+    recording.end("end", None, SYSTEM.now())
+    assert (await joined.close(), await first.close()) == (0, 0)
+    assert (first.totals().recorded, first.totals().missing_bytes) == (1, dropped)
 
 
 @on_loop
 async def test_the_exchanges_of_one_that_breaks_off_are_interrupted_and_those_of_others_go_on(tape: Path) -> None:
     statement = "SELECT id, ended_by FROM exchanges ORDER BY id"
-    with taps(tape) as (first, joined):
-        await first.start()
-        await joined.start()
-        first.put(begin("a1"))
-        joined.put(begin("b1"))
-        await until(lambda: first.counts.stored_exchanges and joined.counts.stored_exchanges)
-        await joined.close()  # without an end of b1
-        await until(lambda: [tuple(row) for row in select(tape, statement)] == [("a1", None), ("b1", "died")])
-        await first.close()
+    first, joined = taps(tape)
+    await first.start()
+    await joined.start()
+    first.put(begin("a1"))
+    joined.put(begin("b1"))
+    await until(lambda: first.counts.stored_exchanges and joined.counts.stored_exchanges)
+    await joined.close()  # without an end of b1
+    await until(lambda: [tuple(row) for row in select(tape, statement)] == [("a1", None), ("b1", "died")])
+    await first.close()
 
 
 @on_loop
-async def test_only_relays_of_the_same_recorder_can_join(tape: Path) -> None:
-    with taps(tape, other_session("another")) as (first, joined):
-        await first.start()
-        with pytest.raises(TapeBusy, match="is being written for another recorder"):
-            await joined.start()
-        await first.close()
+async def test_recorders_of_one_tape_share_a_writer_and_each_is_told_of_its_own(tape: Path) -> None:
+    first, second = recorder(tape, "a"), recorder(tape, "b")
+    await first.start()
+    await second.start()
+    assert (first.joined, second.joined, second.pid) == (None, os.getpid(), None)
+    for tap, ids in ((first, ("a1", "a2")), (second, ("b1",))):
+        for frame in [frame for id in ids for frame in exchange(id, STREAM if id != "b1" else [b"cut"])]:
+            tap.put(frame)
+    assert (await second.close(), await first.close()) == (0, 0)
+    assert (first.totals(), second.totals()) == (Totals(2, 0, 0, 0), Totals(1, 1, 0, 0))
+    assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
+    statement = (
+        "SELECT uuid, id, ended_at NOT NULL FROM exchanges JOIN sessions ON session_no = sessions.no ORDER BY id"
+    )
+    assert [tuple(row) for row in select(tape, statement)] == [("a", "a1", 1), ("a", "a2", 1), ("b", "b1", 1)]
+
+
+@on_loop
+async def test_a_recorder_that_ends_first_leaves_its_writer_to_the_others(tape: Path) -> None:
+    first, second = recorder(tape, "a"), recorder(tape, "b")
+    await first.start()
+    await second.start()
+    writer = first.pid
+    for frame in [*exchange("a1"), begin("b1"), head("b1"), *body("b1", STREAM[:1])]:
+        (first if frame in exchange("a1") else second).put(frame)
+    assert await first.close() == 0
+    assert first.totals() == Totals(1, 0, 0, 0)
+    assert lock.holder(tape) == f"recorder b (pid {os.getpid()})"
+    third = recorder(tape, "c")  # the socket is still there
+    await third.start()
+    assert (third.joined, third.pid) == (os.getpid(), None)
+    assert await third.close() == 0
+    for frame in exchange("b1")[3:]:
+        second.put(frame)
+    assert await second.close() == 0
+    assert (second.totals(), second.counts.restarts) == (Totals(1, 0, 0, 0), 0)
+    assert outcomes_of(tape) == {"a1": "complete", "b1": "complete"}
+    await until(lambda: is_gone(writer, boot_id()))
+    assert not lock.holder(tape)
+
+
+@on_loop
+async def test_a_killed_writer_is_replaced_by_one_and_loses_nothing_of_any_recorder(tape: Path) -> None:
+    taps = [recorder(tape, uuid) for uuid in "abc"]
+    await asyncio.gather(*(tap.start() for tap in taps))  # on a tape that is not there yet
+    assert sorted(tap.pid is None for tap in taps) == [False, True, True]
+    for tap, id in zip(taps, ("a1", "b1", "c1"), strict=True):
+        for frame in exchange(id)[:3]:
+            tap.put(frame)
+    await until(lambda: all(tap.counts.stored_exchanges for tap in taps))
+    os.kill(next(tap.pid for tap in taps if tap.pid), signal.SIGKILL)
+    for tap, id in zip(taps, ("a1", "b1", "c1"), strict=True):
+        for frame in exchange(id)[3:]:
+            tap.put(frame)
+    await until(lambda: all(tap.counts.recorded for tap in taps))
+    assert [tap.counts.restarts for tap in taps] == [1, 1, 1]
+    assert sorted(tap.pid is None for tap in taps) == [False, True, True]
+    assert [await tap.close() for tap in taps] == [0, 0, 0]
+    assert [tap.totals() for tap in taps] == [Totals(1, 0, 0, 0)] * 3
+    assert bodies_of(tape) == dict.fromkeys(("a1", "b1", "c1"), b"".join(STREAM))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(20))
+@on_loop
+async def test_whatever_is_killed_or_ends_recorders_that_live_lose_nothing(tape: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    streams = {uuid: [chance.randbytes(chance.randrange(1, 400)) for _ in range(150)] for uuid in "abcdef"}
+    taps: dict[str, Tap] = {}
+
+    async def record(uuid: str) -> None:
+        await asyncio.sleep(chance.random())
+        tap = taps[uuid] = recorder(tape, uuid)
+        await tap.start()
+        for frame in exchange(f"{uuid}1", streams[uuid]):
+            tap.put(frame)
+            await asyncio.sleep(chance.random() * 0.02)
+        assert await tap.close() == 0
+        totals = tap.totals()
+        assert (totals.recorded, totals.is_whole) == (1, True)
+
+    recording = asyncio.gather(*map(record, streams))
+    while not recording.done():
+        await asyncio.sleep(chance.random())
+        # Not one that is just starting: whoever starts it waits longer each time, and not for ever.
+        ready = [tap.pid for tap in taps.values() if tap.pid and tap.counts.lag_ns and not tap.counts.trouble]
+        for pid in ready:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    await recording
+    last = recorder(tape, "z")  # which tidies up after a writer that was killed at its very end
+    await last.start()
+    assert (await last.close(), last.warnings) == (0, [])
+    assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
+    assert bodies_of(tape) == {f"{uuid}1": b"".join(pieces) for uuid, pieces in streams.items()}
 
 
 def test_sums_are_of_all_and_the_lag_is_the_longest() -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import fcntl
 import os
 import random
 import signal
@@ -179,10 +180,14 @@ def test_a_tape_that_cannot_be_written_stops_the_start(
     play(scenario())
 
 
-def test_a_second_recorder_is_told_of_the_first(tape: Path) -> None:
+def test_who_holds_a_tape_and_cannot_be_joined_is_said(tape: Path) -> None:
     async def scenario() -> None:
-        async with started(tape):
-            with pytest.raises(TapeBusy, match=r"is being written by wiretape record \(pid 1\)"):
+        with opened(tape), pytest.raises(TapeBusy, match=r"is being written by a test \(pid \d+\): stop it"):
+            await Tap(tape, SESSION, PURPOSE).start()
+        lock.lock_of(tape).write_text(f"wiretape record (pid 1)\n1\n0.0.9-00000000 {tape.parent}/writer\n")
+        with lock.lock_of(tape).open() as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            with pytest.raises(TapeBusy, match="is being written by another version of wiretape, wiretape record"):
                 await Tap(tape, SESSION, PURPOSE).start()
 
     play(scenario())
@@ -532,8 +537,8 @@ from pathlib import Path
 from recorder.tape import file as tapefile, writer
 from recorder.tape.store import Store
 writer.RETRY_SECONDS = 0.02
-path = Path(sys.argv[4])
-with tapefile.writing(path, sys.argv[5]) as connection:
+path = Path(sys.argv[6])
+with tapefile.writing(path, sys.argv[7]) as connection:
     driver = connection.connection.dbapi_connection
     limit = lambda *_: driver.execute(f"PRAGMA max_page_count={driver.execute('PRAGMA page_count').fetchone()[0]}")
     signal.signal(signal.SIGUSR1, limit)
@@ -553,15 +558,15 @@ def on_a_small_disk(directory: Path) -> Path:
 DIES_AFTER_DELETING = """
 import os, signal, sys
 from pathlib import Path
-from recorder.tape import journal, writer
-answer, first = writer.answer, Path(__file__).with_suffix(".first")
-def dying(what):
+from recorder.tape import channels, journal, writer
+answer, first = channels.Channel.answer, Path(__file__).with_suffix(".first")
+def dying(channel, what):
     if isinstance(what, journal.Deleted):
         os.kill(os.getpid(), signal.SIGKILL)
-    answer(what)
+    answer(channel, what)
 if not first.exists():
     first.touch()
-    writer.answer = dying
+    channels.Channel.answer = dying
 sys.exit(writer.main(sys.argv[4:]))
 """
 """A writer that is killed, the first time, when it has deleted exchanges and has not reported it."""
@@ -621,7 +626,7 @@ def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enter
         left = losses.read(tape)
         assert left is not None
         assert store.missing(left) == (1, 5)
-        store.recover(left)
+        store.recover([left])
     assert outcomes_of(tape).keys() == {"e1"}
 
 

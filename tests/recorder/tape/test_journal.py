@@ -9,12 +9,14 @@ from recorder.tape import journal
 from tests.recorder.frames import AT, SESSION, exchange, upload
 
 FRAMES = [
+    journal.Relay("wiretape record (pid 1)", is_worker=True, after=7),
     SESSION,
     journal.Keep(3600.0, 10**9),
     *exchange("e1"),
     *upload("e2", [b"1", b"23"]),
     journal.Heartbeat(AT),
     journal.Close(AT),
+    journal.Left(),
 ]
 BYTES = b"".join(journal.encode(seq, frame) for seq, frame in enumerate(FRAMES))
 

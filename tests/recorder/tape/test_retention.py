@@ -12,6 +12,7 @@ from recorder.clock import Clock
 from recorder.errors import TapeBusy
 from recorder.tape import file, retention
 from recorder.tape.journal import Deleted
+from recorder.tape.retention import Removed
 from recorder.tape.schema import exchanges
 from tests.recorder.frames import STREAM, begin, body, end, head, opened, reading, record
 
@@ -156,9 +157,9 @@ def test_a_vacuum_beside_a_reader_does_not_claim_that_the_file_is_clean(days: Pa
 
 def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writing: Connection) -> None:
     time = Time()
-    pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), time.clock, session_no=1)
+    pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), time.clock)
     size = sum(map(len, STREAM))
-    assert [pruner.step(), pruner.step()] == [Deleted(1, 1, 0, size), Deleted(0, 0, 0, 0)]
+    assert [pruner.step(), pruner.step()] == [Removed(1, {1: (1, 0, size)}), Removed(0, {})]
     assert pruner.due > time.clock.now()
     time.seconds = 86400
     assert pruner.due < time.clock.now()
@@ -170,8 +171,9 @@ def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writin
 
 
 def test_what_other_recorders_stored_is_not_counted_as_this_ones(writing: Connection) -> None:
-    pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), Time().clock, session_no=2)
-    assert pruner.step() == Deleted(1, 0, 0, 0)
+    removed = retention.Pruner(writing, retention.Limits(timedelta(days=8)), Time().clock).step()
+    assert removed.told(2, all=True) == Deleted(1, 0, 0, 0)
+    assert removed.told(2, all=False) == Deleted(0, 0, 0, 0)
 
 
 def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> None:
@@ -179,7 +181,7 @@ def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> No
     with file.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 1
         connection.rollback()
-        pruner = retention.Pruner(connection, retention.Limits(size=limit), Time().clock, session_no=1)
+        pruner = retention.Pruner(connection, retention.Limits(size=limit), Time().clock)
         assert pruner.step().exchanges == 1
         while pruner.step().exchanges:
             pass

@@ -19,10 +19,10 @@ from sqlalchemy.exc import DBAPIError
 
 from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION
-from recorder.tape import checks, file, journal
+from recorder.tape import checks, file, journal, merge, retention
 from recorder.tape import store as storing
 from recorder.tape.losses import Relayed, Unstored
-from recorder.tape.schema import bodies, exchanges, measures, segments, sessions, uploads
+from recorder.tape.schema import FROM_CLIENT, bodies, exchanges, measures, segments, sessions, uploads
 from recorder.tape.store import Store
 from tests.recorder.frames import (
     AT,
@@ -43,6 +43,7 @@ from tests.recorder.frames import (
     reads_of,
     record,
     upload,
+    websocket,
 )  # fmt: skip
 
 
@@ -192,9 +193,9 @@ def test_a_key_in_the_place_of_a_model_in_the_path_is_not_stored(tape: Path) -> 
 def test_a_bug_in_the_decoder_costs_no_facts(
     tape: Path, fault: type[Exception], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(*facts: Any) -> Any:
+    def broken(*facts: Any, **more: Any) -> Any:
         if fault is OverflowError:
-            return replace(derive(*facts), input_tokens=1 << 70)  # SQLite cannot hold it
+            return replace(derive(*facts, **more), input_tokens=1 << 70)  # SQLite cannot hold it
         raise fault
 
     with opened(tape) as first, monkeypatch.context() as patch:
@@ -264,6 +265,7 @@ def test_rebuilding_keeps_the_measures_of_a_body_that_cannot_be_unpacked(tape: P
     assert rows(tape, measures) == [before[0] | {"decoder_version": 0}]
 
 
+REQUEST = [b"a request", b"in", b"pieces"]
 PIECES = st.lists(st.binary(min_size=1, max_size=30), max_size=6)
 MOVES = st.sampled_from(["next", "next", "next", "commit", "commit", "restart", "fail"])
 
@@ -275,10 +277,9 @@ def test_a_tape_equals_its_model_whatever_is_sent_again(
 ) -> None:
     """The relay sends frames in any interleaving; after a failure or a restart, it sends all that was not committed."""
     tape = tmp_path_factory.mktemp("model") / "tape.db"
-    requests = [b"a request", b"in", b"pieces"]
-    waiting = [[*upload(f"e{no}", requests), *exchange(f"e{no}", pieces)[1:]] for no, pieces in enumerate(streams)]
-    sent: list[journal.Frame] = []
-    committed = 0
+    waiting = [[*upload(f"e{no}", REQUEST), *exchange(f"e{no}", pieces)[1:]] for no, pieces in enumerate(streams)]
+    waiting.append(websocket("ws", streams[0], streams[-1]))
+    sent, committed = list[journal.Frame](), 0
     with ExitStack() as stack:
         store = stack.enter_context(opened(tape))
         while any(waiting) or committed < len(sent):
@@ -298,11 +299,12 @@ def test_a_tape_equals_its_model_whatever_is_sent_again(
                 case "restart":
                     stack.pop_all().close()
                     store = stack.enter_context(opened(tape))
-        assert list(store.rebuild()) == [False] * len(streams)
+        assert list(store.rebuild()) == [False] * len(waiting)
     with reading(tape) as connection:
         assert list(checks.problems(connection)) == []
-    assert bodies_of(tape) == {f"e{no}": b"".join(pieces) for no, pieces in enumerate(streams)}
-    assert {row["request_body"] for row in rows(tape, exchanges)} <= {b"".join(requests)}
+    whole = {f"e{no}": b"".join(pieces) for no, pieces in enumerate(streams)} | {"ws": b"".join(streams[0])}
+    assert (bodies_of(tape), bodies_of(tape, FROM_CLIENT)["ws"]) == (whole, b"".join(streams[-1]))
+    assert {row["request_body"] for row in rows(tape, exchanges)} <= {b"".join(REQUEST), b""}
 
 
 def assert_model(tape: Path, sent: list[journal.Frame]) -> None:
@@ -310,7 +312,11 @@ def assert_model(tape: Path, sent: list[journal.Frame]) -> None:
     ended = {frame.id for frame in sent if isinstance(frame, journal.End)}
     begun = {frame.id for frame in sent if isinstance(frame, journal.Begin)}
     assert bodies_of(tape) == {
-        id: b"".join(frame.data for frame in sent if isinstance(frame, journal.Reads) and frame.runs[0].id == id)
+        id: b"".join(
+            frame.data
+            for frame in sent
+            if isinstance(frame, journal.Reads) and (frame.runs[0].id, frame.runs[0].is_client) == (id, False)
+        )
         for id in begun
     }
     assert {id for id, outcome in outcomes_of(tape).items() if outcome is not None} == ended
@@ -345,7 +351,7 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
     left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
     with file.writing(tape, "a test") as connection:
         store = Store(connection)
-        store.begin_session(other_session("session-2"), left)
+        store.begin_session(other_session("session-2"), [left])
         assert store.missing(left) == (4, 1110)
         store.settle(store.unsettled())
     columns = "id, ended_by, status, framing, bytes, gap_bytes, end_ns, client_closed_ns, headers_ns, paused, surplus"
@@ -426,3 +432,27 @@ def test_free_pages_go_back_to_the_file_system_a_few_at_a_time(tape: Path) -> No
         while store.give_back(50):
             pass
         assert store.size() < full / 3
+
+
+@pytest.mark.damages
+def test_what_a_client_sent_over_a_websocket_is_kept_checked_copied_and_deleted_with_its_exchange(
+    tape: Path, tmp_path: Path
+) -> None:
+    sent = [b"\x81\x85mask-one", b"\x88\x80mask"]
+    with opened(tape) as store:
+        record(store, websocket("ws", STREAM, sent)[:-1])  # its recorder dies
+    with opened(tape, other_session("another")) as store:
+        store.settle(store.unsettled())
+    assert bodies_of(tape, FROM_CLIENT) == {"ws": b"".join(sent)}
+    assert [(row["client_bytes"], row["client_gap_bytes"]) for row in rows(tape, exchanges)] == [
+        (len(b"".join(sent)), 0)
+    ]
+    with opened(copy := tmp_path / "copy.db") as store:
+        list(merge.copy(store.connection, [tape], merge.plan(store.connection, [tape])))
+    assert bodies_of(copy, FROM_CLIENT) == {"ws": b"".join(sent)}
+    damage(copy, "UPDATE client_bodies SET sha256 = 'another'")
+    with reading(copy) as connection:
+        assert [problem for problem in checks.problems(connection) if "what the client sent" in problem]
+    with opened(tape) as store:
+        assert list(retention.erase(store.connection, ["ws"])) == [1]
+    assert rows(tape, FROM_CLIENT.bodies) == []

@@ -27,9 +27,9 @@ def test_ls_is_a_table_of_the_newest_first(tape: Path) -> None:
 def test_ls_formats_have_the_contract_fields(tape: Path) -> None:
     found = json.loads(run(tape, "ls", "--format", "json").stdout)
     assert [row["id"] for row in found][-2:] == [TOOLS, COMPLETE]
-    assert tuple(found[0]) == rows.FIELDS
+    assert tuple(found[0]) == rows.LIST_FIELDS
     header, *_ = csv.reader(io.StringIO(run(tape, "ls", "--format", "csv").stdout))
-    assert tuple(header) == rows.FIELDS
+    assert tuple(header) == rows.LIST_FIELDS
     assert len(run(tape, "ls", "--format", "jsonl", "-n", "3").stdout.splitlines()) == 3
 
 
@@ -85,9 +85,9 @@ def test_ls_follows_until_it_is_interrupted(tape: Path) -> None:
 
 def test_on_a_pipe_each_line_is_a_row_of_tab_separated_values(tape: Path) -> None:
     header, *lines = run(tape, "ls").stdout_bytes.decode().split("\n")
-    assert tuple(header.split("\t")) == rows.FIELDS
+    assert tuple(header.split("\t")) == rows.LIST_FIELDS
     assert [line.split("\t")[0] for line in lines] == [LIVE, ODD, FAILED, LIMITED, TRUNCATED, TOOLS, COMPLETE, ""]
-    assert {line.count("\t") for line in lines[:-1]} == {len(rows.FIELDS) - 1}
+    assert {line.count("\t") for line in lines[:-1]} == {len(rows.LIST_FIELDS) - 1}
 
 
 @pytest.mark.parametrize("arguments", [("-s", "ttft"), ("--format", "csv"), ("--format", "json")])
@@ -116,7 +116,7 @@ def test_an_unknown_column_lists_those_that_there_are_the_closest_first(tape: Pa
     said = run(tape, "ls", "--columns", "id,outcom", code=2).stderr
     assert "there is no column 'outcom': choose from outcome, outcome_detail, " in said
     listed = run(tape, "ls", "--columns", "help").stdout.splitlines()
-    assert set(rows.FIELDS) <= {line.split(" ")[0] for line in listed}
+    assert set(rows.LIST_FIELDS) <= {line.split(" ")[0] for line in listed}
 
 
 @pytest.mark.parametrize("arguments", [("--spark",), ("--format", "ids")])
@@ -205,3 +205,21 @@ def test_a_bare_word_searches_model_text_and_id(tape: Path) -> None:
     assert ids(tape, "ls", "-f", "overloaded") == [FAILED]
     assert ids(tape, "ls", "-f", "b0000") == [TRUNCATED]
     assert ids(tape, "ls", "-f", '"Half an"') == [FAILED]
+
+
+def test_conversations_are_listed_with_their_totals_and_lead_to_their_exchanges(tape: Path) -> None:
+    result = run(tape, "ls", "--by", "conversation", "--format", "json", "-f", "status:200")
+    found = json.loads(result.stdout)
+    assert tuple(found[0]) == rows.CONVERSATION_FIELDS
+    listed = json.loads(run(tape, "ls", "--format", "json", "-f", "status:200").stdout)
+    assert sum(row["exchanges"] for row in found) == len(listed) == len(found)
+    for row in found:
+        (one,) = json.loads(run(tape, "ls", "--format", "json", "-f", f"conversation:{row['conversation']}").stdout)
+        assert (one["id"], one["output_tokens"]) == (row["id"], row["output_tokens"])
+    lines = run(tape, "ls", "--by", "conversation", "--columns", "conversation,exchanges", "--format", "table").stdout
+    assert lines.splitlines()[0].split() == ["conversation", "exchanges"]
+
+
+@pytest.mark.parametrize("arguments", [("--sort", "ttft"), ("--follow",), ("--spark",), ("--format", "ids")])
+def test_conversations_have_an_order_and_columns_of_their_own(tape: Path, arguments: tuple[str, ...]) -> None:
+    assert "--by goes by the newest exchange" in run(tape, "ls", "--by", "conversation", *arguments, code=2).stderr

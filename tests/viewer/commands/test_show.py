@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from recorder.decode.stalls import Thresholds
+from tests.viewer import conversing
 from tests.viewer.commanding import on_terminal, run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event, recorded
 from tests.viewer.tui.growing import recorder
 from viewer import rows
 from viewer.model.exchange import markers
@@ -40,7 +41,7 @@ def test_show_as_csv_has_the_structures_as_json(tape: Path) -> None:
 
 @pytest.mark.parametrize("part", ["events", "reads"])
 def test_events_and_reads_come_in_every_format(tape: Path, part: str) -> None:
-    fields = {"events": rows.EVENT_FIELDS, "reads": rows.READ_FIELDS}[part]
+    fields = {"events": rows.EVENT_FIELDS, "reads": rows.SENT_READ_FIELDS}[part]
     found = json.loads(run(tape, "show", COMPLETE, "--part", part, "--format", "json").stdout)
     assert {tuple(row) for row in found} == {fields}
     assert tuple(run(tape, "show", COMPLETE, "--part", part).stdout.splitlines()[0].split()) == fields
@@ -68,10 +69,33 @@ def test_the_summary_tells_a_stall_and_who_was_slow(tape: Path) -> None:
     assert "no_usage:" in by_others
 
 
-@pytest.mark.parametrize("part", ["text", "events", "reads", "request", "raw"])
+@pytest.mark.parametrize("part", ["text", "conversation", "events", "reads", "request", "raw"])
 def test_thresholds_are_refused_where_nothing_is_judged(tape: Path, part: str) -> None:
     said = run(tape, "show", TOOLS, "--part", part, "--stall-ms", "3000", "--burst-reads", "1", code=2).stderr
     assert f"--part {part} is not judged: leave out --stall-ms, --burst-reads" in said
+
+
+def test_a_conversation_is_a_page_that_marks_what_is_new(tmp_path: Path) -> None:
+    tape = recorded(tmp_path / "t.db", list(conversing.frames()))
+    page = run(tape, "show", conversing.SECOND, "--part", "conversation").stdout
+    assert [line for line in page.splitlines() if line[:1] not in ("", " ")] == [
+        "model       gpt-x", "parameters  stream true  temperature 0", "system · 179 characters, as before",
+        "tools · 1, as before", "messages · 3", "1 user", "2 assistant",
+        "── new since 11110000 ".ljust(120, "─"), "3 tool", "answer · complete, finish reason stop",
+    ]  # fmt: skip
+    assert "Rule 19." in page
+    assert page.endswith("  Yes: ␛[31msnow.\n")
+
+
+def test_a_conversation_is_folded_on_a_terminal_and_a_record_as_json(tmp_path: Path) -> None:
+    tape = recorded(tmp_path / "t.db", list(conversing.frames()))
+    shown = on_terminal(tape, "show", conversing.FIRST, "--part", "conversation")
+    assert "… 9 more lines: a pipe gets all of it" in shown
+    found = json.loads(run(tape, "show", conversing.SECOND, "--part", "conversation", "--format", "json").stdout)
+    assert (found["continues"], [message["new"] for message in found["messages"]]) == (
+        conversing.FIRST,
+        [False, False, True],
+    )
 
 
 def test_thresholds_set_elsewhere_are_no_error(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recorder.demo import synthetic
-from recorder.errors import OutputRefused
+from recorder.errors import NotFound, OutputRefused
 from recorder.tape import file
 from tests.cases import each_case
+from tests.viewer import conversing
 from tests.viewer.commanding import on_terminal
-from tests.viewer.conftest import COMPLETE, TOOLS
+from tests.viewer.conftest import COMPLETE, LIMITED, TOOLS, recorded
 from viewer.commands import options
 from viewer.commands import stats as commands
 from viewer.commands.stats import check, stats
 from viewer.commands.stats import compare as comparing
+from viewer.model.exchange import changes
 from viewer.report import tools as reports
 from viewer.stats import compare, summary
 from viewer.stats.tools import tools
@@ -153,7 +155,8 @@ def test_the_fields_explain_themselves() -> None:
      ("stats", "--as", "vllm", "--by", "model"), ("stats", "--as", "otel", "--slo", "ttft<1s"),
      ("stats", "--as", "vllm", "--include-failed"), ("stats", "--as", "vllm", "--percentile-method", "mlperf"),
      ("stats", "--as", "vlm"), ("stats", "--as", "vllm@0.9"), ("stats", "--tokenizer", __file__),
-     ("compare", "@", "@-1", "-e"), ("compare", "@", "@-1", "--include-failed"), ("compare", "@", "@-1", "--errors")],
+     ("compare", "--part", "request"), ("compare", "@", "@-1", "-e"),
+     ("compare", "@", "@-1", "--include-failed"), ("compare", "@", "@-1", "--errors")],
     ids=" ".join,
 )  # fmt: skip
 def test_what_cannot_be_read_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
@@ -184,6 +187,30 @@ def test_two_exchanges_are_compared_side_by_side(tape: Path) -> None:
     assert ttft == ["ttft_ms", "110.0", "50.0", "-60.0", "-54.5"]
     rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)
     assert tuple(rows[0]) == tuple(compare.PAIR_FIELDS)
+
+
+def test_two_requests_are_compared_part_by_part(tmp_path: Path) -> None:
+    tape = recorded(tmp_path / "t.db", list(conversing.frames()))
+    given = ("compare", conversing.FIRST, conversing.SECOND, "--part", "request")
+    rows = json.loads(run(tape, *given, "--format", "json").stdout)
+    assert tuple(rows[0]) == tuple(changes.FIELDS)
+    assert [(row["part"], row["name"], row["change"]) for row in rows] == [
+        ("parameter", "temperature", "added"), ("message", "1", "same"),
+        ("message", "2 assistant", "added"), ("message", "3 tool", "added"),
+    ]  # fmt: skip
+    assert run(tape, *given, "--columns", "name", "--no-header").stdout.split("\n")[0] == "temperature"
+    assert "+ 3 tool\n    + result of get_weather\n    +   snow\n" in run(tape, *given, "--format", "table").stdout
+    assert "parameter temperature  0" in on_terminal(tape, *given)
+
+
+def test_requests_that_differ_exit_3_if_asked_and_those_without_messages_4(tmp_path: Path, tape: Path) -> None:
+    agent = recorded(tmp_path / "t.db", list(conversing.frames()))
+    part = ("--part", "request", "-e")
+    run(agent, "compare", conversing.FIRST, conversing.SECOND, *part, code=3)
+    run(agent, "compare", conversing.FIRST, conversing.FIRST, *part)
+    refused = run(tape, "compare", COMPLETE, LIMITED, *part, code=1).exception
+    assert isinstance(refused, NotFound)  # which exits 4
+    assert f"nothing to compare in the request of {LIMITED}: its body is no JSON object" in str(refused)
 
 
 def test_groups_are_compared_with_intervals(made: Path) -> None:

@@ -15,7 +15,7 @@ from viewer import rows
 from viewer.filters import patterns
 from viewer.filters.parser import parse
 from viewer.filters.patterns import TooSlow
-from viewer.tape import conditions, exchange, queries
+from viewer.tape import columns, conditions, exchange, queries
 
 ALL = [COMPLETE, TOOLS, TRUNCATED]
 
@@ -265,9 +265,9 @@ def test_exchanges_are_counted_and_numbered_as_a_filter_says(connection: Connect
 
 
 def test_any_number_of_exchanges_can_be_named(connection: Connection) -> None:
-    assert list(queries.numbers(connection, queries.among([3, 1, 3]))) == [1, 3]
-    assert queries.count(connection, queries.among(range(50_000))) == 7
-    assert queries.count(connection, queries.among([])) == 0
+    assert list(queries.numbers(connection, columns.among([3, 1, 3]))) == [1, 3]
+    assert queries.count(connection, columns.among(range(50_000))) == 7
+    assert queries.count(connection, columns.among([])) == 0
 
 
 def test_an_exchange_is_read_as_a_whole(connection: Connection) -> None:

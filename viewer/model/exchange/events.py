@@ -9,6 +9,8 @@ from recorder.decode import payloads
 from recorder.decode.decoder import Decoded
 from recorder.decode.dialect import Chunk
 from recorder.decode.dialects import registry
+from recorder.decode.encoding import is_utf8
+from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer import formatting, rows
 from viewer.model.exchange.clocks import SAME, Times
@@ -36,6 +38,8 @@ def summary(transcript: Transcript, event: int) -> str:
         return f"'{without_nul(text[:_LONGEST])}'"
     if kind == "malformed":
         return _malformed(transcript.payload(event))[:_LONGEST]
+    if transcript.framing == "websocket" and not is_utf8(transcript.bytes(event)):
+        return f"({counted(transcript.ends[event] - transcript.starts[event], 'byte')}, no text)"
     type, data = transcript.fields(event, _LARGEST)
     if known := _known(kind, payloads.read(data, type), data):
         return known[:_LONGEST]
@@ -75,14 +79,17 @@ def _known(kind: str, chunk: Chunk, data: str) -> str:
 def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = None) -> Iterator[str]:
     """Yield a heading and a line for each event, or for `only` some, safe for a terminal."""
     number, at = len(str(len(transcript))), times.width(transcript)
-    yield f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {'kind':<{_KIND_WIDTH}} {'bytes':>9} {'read':>6} data"
+    way = "  " if transcript.framing == "websocket" else ""
+    heads = f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {way}{'kind':<{_KIND_WIDTH}}"
+    yield f"{heads} {'bytes':>9} {'read':>6} data"
     above = None
     for event in range(len(transcript)) if only is None else only:
         size = transcript.ends[event] - transcript.starts[event]
         gap = SAME if transcript.shares_read(event) else formatting.ms(rows.ms(transcript.gap_ns(event)))
         read = formatting.UNKNOWN if transcript.reads[event] == UNKNOWN else transcript.reads[event]
         start = f"{event:>{number}} {times.of(transcript, event, above):>{at}} {gap:>9}"
-        kind = f"{transcript.kind(event):<{_KIND_WIDTH}}"
+        arrow = transcript.arrow(event)
+        kind = f"{arrow and arrow + ' '}{transcript.kind(event):<{_KIND_WIDTH}}"
         yield f"{start} {kind} {size:>9} {read:>6} {safe(summary(transcript, event))}"
         above = event
 
@@ -105,6 +112,7 @@ def table(transcript: Transcript, decoded: Decoded) -> Iterator[TableRow]:
             "start": item.start,
             "end": item.end,
             "delta": transcript.text(event) or None,
+            "sender": item.sender,
         }
 
 

@@ -66,8 +66,8 @@ class Opened:
     """All of an exchange: its facts, its texts in time, what is wrong with it, and its reads in columns.
 
     `borders` are where reads begin in the decoded body, `owners` which they are, UNKNOWN from where no read is known to
-    have brought it: none if the body came compressed. `verdicts` and stall markers are empty until `judged` is true.
-    `slowness` is computed last and is None until then.
+    have brought it: none if the body came compressed, or in frames. `verdicts` and stall markers are empty until
+    `judged` is true. `slowness` is computed last and is None until then.
     """
 
     facts: Exchange
@@ -164,7 +164,7 @@ def _gc_paused() -> Iterator[None]:
 
 def _borders(facts: Exchange, reads: Reads, size: int) -> "tuple[array[int], array[int]]":
     """Return where reads begin, and which: `UNKNOWN` from where the body goes on without any."""
-    if not encoding.is_identity(facts.content_encoding):
+    if not encoding.is_identity(facts.content_encoding) or facts.framing == "websocket":
         return array("q"), array("q")
     ends, places = encoding.spans(reads.start, reads.size, size)
     owners = [reads.seq[place] if place >= 0 else UNKNOWN for place in places]

@@ -39,6 +39,7 @@ _FRAMED: Final = {
     "length": "all of Content-Length came",
     "close": "upstream closed the connection, which ends such a body",
     "none": "an answer without a body",
+    "websocket": "upstream closed the connection of the WebSocket",
 }
 _LARGEST_JSON: Final = 1 << 20
 _NAMES: Final = 18

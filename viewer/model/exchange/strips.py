@@ -16,13 +16,13 @@ from viewer import rows, sparkline
 from viewer.model.exchange.markers import Marker
 from viewer.model.exchange.transcript import KINDS, Transcript
 
-LETTERS: Final = dict(zip(KINDS, "orctxfue:pd!?", strict=True))
+LETTERS: Final = dict(zip(KINDS, "orctxfue:pd!?sqz", strict=True))
 """The sign of each kind."""
 
 LEAST_NS: Final = 300_000_000
 """Shorter waits are not shaded."""
 
-_TELLING: Final = "e!tcrxfud:po?"
+_TELLING: Final = "e!tcrxfudsz:pqo?"
 _SHADE: Final = "·"
 _CUT: Final = "┆"
 
@@ -104,7 +104,8 @@ def draw(
     cells = max(cells, 1)
     events = transcript.outputs
     outputs = [transcript.at[event] for event in events if transcript.timed[event]]
-    are_known = is_whole and len(outputs) == len(events)
+    # Over a WebSocket, what lies between two responses is no wait.
+    are_known = is_whole and len(outputs) == len(events) and transcript.framing != "websocket"
     sums = [0] * cells
     for at_ns, size in reads:
         sums[cell(at_ns, axis_ns, cells)] += size

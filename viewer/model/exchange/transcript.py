@@ -19,9 +19,9 @@ from viewer.model.text import json_spans
 
 KINDS: Final = (
     "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "ping", "done",
-    "malformed", "other",
+    "malformed", "other", "sent", "pong", "close",
 )  # fmt: skip
-"""What an event is: of all that it carries, the most telling."""
+"""What an event is: of all that it carries, the most telling; `sent` is a message of the client."""
 
 OUTPUT: Final = frozenset({"reasoning", "content", "tool", "refusal"})
 """The kinds that add to the answer."""
@@ -152,7 +152,8 @@ class Transcript:
     `at` holds the timestamp of each event in ns since T0, never falling: that of the event before where its own is not
     on the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends`
     are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `ended` is the
-    event that says that the stream has ended, UNKNOWN if none does.
+    event that says that the stream has ended, UNKNOWN if none does. `sent` are the events that a client sent over a
+    WebSocket.
     """
 
     def __init__(self, decoded: Decoded) -> None:
@@ -163,6 +164,7 @@ class Transcript:
         last = 0
         self.at = array("q", (last := last if at is None else at for at in decoded.at_ns))
         self.reads = array("q", (UNKNOWN if read is None else read for read in decoded.reads))
+        self.sent = frozenset(decoded.sent)
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self._first = array("q", (UNKNOWN,)) * len(self.at)
@@ -200,6 +202,10 @@ class Transcript:
     def kind(self, event: int) -> str:
         """Return what an event is: one of `KINDS`."""
         return KINDS[self.kinds[event]]
+
+    def arrow(self, event: int) -> str:
+        """Return which way an event went over a WebSocket: to upstream or to the client; "" where there is but one."""
+        return "" if self.framing != "websocket" else "→" if event in self.sent else "←"
 
     def gap_ns(self, event: int) -> int | None:
         """Return the time since the event before, in ns; None for the first, and where a timestamp is not known."""
@@ -310,6 +316,8 @@ class _Texts:
 
 
 def _kind_without_chunk(decoded: Decoded, event: int) -> str:
+    if decoded.framing == "websocket":
+        return _kind_of_frame(decoded, event)
     if decoded.kinds[event] in (COMMENT, BODY):
         return "comment" if decoded.kinds[event] == COMMENT else "other"
     item = decoded.item(event)
@@ -319,6 +327,16 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
     # A record without a chunk is broken, whatever its data look like: a checksum may be wrong.
     is_broken = decoded.framing != "sse"
     return "malformed" if read is payloads.MALFORMED or is_broken else "other"
+
+
+def _kind_of_frame(decoded: Decoded, event: int) -> str:
+    kind = decoder.KINDS[decoded.kinds[event]]
+    if kind != "event":
+        return "malformed" if kind == "broken" else kind
+    if event in decoded.sent:
+        return "sent"
+    is_read = decoded.dialect is not None and payloads.read(decoded.item(event).data) is payloads.MALFORMED
+    return "malformed" if is_read else "other"
 
 
 def _kind_of(chunk: Chunk) -> str:
@@ -331,7 +349,7 @@ def _kind_of(chunk: Chunk) -> str:
     if chunk.tool:
         return "tool"
     if chunk.content or chunk.reasoning:
-        is_refusal = all(piece.refusal and not piece.content for piece in chunk.pieces)
+        is_refusal = bool(chunk.pieces) and all(piece.refusal and not piece.content for piece in chunk.pieces)
         return "refusal" if is_refusal else "content" if chunk.content else "reasoning"
     return _kind_without_output(chunk)
 

@@ -32,9 +32,12 @@ def of(transcript: Transcript, event: int) -> list[Node]:
     read = transcript.reads[event]
     came = "no read known" if read == UNKNOWN else f"read {read}"
     kind = transcript.kind(event)
+    came = {"→": "from the client", "←": f"from upstream, {came}"}.get(transcript.arrow(event), came)
     head = Node(f"event #{event}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {kind})")
     if transcript.framing == "aws-eventstream":
         return [head, *_message(transcript, event)]
+    if transcript.framing == "websocket":
+        return [head, *_message(transcript, event)[1:]]
     if kind != "malformed":
         return [head, *_lines(data, start, end)]
     return [head, *_lines(data, start, end, is_sound=False), *_fault(transcript, event)]

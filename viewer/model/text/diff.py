@@ -1,10 +1,25 @@
-"""Pure: where two texts diverge, and how each goes on. Texts may have millions of characters."""
+"""Pure: where two texts diverge, and how each goes on; which lines and words of them differ.
 
+Texts may have millions of characters.
+"""
+
+import re
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Final, Literal
 
 CONTEXT: Final = 400
 """How many characters are quoted before and after the place where texts diverge."""
+
+MOST_ALIGNED: Final = 1000
+"""Of so many things or fewer that differ, those in common between them are found, too."""
+
+_WORDS: Final = re.compile(r"\w+|\s+|.", re.DOTALL)
+
+Opcode = tuple[str, int, int, int, int]
+"""What happens to a part of one sequence, from where to where, and which part of the other one it becomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +79,53 @@ def description(divergence: Divergence, text: str) -> str:
         return "they differ from the first character on"
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     return f"the same up to character {at:,} (line {line:,}, column {column:,})"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A line of a text that becomes another one: its pieces, each with whether it differs from the other line's."""
+
+    kind: Literal["same", "removed", "added"]
+    pieces: tuple[tuple[str, bool], ...]
+
+
+def edits(a: str, b: str) -> Iterator[Edit]:
+    """Yield the lines of two texts: those they share once, of others those of `a` before those of `b`."""
+    before, after = a.split("\n"), b.split("\n")
+    for kind, a_start, a_end, b_start, b_end in opcodes(before, after):
+        if kind == "equal":
+            yield from (Edit("same", ((text, False),)) for text in before[a_start:a_end])
+            continue
+        pairs = list(zip_longest(before[a_start:a_end], after[b_start:b_end]))
+        compared = [_words(*pair) for pair in pairs]
+        yield from (Edit("removed", left) for left, _ in compared if left)
+        yield from (Edit("added", right) for _, right in compared if right)
+
+
+def opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Opcode]:
+    """Return how `a` becomes `b`, as `difflib` says it; of long ones only the common ends are left out."""
+    shorter = min(len(a), len(b))
+    start = next((at for at in range(shorter) if a[at] != b[at]), shorter)
+    room = shorter - start
+    end = next((at for at in range(room) if a[-1 - at] != b[-1 - at]), room)
+    a_end, b_end = len(a) - end, len(b) - end
+    found: list[Opcode] = [("equal", 0, start, 0, start)] if start else []
+    if max(a_end, b_end) - start > MOST_ALIGNED:
+        found.append(("replace", start, a_end, start, b_end))
+    elif max(a_end, b_end) > start:
+        matcher = SequenceMatcher(None, a[start:a_end], b[start:b_end])
+        found += [(kind, i + start, j + start, k + start, n + start) for kind, i, j, k, n in matcher.get_opcodes()]
+    return [*found, ("equal", a_end, len(a), b_end, len(b))] if end else found
+
+
+def _words(a: str | None, b: str | None) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
+    """Return the pieces of a line and of the one that replaces it; none of a line that is not there."""
+    if a is None or b is None:
+        return ((a, True),) if a is not None else (), ((b, True),) if b is not None else ()
+    before, after = _WORDS.findall(a), _WORDS.findall(b)
+    parts = [
+        ("".join(before[i:j]), "".join(after[k:n]), kind != "equal") for kind, i, j, k, n in opcodes(before, after)
+    ]
+    return tuple((text, differs) for text, _, differs in parts if text), tuple(
+        (text, differs) for _, text, differs in parts if text
+    )

@@ -116,7 +116,8 @@ class EventsPane(Pane):
     def titles(self) -> str:
         """Return the titles of the columns."""
         number, at, size, read = self._widths
-        titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {'kind':<{_KIND}} "
+        way = "  " if self._transcript is not None and self._transcript.framing == "websocket" else ""
+        titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {way}{'kind':<{_KIND}} "
         titles += f"{'B':>{size}} " if self.size.width >= _WIDE else ""
         return titles + (f"{'read':>{read}} " if self.size.width >= _MIDDLING else "") + "data"
 
@@ -170,12 +171,14 @@ class EventsPane(Pane):
             (f"{gap:>7} {glyph:<1} ", self.look(gap_tone)),
             (f"{kind:<{_KIND}} ", tone),
         ]
+        if arrow := transcript.arrow(event):
+            drawn.insert(-1, (f"{arrow} ", self.look("accent" if arrow == "→" else "muted")))
         if self.size.width >= _WIDE:
             drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>{size_width}} ", muted))
         if self.size.width >= _MIDDLING:
             read = transcript.reads[event]
             drawn.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", muted))
-        if (transcript.gap_ns(event) or 0) > self._limit_ns > 0:
+        if (transcript.gap_ns(event) or 0) > self._limit_ns > 0 and event not in transcript.sent:
             drawn.append(("STALL ", self.look("error")))
         return [*drawn, (events.summary(transcript, event), self.look("ghost") if to_come else tone)]
 

@@ -8,12 +8,14 @@ from typing import Final
 
 from recorder.sanitize import clipped, safe
 from viewer import formatting
-from viewer.model.exchange import events, pages
+from viewer.model.exchange import conversation, events, pages
 from viewer.model.exchange.answer import Answer
 from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.conversation import Folding
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.transcript import Transcript
+from viewer.model.exchange.turn import Turn
 from viewer.model.states import Tone
 from viewer.model.text import curl
 from viewer.model.text.wrap import WrappedText
@@ -77,6 +79,8 @@ def _wrapped(line: Line, width: int) -> list[tuple[Line, str, Tone]]:
         return [((), "", "plain")]
     head, (text, tone) = line[:-1], line[-1]
     indent = sum(len(piece) for piece, _ in head)
+    if text.isascii() and text.isprintable() and indent + len(text) <= width:
+        return [(head, text, tone)]  # nearly every line of a long page
     wrapped = WrappedText(safe(text.expandtabs(4), multiline=True), max(width - indent, 20))
     wrapped.more(_MOST_LINES)
     blank: Line = [(" " * indent, "plain")] if indent else ()
@@ -92,8 +96,12 @@ def page(
     times: Times,
     position: int,
     only: Sequence[int] | None = None,
+    turn: Turn | None = None,
 ) -> tuple[str, str]:
-    """Return the contents of a pane as the name of a file and its text; `only` are the events that are listed."""
+    """Return the contents of a pane as the name of a file and its text.
+
+    `only` are the events that are listed, `turn` is the request where it is shown message by message.
+    """
     match pane:
         case "replay":
             return "text.txt", (known.row.content or "") if opened is None else _answer(opened.transcript)
@@ -104,7 +112,8 @@ def page(
             text = "" if opened is None else _event(opened.transcript, position)
             return "event.sse" if is_sse else "event.json", text
         case "request":
-            return "request.txt", _text(pages.request(known))
+            shown = pages.request(known) if turn is None else conversation.lines(turn, Folding(), "3 shows it")
+            return "request.txt", _text(shown)
         case "timing":
             return "timing.txt", _text(pages.timing(known, opened, _WIDTH, times))
     return "note.txt", notes.text

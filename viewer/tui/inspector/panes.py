@@ -15,11 +15,13 @@ from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.message import Message
 
-from viewer.model.exchange import events, markers, pages, strips, tree
+from viewer.model.exchange import conversation, events, markers, pages, strips, tree
 from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.conversation import Folding
 from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pulse import Pulse
+from viewer.model.exchange.turn import Turn
 from viewer.model.facts import Line
 from viewer.model.states import Tone
 from viewer.tape import exchange
@@ -39,11 +41,11 @@ from viewer.tui.widgets.pane import Heading, Pane
 TABS: Final = ("replay", "events", "raw", "request", "timing", "notes")
 """The tabs by their numbers, from 1."""
 
-REPLAY, EVENTS, RAW, _, _, NOTES = range(len(TABS))
+REPLAY, EVENTS, RAW, REQUEST, _, NOTES = range(len(TABS))
 
 _APPLIES: Final = {
     "ghost": (REPLAY,), "annotate": (REPLAY,), "markdown": (REPLAY,), "filter": (REPLAY, EVENTS),
-    "open": (REPLAY, EVENTS, NOTES), "view": (RAW,),
+    "open": (REPLAY, EVENTS, NOTES), "view": (RAW, REQUEST),
 }  # fmt: skip
 """The tabs to which some actions apply; the others apply to all of them."""
 
@@ -80,12 +82,12 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     InspectorPanes #bytes-box { width: 11fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("r", "display('fold')", "fold the reasoning", id="replay.fold"),
+        hidden("r", "display('fold')", "fold the reasoning, or unfold a request", id="replay.fold"),
         hidden("a", "display('ghost')", "show what comes later", id="replay.ghost"),
         hidden("b", "display('annotate')", "show the time between words", id="replay.annotate"),
         hidden("c", "display('choice')", "one choice after the other, or all", id="replay.choice"),
         hidden("M", "display('markdown')", "content as Markdown, or plain", id="replay.markdown"),
-        hidden("v", "display('view')", "hex, lines, JSON or wire", id="replay.view"),
+        hidden("v", "display('view')", "hex, lines, JSON or wire; a request as sent", id="replay.view"),
         hidden("plus", "zoom(True)", "zoom", key_display="+", id="replay.zoom"),
         hidden("underscore", "zoom(False)", "zoom out", key_display="_", id="replay.zoom_out"),
         hidden("enter", "open", "open the event, or write a note", id="replay.open"),
@@ -99,6 +101,9 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         hidden("ctrl+d", "page(0.5)", "half a page down", id="replay.half_page_down"),
         *(hidden(str(tab + 1), f"pane({tab})", name, id=f"replay.{name}") for tab, name in enumerate(TABS)),
     ]
+
+    class TurnWanted(Message):
+        """What was asked is to be read, message by message."""
 
     class NoteWanted(Message):
         """A note is to be written."""
@@ -115,6 +120,10 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.times = Times()
         self._known: Known | None = None
         self._opened: Opened | None = None
+        self._turn: Turn | None = None
+        self._turn_of: tuple[object, ...] = ()
+        self._is_folded = True
+        self._as_sent: bool | None = None
         self._notes = Notes()
         self._position = 0
         self._died = False
@@ -122,8 +131,8 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
         self._options: dict[str, Callable[[], None]] = {
-            "fold": self.replay.fold, "ghost": self.replay.toggle_ghost, "annotate": self.replay.annotate,
-            "choice": self.replay.choose, "markdown": self.replay.toggle_markdown, "view": self.bytes.cycle,
+            "fold": self._fold, "ghost": self.replay.toggle_ghost, "annotate": self.replay.annotate,
+            "choice": self.replay.choose, "markdown": self.replay.toggle_markdown, "view": self._view,
         }  # fmt: skip
         self._pages = {name: PagePane(name) for name in ("request", "timing", "notes")}
         self._panes: dict[str, Pane] = {
@@ -197,6 +206,25 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         """Show why the exchange cannot be read."""
         self._show_trouble([(f" {text}", "error")])
 
+    def show_turn(self, turn: Turn) -> None:
+        """Show what was asked, message by message."""
+        self._turn = turn
+        self._write_request()
+        self.titles()
+        self.refresh_bindings()
+
+    @property
+    def turn(self) -> Turn | None:
+        """What was asked, if that is shown message by message and not as it was sent."""
+        return None if self._is_as_sent else self._turn
+
+    @property
+    def _is_as_sent(self) -> bool:
+        """Whether a request is shown as it was sent: unless told otherwise, one in which no messages are."""
+        if self._as_sent is not None:
+            return self._as_sent
+        return self._turn is not None and not (self._turn.asked.prompt and self._turn.asked.prompt.messages)
+
     def show_notes(self, notes: Notes) -> None:
         """Show what is noted now."""
         self._notes = notes
@@ -249,7 +277,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         """Return whether an action applies to what is shown: other keys are not shown anywhere."""
         name = str(parameters[0]) if action == "display" else action
         if name == "fold":
-            return self.pane == REPLAY and self.replay.can_fold
+            return self.turn is not None if self.pane == REQUEST else self.pane == REPLAY and self.replay.can_fold
         if name == "choice":
             return self.pane == REPLAY and len(self.replay.choices) > 1
         return applies(name, self.pane)
@@ -258,6 +286,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.pane, self.slot = pane, 0
         if pane == RAW:
             self._show_event()
+        self._want_turn()
         self._lay_out()
         self.refresh_bindings()
 
@@ -284,6 +313,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         position, opened = self._position, self._opened
         event = "body" if opened and not len(opened.transcript) else f"event {markers.label(max(position, 1))}"
         texts = {"timeline": self._timeline_title(), "tree": event, "bytes": f"bytes · {self.bytes.view}"}
+        texts["request"] = "request · as sent" if self._is_as_sent else "request · messages (v: as sent)"
         if opened is None:
             texts |= {"replay": f"text · {_DECODING}", "events": f"events · {_DECODING}"}
         else:
@@ -426,9 +456,46 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def _write_pages(self) -> None:
         known, opened, times, notes = self._known, self._opened, self.times, self._notes
         if known is not None:
-            self._pages["request"].show(lambda _: pages.request(known), known)
+            self._write_request()
+            self._want_turn()
             self._pages["timing"].show(lambda width: pages.timing(known, opened, width, times), known, opened, times)
             self._pages["notes"].show(lambda _: pages.noted(known, notes, opened, times))
+
+    def _write_request(self) -> None:
+        known, turn, pane = self._known, self._turn, self._pages["request"]
+        if known is None:
+            return
+        if self._is_as_sent:
+            pane.show(lambda _: pages.request(known), known)
+        elif turn is None:
+            pane.show(lambda _: [[("reading …", "muted")]])
+        else:
+            remedy = "r shows it" * self._is_folded
+            pane.show(lambda width: conversation.lines(turn, Folding(width, remedy), "3 shows it"), turn, remedy)
+
+    def _want_turn(self) -> None:
+        """Have what was asked read once it is to be seen, and again when more is known of it."""
+        if self._known is None or self.pane != REQUEST:
+            return
+        row, request = self._known.row, self._known.request
+        if (state := (request.size, row.outcome, row.content, row.tool_calls)) != self._turn_of:
+            self._turn_of = state
+            self.post_message(self.TurnWanted())
+
+    def _fold(self) -> None:
+        if self.pane == REQUEST:
+            self._is_folded = not self._is_folded
+            self._write_request()
+        else:
+            self.replay.fold()
+
+    def _view(self) -> None:
+        if self.pane == REQUEST:
+            self._as_sent = not self._is_as_sent
+            self._write_request()
+            self.refresh_bindings()
+        else:
+            self.bytes.cycle()
 
     def _show_event(self) -> None:
         """Show what the event under the playhead consists of, and its bytes; without events, the body."""

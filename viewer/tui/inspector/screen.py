@@ -19,9 +19,9 @@ from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
-from viewer.tape import exchange
+from viewer.tape import exchange, turns
 from viewer.timing.playback import Playback
-from viewer.tui.base.host import Superseded, host, in_thread
+from viewer.tui.base.host import host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.dialogs.offers import Copy
@@ -30,7 +30,7 @@ from viewer.tui.inspector.panes import InspectorPanes, applies
 from viewer.tui.inspector.raw import BytesPane
 from viewer.tui.inspector.search import Search
 from viewer.tui.playing.driver import Driver, Move, PlaybackScreen
-from viewer.tui.playing.loader import KeyQueue, Loader, queued
+from viewer.tui.playing.loader import ErrorReporter, KeyQueue, Loader, queued
 from viewer.tui.playing.timeline import Timeline
 from viewer.tui.widgets.footer import KeyLine
 
@@ -129,7 +129,8 @@ class InspectorScreen(PlaybackScreen):
         if self._known is None:
             return "text.txt", ""
         panes, position = self.panes, self.playback.position
-        return pages.page(panes.active.id, self._known, self._opened, self._notes, panes.times, position, panes.only)
+        shown = panes.active.id, self._known, self._opened, self._notes, panes.times, position, panes.only, panes.turn
+        return pages.page(*shown)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies to the open pane: the keys of the others are not shown anywhere."""
@@ -328,12 +329,14 @@ class InspectorScreen(PlaybackScreen):
     async def on_bytes_pane_wanted(self, message: BytesPane.Wanted) -> None:
         """Read more about some socket reads."""
         question = partial(exchange.reads_between, no=self._no, first=message.first, last=message.last)
-        try:
+        with ErrorReporter(self.panes.show_failure):
             self.panes.bytes.take(await host(self).tape.ask(question, "reads"))
-        except WiretapeError as error:
-            self.panes.show_failure(str(error))
-        except Superseded:
-            return
+
+    @work(group="turn", exclusive=True)
+    async def on_inspector_panes_turn_wanted(self) -> None:
+        """Read what was asked."""
+        with ErrorReporter(self.panes.show_failure):
+            self.panes.show_turn(await host(self).tape.ask(partial(turns.turn, no=self._no), "turn"))
 
     def on_inspector_panes_note_wanted(self, message: InspectorPanes.NoteWanted) -> None:
         """Ask for a note."""

@@ -46,7 +46,9 @@ POLL_SECONDS: Final = 0.15
 _RETRY_SECONDS: Final = 0.5
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
-_OF_ROWS: Final = frozenset({"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview"})
+_OF_ROWS: Final = frozenset(
+    {"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "conversations"}
+)
 """Actions that do nothing where nothing is listed."""
 
 
@@ -84,6 +86,8 @@ class StreamsScreen(Screen[None]):
         Binding("o", "order", "order", tooltip="order by a column (sort)", id="streams.order"),
         hidden("f", "follow", "follow the newest", id="streams.follow"),
         Binding("S", "stats", "stats", tooltip="stats of what is listed (figures)", id="streams.stats"),
+        Binding("t", "conversations", "conversations", tooltip="conversations, as trees with totals (agents, sessions)",
+                id="streams.conversations"),
         hidden("backslash", "toggle_filter", "filter on or off", key_display="\\", id="streams.toggle"),
         hidden("apostrophe", "views", "saved views", key_display="'", id="streams.views"),
         hidden("O", "reverse", "reverse the order (sort)", id="streams.reverse"),
@@ -436,6 +440,12 @@ class StreamsScreen(Screen[None]):
         from viewer.tui.stats.screen import StatsScreen
 
         self.app.push_screen(StatsScreen(self.filter.text_in_force))
+
+    def action_conversations(self) -> None:
+        """Show the conversations of what fits the filter."""
+        from viewer.tui.list.conversations import ConversationsScreen
+
+        self.app.push_screen(ConversationsScreen(self.filter.text_in_force))
 
     def action_follow(self) -> None:
         """Stay on the newest exchange, or stop doing so."""

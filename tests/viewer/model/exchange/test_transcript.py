@@ -44,6 +44,9 @@ def test_event_has_its_most_telling_kind(connection: Connection) -> None:
     assert kinds(recorded(connection, FAILED)) == ["content", "error"]
     odd = b'data: {not json\n\ndata: {"type": "ping"}\n\n' + event({"refusal": "No."}) + b"data:\n\n"
     assert kinds(Transcript(decoded(odd))) == ["malformed", "ping", "refusal", "other"]
+    item = b'{"type": "reasoning", "summary": [], "encrypted_content": "x"}'
+    opaque = b'data: {"type": "response.output_item.done", "output_index": 0, "item": ' + item + b"}\n\n"
+    assert kinds(Transcript(decoded(opaque))) == ["reasoning"]
 
 
 def test_event_has_the_timestamp_and_number_of_its_read(connection: Connection) -> None:

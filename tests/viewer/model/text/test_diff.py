@@ -2,7 +2,7 @@
 
 from tests.cases import each_case
 from viewer.model.text import diff
-from viewer.model.text.diff import CONTEXT, Divergence
+from viewer.model.text.diff import CONTEXT, Divergence, Edit
 
 
 @each_case(
@@ -78,3 +78,20 @@ def test_divergence_in_words(a: str, b: str, told: str) -> None:
     found = diff.divergence(a, b)
     assert found is not None
     assert diff.description(found, a) == told
+
+
+def test_edits_mark_the_words_of_a_line_that_replaces_another() -> None:
+    assert list(diff.edits("one two\nsame", "one three\nsame\nnew")) == [
+        Edit("removed", (("one ", False), ("two", True))),
+        Edit("added", (("one ", False), ("three", True))),
+        Edit("same", (("same", False),)),
+        Edit("added", (("new", True),)),
+    ]
+
+
+@each_case(("a", "b"), [("", "abc"), ("abc", "abc"), ("axbxc", "aybyc"), ("aab", "ab"), ("x" * 3000, "y" * 3000)])
+def test_opcodes_turn_one_sequence_into_the_other(a: str, b: str) -> None:
+    found = diff.opcodes(a, b)
+    assert "".join(a[start:end] for _, start, end, _, _ in found) == a
+    assert "".join(b[start:end] for *_, start, end in found) == b
+    assert all((a[i:j] == b[k:n]) == (kind == "equal") for kind, i, j, k, n in found)

@@ -12,7 +12,8 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from tests.viewer.conftest import DONE, HOSTILE, MS, event
+from tests.viewer import conversing
+from tests.viewer.conftest import DONE, HOSTILE, MS, event, recorded
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
 from viewer import sparkline
@@ -562,7 +563,7 @@ def test_keys_that_do_not_apply_to_the_open_pane_are_named_nowhere(marked: Path)
                 assert ("filter" in seen(app).splitlines()[-1]) == (pane < 2)
                 assert {"play", "goto", "help"} <= active
             replay = {"ghost", "annotate", "markdown", "filter", "open"}
-            assert named == [replay, {"filter", "open"}, {"view"}, set(), set(), {"open"}]
+            assert named == [replay, {"filter", "open"}, {"view"}, {"view"}, set(), {"open"}]
 
     journey(steps())
 
@@ -572,5 +573,36 @@ def test_the_heading_has_the_verdict_and_not_its_flag(marked: Path) -> None:
         async with inspected(marked, "#2") as (_, pilot, _):
             shown = await shows(pilot, "stall 2.2 s by upstream")
             assert "stall  " not in shown.splitlines()[0].replace("stall 2.2 s", "")
+
+    journey(steps())
+
+
+def test_a_request_is_shown_message_by_message_in_short_in_full_or_as_it_was_sent(tmp_path: Path) -> None:
+    tape = recorded(tmp_path / "tape.db", list(conversing.frames()))
+
+    async def steps() -> None:
+        async with staged(tape, lambda: InspectorScreen(2)) as (_, pilot):
+            await pilot.press("4")
+            shown = await shows(pilot, "request · messages (v: as sent)", "── new since 11110000 ─", "Yes: ␛[31msnow.")
+            assert "Rule 1." not in shown
+            assert "2 assistant  I look. call get_weather" in shown
+            await pilot.press("r")
+            await shows(pilot, "Rule 9.")
+            await pilot.press("v")
+            assert "Rule 9." not in (await shows(pilot, "request · as sent", "authorization: ")).partition("body")[0]
+            await press(pilot, "v", "r")
+            await shows(pilot, "answer · complete, finish reason stop")
+
+    journey(steps())
+
+
+def test_a_request_without_messages_is_shown_as_it_was_sent(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked) as (_, pilot, screen):
+            await pilot.press("4")
+            await shows(pilot, "request · as sent")
+            assert screen.panes.turn is None
+            await pilot.press("v")
+            await shows(pilot, "request · messages", "answer · complete")
 
     journey(steps())

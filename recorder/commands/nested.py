@@ -1,0 +1,96 @@
+"""`wiretape run` where a recorder runs already: what one tells the commands in it, and what a run makes of it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from recorder.process import boot_id, is_gone
+from recorder.relay import providers
+from recorder.relay.apis import BY_NAME, BY_VARIABLE
+from recorder.relay.pointing import Plan
+from recorder.relay.providers import Upstream
+
+VARIABLE = "WIRETAPE_RECORDING"
+_CERTIFICATES = "/wiretape-ca-"
+"""In the path of each file of `recorder.relay.environment`, whose imports are too much for this."""
+_PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Which recorder records a command: its process, where it listens, its tape.
+
+    `own` names the APIs that it relays to at their own URL; `intercepts`, whether it is a forward proxy.
+    """
+
+    pid: int
+    boot: str | None
+    base: str
+    tape: str
+    own: list[str]
+    intercepts: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the recorder still runs, on this machine."""
+        return self.boot == boot_id() and not is_gone(self.pid, self.boot)
+
+
+def mark(base: str, tape: Path, plan: Plan, *, intercepts: bool = False) -> dict[str, str]:
+    """Return the variable that tells a command that this process records it."""
+    import msgspec
+
+    own = [one.name for one in plan.upstreams if one.name in BY_NAME and one.url == BY_NAME[one.name].url]
+    marker = Marker(os.getpid(), boot_id(), base, str(tape.resolve()), own, intercepts)
+    return {VARIABLE: msgspec.json.encode(marker).decode()}
+
+
+def read(environ: Mapping[str, str]) -> Marker | None:
+    """Return the mark of the environment; None if it has none, or one that cannot be read."""
+    if VARIABLE not in environ:
+        return None
+    import msgspec
+
+    try:
+        return msgspec.json.decode(environ[VARIABLE], type=Marker)
+    except msgspec.DecodeError:
+        return None
+
+
+def without(environ: Mapping[str, str], marker: Marker) -> dict[str, str]:
+    """Return the environment without what a recorder set that has ended.
+
+    Raise ValueError if a variable pointed at something else before than at its API's own URL: that is lost.
+    """
+    kept = {name: value for name, value in environ.items() if not _is_left(name, value, marker)}
+    for name, path in pointed_at(kept, marker.base).items():
+        if path.strip("/").partition("/")[0] not in marker.own:
+            raise ValueError(f"{name} points at a wiretape that has ended: set it to its API's URL, or unset it")
+        del kept[name]
+    return kept
+
+
+def pointed_at(environ: Mapping[str, str], base: str) -> dict[str, str]:
+    """Return the variables of APIs that point at a recorder, and the path of each below the recorder's base URL."""
+    paths = {name: environ[name].removeprefix(base) for name in BY_VARIABLE.keys() & environ.keys()}
+    return {name: path for name, path in paths.items() if path != environ[name] and path[:1] in ("", "/")}
+
+
+def resolved(environ: Mapping[str, str], base: str, upstreams: Sequence[Upstream]) -> dict[str, str]:
+    """Return the environment with what a recorder relays to in place of the recorder.
+
+    So what `wiretape env` says for a recorder, and a run records on the same tape, is there once. An upstream with
+    credentials, which are not on the tape, stays as it is.
+    """
+    routes = {name: providers.route(upstreams, path.encode()) for name, path in pointed_at(environ, base).items()}
+    known = {name: route for name, route in routes.items() if route and route[0].authorization is None}
+    return {**environ, **{name: f"{one.url}{rest.decode()}" for name, (one, rest) in known.items()}}
+
+
+def _is_left(name: str, value: str, marker: Marker) -> bool:
+    """Return whether a variable names the recorder as a proxy, or certificates that went with a recorder."""
+    if _CERTIFICATES in value:
+        return not Path(value).exists()
+    return name.lower() in _PROXIES and urlsplit(value).netloc.rpartition("@")[2] == urlsplit(marker.base).netloc

@@ -1,0 +1,143 @@
+"""What a request belongs to: the conversation that its client names, and hashes that tell which exchange it continues.
+
+Of one exchange alone: which exchanges are one conversation is worked out by whoever reads many of them. The
+headers are those on the tape: where the value of one was replaced by a keyed hash of itself, that hash is the key.
+What clients send was seen in requests of Claude Code 2.1 (`x-claude-code-session-id`, `metadata.user_id`), Codex 0.169
+(`session-id`, formerly `session_id`) and opencode 1.18 (`x-session-id`), in the code of opencode (`x-opencode-session`,
+`x-parent-session-id`) and of Gemini CLI 0.61 (`request.session_id`), and is documented by OpenAI (`conversation`),
+OpenRouter (`x-session-id`, `session_id`), LiteLLM, Helicone and LangSmith (the fields of `metadata`). A user, or a key
+of a cache (`prompt_cache_key`), is no conversation: many have the same.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final
+
+from recorder.decode.encoding import Cleaner
+from recorder.decode.operation import GENERATIONS
+from recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
+from recorder.decode.request import parse
+
+_HEADERS: Final = (
+    "x-claude-code-session-id", "x-session-id", "session-id", "session_id", "x-opencode-session", "helicone-session-id",
+)  # fmt: skip
+_PARENT: Final = "x-parent-session-id"
+_AGENT: Final = "x-claude-code-agent-id"
+_RETRIES: Final = "x-stainless-retry-count"
+_COUNT: Final = re.compile("[0-9]{1,6}")
+_FIELDS: Final = ("session_id", "litellm_session_id")
+_METADATA: Final = ("session_id", "thread_id", "conversation_id")
+_MARK: Final = "REDACTED:sha256:"
+_SESSION_OF_USER: Final = re.compile(r"_session_([0-9a-f-]{36})$")
+_LONGEST_KEY: Final = 200
+_LONGEST_ASKED: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as it is on the tape: its headers, each `[name, value]`, and its body."""
+
+    headers: Sequence[Sequence[str]]
+    body: bytes | None = None
+
+
+def belonging(
+    asked: Asked, operation: str, content: str | None, calls: Sequence[Mapping[str, Any]] | None
+) -> dict[str, Any]:
+    """Return the fields of `Measures` that say what a request belongs to; its body is read only of a generation.
+
+    `content` and `calls` are the text and the tool calls of the answer.
+    """
+    prompt = parse(asked.body) if operation in GENERATIONS else None
+    fields = prompt.parameters if prompt is not None else {}
+    found: dict[str, Any] = _named(asked.headers, fields)
+    if prompt is None or not prompt.messages:
+        return found
+    found |= _hashes(prompt.messages) | {"asked": _asked(prompt.messages)}
+    if found["previous_response_id"] is not None or "conversation" in fields:
+        return found | {"messages_hash": None}  # the request has the new ones alone
+    called = [ToolCall(call["id"] or "", call["name"] or "", call["arguments"] or "") for call in calls or ()]
+    return found | {"answer_hash": _of_answer([Text(content or ""), *called])}
+
+
+def _named(headers: Sequence[Sequence[str]], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which conversation a request names, by what, which one started that, and which try it is.
+
+    A header comes first: a client that has one sends it with every request, also with those whose body names none.
+    """
+    sent = {name: value for name, value in reversed(headers)}
+    named = [(sent.get(name), name) for name in _HEADERS]
+    key, by = next(((key, by) for value, by in [*named, *_in_body(body)] if (key := _key(value))), (None, None))
+    return {
+        "conversation_key": key,
+        "conversation_key_from": by,
+        "conversation_parent": key if _AGENT in sent else _key(sent.get(_PARENT)),
+        "previous_response_id": _key(body.get("previous_response_id")),
+        "retries": int(tries) if _COUNT.fullmatch(tries := sent.get(_RETRIES, "")) else None,
+    }
+
+
+def _in_body(body: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+    conversation, metadata = body.get("conversation"), body.get("metadata")
+    yield (conversation.get("id") if isinstance(conversation, dict) else conversation), "conversation"
+    if isinstance(metadata, dict):
+        yield _session_of(metadata.get("user_id")), "metadata.user_id"
+        yield from ((metadata.get(name), f"metadata.{name}") for name in _METADATA)
+    yield from ((body.get(name), name) for name in _FIELDS)
+
+
+def _session_of(user: Any) -> Any:
+    """Return the session that a user's id names, as Claude Code's does: in JSON, formerly at its end."""
+    if not isinstance(user, str):
+        return None
+    if match := _SESSION_OF_USER.search(user):
+        return match[1]
+    try:
+        parts = json.loads(user) if user.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return parts.get("session_id") if isinstance(parts, dict) else None
+
+
+def _key(value: Any) -> str | None:
+    return _clean(value.strip().removeprefix(_MARK)[:_LONGEST_KEY]) if isinstance(value, str) else None
+
+
+def _clean(text: str) -> str | None:
+    return Cleaner().optional(text)
+
+
+def _hashes(messages: Sequence[Message]) -> dict[str, str | None]:
+    """Return the hashes of all messages, of those before the last answer among them, and of that answer."""
+    compared = [(message, said) for message in messages if (said := canonical(message))]
+    end = len(compared) - sum(1 for _ in takewhile(lambda one: not one[0].by_model, reversed(compared)))
+    start = end - sum(1 for _ in takewhile(lambda one: one[0].by_model, reversed(compared[:end])))
+    texts = [said for _, said in compared]
+    return {
+        "messages_hash": _hash(texts),
+        "continues_hash": _hash(texts[:start]) if start < end else None,
+        "continued_answer_hash": _of_answer([part for message, _ in compared[start:end] for part in message.parts]),
+    }
+
+
+def _of_answer(parts: Sequence[Part]) -> str | None:
+    """Return the hash of the texts and the tool calls of an answer, with the ids of these."""
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    said = canonical(Message("assistant", (*(part for part in parts if isinstance(part, Text)), *calls)))
+    return _hash([said, *(call.id.encode("utf-8", "surrogatepass") for call in calls)]) if said else None
+
+
+def _hash(texts: Sequence[bytes]) -> str | None:
+    return hashlib.blake2b(b"\n".join(texts), digest_size=8).hexdigest() if texts else None
+
+
+def _asked(messages: Sequence[Message]) -> str | None:
+    """Return the last text of the user; what is one element of markup was put there by a program."""
+    of_user = (part for message in messages if message.role == "user" for part in message.parts)
+    texts = [part.text for part in of_user if isinstance(part, Text) and part.text.strip()]
+    typed = next((text for text in reversed(texts) if not is_element(text)), texts[-1] if texts else "")
+    return _clean(" ".join(typed.split())[:_LONGEST_ASKED])

@@ -1,0 +1,137 @@
+"""Bytes of one direction of a WebSocket in, its messages and control frames out, each with its byte range.
+
+RFC 6455, and RFC 7692 where compression was agreed on. `wsproto` unmasks, inflates and judges; it is given one frame at
+a time, and little of that, so that each message keeps its bytes and none is inflated beyond a limit.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from wsproto.extensions import Extension, PerMessageDeflate
+from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
+
+from recorder.decode import encoding
+
+Kind = Literal["text", "binary", "ping", "pong", "close", "broken", "limit"]
+
+NO_STATUS: Final = int(CloseReason.NO_STATUS_RCVD)
+"""Stands for the code of a close frame that has none."""
+
+_CONTROL: Final[dict[Opcode, Kind]] = {Opcode.PING: "ping", Opcode.PONG: "pong", Opcode.CLOSE: "close"}
+_SLICE: Final = 4096
+_TAKEOVER: Final = frozenset({"server_no_context_takeover", "client_no_context_takeover"})
+
+
+class Message(NamedTuple):
+    """A message, or a control frame: its bytes from the first of its first frame to the last of its last one.
+
+    Control frames may stand between the frames of a message. `data` is the message itself, unmasked and inflated; of a
+    close frame its code and reason as text. `broken`: the peer broke the protocol, and what follows cannot be read;
+    `limit`: what follows is too large to be inflated.
+    """
+
+    start: int
+    end: int
+    kind: Kind
+    data: bytes
+
+
+def messages(data: bytes, *, from_client: bool, extensions: str | None) -> Iterator[Message]:
+    """Yield the messages of one direction, up to its close frame; one that the end cuts off is left out.
+
+    `extensions` are those that the server has accepted.
+    """
+    return _Parser(data, from_client, extensions).run()
+
+
+class _Parser:
+    def __init__(self, data: bytes, from_client: bool, extensions: str | None) -> None:
+        self._data = data
+        self._messages = FrameProtocol(not from_client, _extensions(extensions))
+        # Apart, for an extension forgets in a control frame that the message around it is compressed.
+        self._control = FrameProtocol(not from_client, [])
+        self._start: int | None = None
+        self._parts: list[bytes] = []
+        self._inflated = 0
+
+    def run(self) -> Iterator[Message]:
+        """Yield all messages."""
+        start, size = 0, len(self._data)
+        while start < size:
+            is_control = bool(self._data[start] & 0x08)
+            end = min(_end(self._data, start), size + 1)
+            try:
+                message = self._control_frame(start, end) if is_control else self._frame(start, end)
+            except ParseFailed:
+                yield Message(start, size, "broken", self._data[start:])
+                return
+            if message is not None:
+                yield message
+                if message.kind in ("close", "limit"):
+                    return
+            start = end
+
+    def _control_frame(self, start: int, end: int) -> Message | None:
+        self._control.receive_bytes(self._data[start:end])
+        for frame in self._control.received_frames():
+            return Message(start, end, _CONTROL[frame.opcode], _payload(frame))
+        return None
+
+    def _frame(self, start: int, end: int) -> Message | None:
+        if self._start is None:
+            self._start = start
+        for place in range(start, end, _SLICE):
+            piece = self._data[place : min(place + _SLICE, end)]
+            self._messages.receive_bytes(piece)
+            for frame in self._messages.received_frames():
+                payload = _payload(frame)
+                self._inflated += len(payload)
+                if self._inflated > encoding.room(place + len(piece)):
+                    return Message(start, len(self._data), "limit", b"")
+                self._parts.append(payload)
+                if frame.message_finished:
+                    return self._whole("text" if frame.opcode is Opcode.TEXT else "binary", end)
+        return None
+
+    def _whole(self, kind: Kind, end: int) -> Message:
+        assert self._start is not None
+        message = Message(self._start, end, kind, b"".join(self._parts))
+        self._start, self._parts = None, []
+        return message
+
+
+def _end(data: bytes, start: int) -> int:
+    """Return where the frame at `start` ends, beyond the data if that does not hold all of it."""
+    head = data[start : start + 10]
+    if len(head) < 2:
+        return len(data) + 1
+    size, at = head[1] & 0x7F, 2
+    if size >= 126:
+        form, at = (">H", 4) if size == 126 else (">Q", 10)
+        if len(head) < at:
+            return len(data) + 1
+        (size,) = struct.unpack(form, head[2:at])
+    return start + at + (4 if head[1] & 0x80 else 0) + int(size)
+
+
+def _payload(frame: Frame) -> bytes:
+    """Return what a frame carries, as bytes."""
+    if isinstance(frame.payload, tuple):
+        code, reason = frame.payload
+        return f"{int(code)} {reason}".rstrip().encode()
+    return frame.payload.encode() if isinstance(frame.payload, str) else bytes(frame.payload)
+
+
+def _extensions(accepted: str | None) -> list[Extension]:
+    """Return the extension that a server has accepted, ready to inflate.
+
+    The agreed sizes of windows do not matter: the largest inflates what was deflated with any.
+    """
+    for extension in (accepted or "").split(","):
+        name, *parameters = (part.strip().lower() for part in extension.split(";"))
+        if name == PerMessageDeflate.name:
+            deflate = PerMessageDeflate()
+            deflate.finalize("; ".join([name, *(part for part in parameters if part in _TAKEOVER)]))
+            return [deflate]
+    return []

@@ -1,0 +1,186 @@
+"""What a request asks of a model: the system prompt, tools and messages, in the same records for every API.
+
+`request` reads them from a body. Roles are `system`, `developer`, `user`, `assistant` and `tool`, whatever the API
+calls them; any other is kept as it is written. What is not understood is an `Other` with its JSON.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final, Literal
+
+from recorder.decode.values import compact
+
+SYSTEM: Final = ("system", "developer")
+"""The roles whose first messages are the system prompt."""
+CACHE_POINTS: Final = ("cachePoint", "cache_point")
+"""Parts that only say up to where a prompt is cached; the others say so in a field."""
+
+_ELEMENT: Final = re.compile(r"\s*<([\w-]+)>.*</\1>\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What somebody says; `refusal` is what a model says instead of an answer."""
+
+    text: str
+    kind: Literal["text", "refusal"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What a model thought; `opaque` if the text, or a part of it, is encrypted."""
+
+    text: str
+    opaque: bool = False
+    kind: Literal["reasoning"] = "reasoning"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool; `arguments` are as written: JSON, or free text for custom tools."""
+
+    id: str
+    name: str
+    arguments: str
+    kind: Literal["tool_call"] = "tool_call"
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """An image, audio, video or file: `size` is that of its bytes, if they are in the request, with their `digest`.
+
+    `source` is the URL or the id of what is elsewhere.
+    """
+
+    kind: Literal["image", "audio", "video", "file"]
+    media_type: str = ""
+    size: int | None = None
+    name: str = ""
+    source: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Anything else: `name` is its type as written, `json` all of it, "" if it is nested too deeply to be written."""
+
+    name: str
+    json: str
+    kind: Literal["other"] = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool returned for the call of this id; `failed` if the request says so."""
+
+    id: str
+    name: str
+    content: tuple["Part", ...]
+    failed: bool = False
+    kind: Literal["tool_result"] = "tool_result"
+
+
+Part = Text | Reasoning | ToolCall | ToolResult | Media | Other
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message, or one item of the Responses API."""
+
+    role: str
+    parts: tuple[Part, ...]
+    name: str = ""
+
+    @property
+    def by_model(self) -> bool:
+        """Whether a model wrote it."""
+        return self.role == "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool offered to the model: `definition` is all of it as JSON, `type` as written ("function" if it is none)."""
+
+    name: str
+    description: str
+    definition: str
+    type: str = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A request: the first messages for the system are in `system`; `parameters` are all other fields, as written."""
+
+    model: str = ""
+    system: tuple[Part, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    messages: tuple[Message, ...] = ()
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+def is_element(text: str) -> bool:
+    """Return whether a text is one element of markup: such texts of a user were put there by a program."""
+    return _ELEMENT.fullmatch(text) is not None
+
+
+def canonical(message: Message) -> bytes:
+    """Return bytes that are the same for the same message of a later request; b"" if it says nothing to compare.
+
+    Left out is what clients change or drop between two turns: ids, names, reasoning, cache points, white space around
+    texts, and the division of a text into parts. A message of nothing but reasoning is b"": skip it.
+    """
+    said = list(_said(message.parts))
+    return _joined((message.role, *said)) if said else b""
+
+
+def fingerprint(message: Message) -> str:
+    """Return a digest of `canonical`; "" for a message to skip."""
+    said = canonical(message)
+    return blake2b(said, digest_size=16).hexdigest() if said else ""
+
+
+def _said(parts: Iterable[Part]) -> Iterator[str]:
+    texts: list[str] = []
+    for part in parts:
+        if isinstance(part, Text):
+            texts.append(part.text)
+        elif said := _compared(part):
+            yield from _text(texts)
+            texts = []
+            yield said
+    yield from _text(texts)
+
+
+def _text(texts: list[str]) -> Iterator[str]:
+    # A boundary of parts may be white space, or nothing: it is no difference.
+    if text := " ".join("\n".join(texts).split()):
+        yield f"text {text}"
+
+
+def _compared(part: Part) -> str:
+    match part:
+        case ToolCall():
+            return f"call {part.name} {_arguments(part.arguments)}"
+        case ToolResult():
+            return "result " + _joined(_said(part.content)).decode("utf-8", "surrogatepass")
+        case Media():
+            return f"{part.kind} {part.digest or part.source or part.name}"
+        case Other() if part.name not in CACHE_POINTS:
+            return f"{part.name} {part.json}"
+    return ""
+
+
+def _arguments(text: str) -> str:
+    """Return arguments without what depends on who wrote the JSON."""
+    try:
+        value = json.loads(text)
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return text.strip()
+
+
+def _joined(texts: Iterable[str]) -> bytes:
+    return compact(list(texts)).encode("utf-8", "surrogatepass")

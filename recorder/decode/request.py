@@ -1,0 +1,456 @@
+"""The JSON body of a request as a `Prompt`, for every API whose answers are decoded, and for those that resemble one.
+
+The shape of a body decides, not its path: gateways and clouds serve any API under paths of their own, and no two APIs
+mean different things by the same field. Every value may have the wrong type, and a body may be hostile: what is not
+understood is kept as JSON, and there is a limit to how many messages and parts are told apart.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import takewhile
+from math import isfinite
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from recorder.decode.encoding import plain
+from recorder.decode.prompt import (
+    SYSTEM,
+    Media,
+    Message,
+    Other,
+    Part,
+    Prompt,
+    Reasoning,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from recorder.decode.values import compact, text
+
+MOST_MESSAGES: Final = 20_000
+MOST_PARTS: Final = 10_000
+"""Beyond these, messages of a request and parts of a message are kept as one `Other`."""
+
+_DEEPEST = 4
+_ROLES: Final = {"model": "assistant", "chatbot": "assistant", "ai": "assistant", "function": "tool", "human": "user"}
+_TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal"})
+_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "tool-call", "function_call", "custom_tool_call"})
+_CALL_KEYS = frozenset({"id", "call_id", "type", "status", "name", "arguments"})
+_RESULT_IDS = ("tool_use_id", "call_id", "toolUseId", "tool_call_id", "id")
+_RESULT_KEYS = frozenset({
+    *_RESULT_IDS, "type", "content", "output", "response", "name", "status", "is_error", "cache_control",
+})  # fmt: skip
+_MODELS = frozenset({"reasoning", "compaction", "mcp_list_tools", "mcp_approval_request"})
+_ENVELOPES = ("request", "input")
+_Kind = Literal["image", "audio", "video", "file"]
+_MEDIA: Final[dict[str, _Kind]] = {
+    "image": "image", "image_url": "image", "input_image": "image", "computer_screenshot": "image",
+    "audio": "audio", "input_audio": "audio", "audio_url": "audio", "video": "video", "video_url": "video",
+    "input_video": "video", "file": "file", "input_file": "file", "document": "file", "document_url": "file",
+    "inlineData": "file", "inline_data": "file", "fileData": "file", "file_data": "file", "container_upload": "file",
+}  # fmt: skip
+_DATA = frozenset({"data", "bytes", "file_data"})
+_SOURCES = frozenset({
+    "url", "uri", "image_url", "audio_url", "video_url", "document_url", "file_url", "fileUri", "file_uri", "file_id",
+    "image", "audio", "video", "file", "id",
+})  # fmt: skip
+_MEDIA_TYPES = ("media_type", "mimeType", "mime_type", "format")
+_NAMES = ("filename", "title", "name", "displayName", "display_name")
+
+
+def parse(body: bytes | None, content_encoding: str | None = None) -> Prompt | None:
+    """Read the body of a request as it came; None if it is not one JSON object."""
+    body = body or b""
+    request = _decoded(plain(content_encoding, body, (len(body),)).data)
+    if not isinstance(request, dict):
+        return None
+    fields = _unwrapped(request)
+    added = _added_tools(fields)
+    messages = [message for key, read in _MESSAGES.items() if key in fields for message in read(key, fields)]
+    leading = list(takewhile(lambda message: message.role in SYSTEM, messages))
+    system = [part for key in _SYSTEM_KEYS for part in _parts(fields.pop(key, None))]
+    system += [part for message in leading for part in message.parts]
+    tools = [tool for key in ("tools", "functions", "toolConfig") for tool in _tools(key, fields)] + added
+    model = text(fields.pop("model", None)) if isinstance(fields.get("model"), str) else ""
+    return Prompt(model, tuple(system), tuple(tools), tuple(messages[len(leading) :]), fields)
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    try:  # takes what msgspec refuses and programs send: lone surrogates, NaN, a byte order mark
+        return json.loads(body.decode("utf-8-sig", "replace"), parse_constant=str, parse_float=_float)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _float(text: str) -> float | str:
+    """Return a number; one too large for a float as it is written."""
+    number = float(text)
+    return number if isfinite(number) else text
+
+
+def _unwrapped(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request without the envelope that some APIs put around its content."""
+    fields = dict(request)
+    for key in _ENVELOPES:
+        inner = fields.get(key)
+        if isinstance(inner, dict) and not _MESSAGES.keys().isdisjoint(inner):
+            del fields[key]
+            fields |= inner
+            parameters = fields.get("parameters")
+            if isinstance(parameters, dict) and "tools" in parameters:
+                fields |= {"parameters": {**parameters}, "tools": parameters["tools"]}
+                del fields["parameters"]["tools"]
+    return fields
+
+
+def _listed(key: str, fields: dict[str, Any]) -> Iterator[Message]:
+    """Read a list of messages or items, or one text or object in its place."""
+    value = fields[key]
+    if isinstance(value, dict) and not {"role", "parts", "content"} & value.keys():
+        return  # no message: a reference to a stored prompt, say
+    del fields[key]
+    items = value if isinstance(value, list) else [value]
+    if items and all([type(item) is int for item in items]):
+        items = [{"role": "user", "content": [Other("tokens", compact(items))]}]
+    for item in items[:MOST_MESSAGES]:
+        yield _item(item)
+    if len(items) > MOST_MESSAGES:
+        yield Message("other", (Other("more messages", compact(items[MOST_MESSAGES:])),))
+
+
+def _said_last(key: str, fields: dict[str, Any]) -> Iterator[Message]:
+    """Read the text of a single turn, with the images or the results of tools beside it."""
+    shown = [_media("image", image) for image in _list(fields.get("images"))]
+    for message in _listed(key, fields):
+        yield Message(message.role, (*message.parts, *shown), message.name)
+        if shown:
+            del fields["images"]
+            shown = []
+    if isinstance(fields.get("tool_results"), list):
+        yield Message("tool", tuple(_cohere_result(result) for result in fields.pop("tool_results")))
+
+
+_MESSAGES: Final[dict[str, Callable[[str, dict[str, Any]], Iterator[Message]]]] = {
+    "chat_history": _listed, "messages": _listed, "contents": _listed, "history": _listed, "input": _listed,
+    "content": _listed, "prompt": _said_last, "message": _said_last, "inputText": _said_last, "inputs": _said_last,
+}  # fmt: skip
+"""The fields that hold messages, in the order in which they are said."""
+_SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
+
+
+def _item(item: Any) -> Message:
+    """Read a message, or an item of the Responses API."""
+    if not isinstance(item, dict):
+        return Message("user", _parts(item))
+    kind = text(item.get("type"))
+    if "role" not in item and kind:
+        parts = _part(item, 0)
+        return Message(_role_of_item(kind, parts), tuple(parts))
+    return _message(item)
+
+
+def _role_of_item(kind: str, parts: list[Part]) -> str:
+    if kind.endswith("_output"):
+        return "tool"
+    is_models = kind.endswith("_call") or kind in _MODELS
+    return "assistant" if is_models or any(isinstance(part, Reasoning | ToolCall) for part in parts) else kind
+
+
+def _message(item: dict[str, Any]) -> Message:
+    role = text(item.get("role")).lower() or "user"
+    role = _ROLES.get(role, role)
+    parts = [*_thoughts(item)]
+    for key in ("content", "parts", "message"):
+        parts += _parts(item.get(key))
+    if refusal := text(item.get("refusal")):
+        parts.append(Text(refusal, "refusal"))
+    parts += [_media("image", image) for image in _list(item.get("images"))]
+    if isinstance(item.get("audio"), dict):
+        parts.append(_media("audio", item["audio"]))
+    parts += [_call(call) for call in _list(item.get("tool_calls"))]
+    if isinstance(item.get("function_call"), dict):
+        parts.append(_call(item["function_call"]))
+    parts += [_cohere_result(result) for result in _list(item.get("tool_results"))]
+    name = text(item.get("name"))
+    if not parts and not item.keys() <= {"role", "content", "parts", "name"}:
+        parts = [_other(item)]
+    if role == "tool" and not any(isinstance(part, ToolResult) for part in parts):
+        name = name or text(item.get("tool_name"))
+        parts = [ToolResult(text(item.get("tool_call_id")), name, tuple(parts))]
+    elif parts and all(isinstance(part, ToolResult) for part in parts):
+        role = "tool"
+    return Message(role, tuple(parts), name)
+
+
+def _thoughts(item: dict[str, Any]) -> Iterator[Part]:
+    """Yield the reasoning of a message, under the name that its server gave it; only one of them, as for answers."""
+    for key in ("reasoning_content", "reasoning", "thinking", "tool_plan"):
+        if thought := text(item.get(key)):
+            yield Reasoning(thought)
+            return
+    for detail in _list(item.get("reasoning_details")):
+        if isinstance(detail, dict):
+            yield Reasoning(text(detail.get("text")) or text(detail.get("summary")), "data" in detail)
+
+
+def _parts(content: Any, depth: int = 0) -> tuple[Part, ...]:
+    """Read the content of a message: a text, a part, or a list of them."""
+    if content is None or content == "":
+        return ()
+    items = content if isinstance(content, list) else [content]
+    if isinstance(content, dict) and isinstance(content.get("parts"), list):
+        items = content["parts"]
+    parts = [part for item in items[:MOST_PARTS] for part in _part(item, depth)]
+    if len(items) > MOST_PARTS:
+        parts.append(Other("more parts", compact(items[MOST_PARTS:])))
+    return tuple(parts)
+
+
+def _part(item: Any, depth: int) -> list[Part]:
+    if isinstance(item, str):
+        return [Text(item)]
+    if isinstance(item, Other):
+        return [item]
+    if not isinstance(item, dict) or depth >= _DEEPEST:
+        return [_other(item)]
+    kind = text(item.get("type"))
+    return _typed(kind, item, depth) if kind else _keyed(item, depth)
+
+
+def _typed(kind: str, item: dict[str, Any], depth: int) -> list[Part]:
+    """Read a part that names its type: those of OpenAI, Anthropic, Cohere and Mistral, and the items of Responses."""
+    key: Literal["text", "refusal"] = "refusal" if kind == "refusal" else "text"
+    if kind in _TEXTS and isinstance(item.get(key), str):
+        return [Text(item[key], key)]
+    if kind in ("thinking", "reasoning", "redacted_thinking"):
+        return [_reasoning(item)]
+    if kind in _CALLS:
+        return [_call(item)]
+    if kind.endswith(("tool_result", "_output")):
+        return [_result(item, depth)]
+    if kind == "document" and isinstance(item.get("document"), dict):  # Cohere's: what a tool returned
+        return [Text(_written(item["document"].get("data", item["document"])))]
+    if kind in _MEDIA:
+        return [_media(_MEDIA[kind], item), *_text_of(item, depth)]
+    if kind.endswith("_call"):
+        return _served_call(kind.removesuffix("_call"), item)
+    return [_other(item)]
+
+
+def _text_of(item: dict[str, Any], depth: int) -> tuple[Part, ...]:
+    """Return the content of a document that is text."""
+    source = item.get("source")
+    if not isinstance(source, dict):
+        return ()
+    key = {"text": "data", "content": "content"}.get(text(source.get("type")))
+    return _parts(source.get(key), depth + 1) if key else ()
+
+
+def _keyed(item: dict[str, Any], depth: int) -> list[Part]:
+    """Read a part that is named by its key: those of Gemini, Bedrock's Converse and DashScope."""
+    key = next((key for key in _KEYS if key in item), None)
+    if key is None:
+        name = next((name for name in _MEDIA if name in item), None)
+        return [_media(_MEDIA[name], item) if name else _other(item)]
+    value = item[key]
+    if key == "text" and isinstance(value, str):
+        return [Reasoning(value) if item.get("thought") is True else Text(value)]
+    if key == "json":
+        return [Text(_written(value))]
+    if not isinstance(value, dict):
+        return [_other(item)]
+    if key == "reasoningContent":
+        inner = value.get("reasoningText")
+        return [Reasoning(text(inner.get("text")) if isinstance(inner, dict) else "", "redactedContent" in value)]
+    return [_call(value) if key in ("toolUse", "functionCall", "function_call") else _result(value, depth)]
+
+
+_KEYS = (
+    "text", "toolUse", "functionCall", "function_call", "toolResult", "functionResponse", "function_response",
+    "reasoningContent", "json",
+)  # fmt: skip
+
+
+def _reasoning(item: dict[str, Any]) -> Reasoning:
+    pieces = [item.get("thinking"), *_list(item.get("summary")), *_list(item.get("content"))]
+    texts = [_joined(piece) for piece in pieces]
+    is_opaque = bool(item.get("encrypted_content") or item.get("data"))
+    return Reasoning("\n\n".join(filter(None, texts)), is_opaque)
+
+
+def _joined(value: Any) -> str:
+    """Return a text that is written as one, as a part, or as a list of parts."""
+    if isinstance(value, list):
+        return "".join(_joined(piece) for piece in value if not isinstance(piece, list))
+    return text(value.get("text")) if isinstance(value, dict) else text(value)
+
+
+def _call(item: Any) -> Part:
+    """Read a call of a tool."""
+    if not isinstance(item, dict):
+        return _other(item)
+    inner = next((item[key] for key in ("function", "custom") if isinstance(item.get(key), dict)), item)
+    id = next((text(item[key]) for key in ("call_id", "toolUseId", "id") if item.get(key)), "")
+    arguments = next((inner[key] for key in ("arguments", "input", "args", "parameters") if key in inner), "")
+    return ToolCall(id, text(inner.get("name")), _written(arguments))
+
+
+def _served_call(name: str, item: dict[str, Any]) -> list[Part]:
+    """Read an item of a tool that the server ran: what it was asked for, and what came of it, if that is there."""
+    id, named = text(item.get("call_id")) or text(item.get("id")), text(item.get("name")) or name
+    more = {key: value for key, value in item.items() if key not in _CALL_KEYS and value is not None}
+    results = [more.pop(key) for key in ("output", "outputs", "result", "error") if key in more]
+    arguments = _written(item["arguments"]) if "arguments" in item else _written(more) if more else ""
+    call = ToolCall(id, named, arguments)
+    if name == "image_generation":
+        return [call, *(_media("image", {"data": result}) for result in results)]
+    return [call, *(ToolResult(id, named, (Text(_written(result)),)) for result in results)]
+
+
+def _result(item: dict[str, Any], depth: int) -> ToolResult:
+    """Read what a tool returned."""
+    id = next((text(item[key]) for key in _RESULT_IDS if item.get(key)), "")
+    content = next((item[key] for key in ("content", "output", "response") if key in item), None)
+    if isinstance(content, dict) and "type" not in content:
+        only = next(iter(content.values())) if len(content) == 1 else content  # Gemini's: "output", "result", …
+        content = only if isinstance(only, str) else compact(content)
+    parts = _parts(content, depth + 1)
+    parts += _parts(item.get("parts"), depth + 1)  # Gemini's media beside a response
+    if not parts and not item.keys() <= _RESULT_KEYS:
+        parts = (_other(item),)
+    failed = item.get("is_error") is True or item.get("status") == "error"
+    return ToolResult(id, text(item.get("name")), parts, failed)
+
+
+def _cohere_result(item: Any) -> Part:
+    """Read a result of Cohere's first API: the call, and what it returned."""
+    if not isinstance(item, dict) or not isinstance(item.get("call"), dict):
+        return _other(item)
+    return ToolResult("", text(item["call"].get("name")), (Text(_written(item.get("outputs"))),))
+
+
+def _media(kind: _Kind, item: Any) -> Part:
+    """Read an image, audio, video or file, of which the bytes or the place stand in one of many ways."""
+    if isinstance(item, str):  # Ollama's images
+        item = {"url" if "://" in item[:16] else "data": item}
+    if not isinstance(item, dict):
+        return _other(item)
+    fields = dict(_fields(item, 3))
+    media_type = next((text(fields[key]) for key in _MEDIA_TYPES if fields.get(key)), "")
+    name = next((text(fields[key]) for key in _NAMES if fields.get(key)), "")
+    data = next((value for key, value in fields.items() if key in _DATA and isinstance(value, str)), "")
+    source = next((value for key, value in fields.items() if key in _SOURCES and isinstance(value, str)), "")
+    if (uri := data or source).startswith("data:"):
+        header, _, data = uri.partition(",")
+        media_type, source = header[5:].partition(";")[0] or media_type, ""
+    if not data:
+        return Media(_kind(kind, media_type), media_type, None, name, source)
+    content = data.encode("utf-8", "surrogatepass")
+    size = len(content) if text(fields.get("type")) == "text" else _size(content)
+    digest = blake2b(content, digest_size=16).hexdigest()
+    return Media(_kind(kind, media_type), media_type, size, name, source, digest)
+
+
+def _fields(item: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of an object, then those of the objects in it, which replace them."""
+    if isinstance(item, dict) and depth:
+        yield from ((key, value) for key, value in item.items() if not isinstance(value, dict))
+        for value in item.values():
+            yield from _fields(value, depth - 1)
+
+
+def _kind(kind: _Kind, media_type: str) -> _Kind:
+    """Return what the media type says of a file; what its own name says otherwise."""
+    main = media_type.partition("/")[0]
+    return cast(_Kind, main) if kind == "file" and main in ("image", "audio", "video") else kind
+
+
+def _size(data: bytes) -> int:
+    """Return how many bytes a text in base64 stands for."""
+    return len(data.rstrip(b"=\r\n")) * 3 // 4
+
+
+def _added_tools(fields: dict[str, Any]) -> list[Tool]:
+    """Take the tools out of the items of the Responses API, where some clients send them."""
+    items = _list(fields.get("input"))
+    added = [item for item in items if _adds_tools(item)]
+    if added:
+        fields["input"] = [item for item in items if not _adds_tools(item)]
+    return [tool for item in added for tool in _tools("tools", dict(item))]
+
+
+def _adds_tools(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "additional_tools" and isinstance(item.get("tools"), list)
+
+
+def _tools(key: str, fields: dict[str, Any]) -> Iterator[Tool]:
+    value: Any = fields.get(key)
+    rest = {}
+    if key == "toolConfig" and isinstance(value, dict):
+        value, rest = value.get("tools"), {name: more for name, more in value.items() if name != "tools"}
+    if not isinstance(value, list):
+        return
+    fields.pop(key)
+    if rest:
+        fields[key] = rest
+    for item in value[:MOST_PARTS]:
+        yield from _declared(item)
+    if len(value) > MOST_PARTS:
+        yield Tool("more tools", "", compact(value[MOST_PARTS:]), "other")
+
+
+def _declared(item: Any) -> Iterable[Tool]:
+    """Read one entry of the tools: a tool, or a list of them under a name or, as Gemini's, under a key."""
+    if not isinstance(item, dict):
+        return [Tool("", "", compact(item), "other")]
+    if item.get("type") == "namespace" and isinstance(item.get("tools"), list):
+        inner = (tool for one in item["tools"] for tool in _function(one))
+        return (replace(tool, name=f"{text(item.get('name'))}.{tool.name}") for tool in inner)
+    if "name" not in item and "type" not in item:
+        return _keyed_tools(item)
+    return [_tool(next((item[key] for key in ("function", "custom") if isinstance(item.get(key), dict)), item), item)]
+
+
+def _keyed_tools(item: dict[str, Any]) -> Iterator[Tool]:
+    for key, value in item.items():
+        if key in ("functionDeclarations", "function_declarations") and isinstance(value, list):
+            yield from (tool for one in value for tool in _function(one))
+        elif key == "toolSpec" and isinstance(value, dict):
+            yield _tool(value, value)
+        elif key == "function" and isinstance(value, dict):
+            yield _tool(value, item)
+        elif key != "cachePoint":
+            yield Tool(key, "", compact(item), key)
+
+
+def _function(item: Any) -> Iterable[Tool]:
+    return [_tool(item, item)] if isinstance(item, dict) else _declared(item)
+
+
+def _tool(inner: dict[str, Any], item: dict[str, Any]) -> Tool:
+    kind = text(item.get("type")) or "function"
+    definition = {key: value for key, value in item.items() if key != "cache_control"}
+    return Tool(text(inner.get("name")) or kind, text(inner.get("description")), compact(definition), kind)
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else compact(value)
+
+
+def _other(item: Any) -> Other:
+    name = ""
+    if isinstance(item, dict):
+        name = text(item.get("type")) or (next(iter(item)) if len(item) == 1 else "")
+    return Other(name, compact(item))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,198 @@
+"""Both directions of a WebSocket as one conversation: its messages in time, and the responses that were asked for.
+
+What each message is, byte by byte, is `framings.websocket`'s. Messages of the Responses API are read as the events of a
+stream are; those of any other, such as Realtime, are left as they came.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from recorder.decode import encoding, payloads
+from recorder.decode.dialect import Chunk
+from recorder.decode.dialects import responses
+from recorder.decode.framings import websocket
+from recorder.decode.framings.websocket import Kind, Message
+from recorder.decode.operation import api_asked
+from recorder.decode.outcome import Close, Exchange, Reads, Sent
+from recorder.decode.payloads import Reader
+
+
+@dataclass(slots=True)
+class Turn:
+    """A response over a WebSocket: from which item on it is, and the item that ended it.
+
+    `asked` is the item with the client's message that asked for it, None if the tape does not have that. `generates`:
+    it is to be an answer; Codex asks first for one that is none (`"generate": false`), to warm up.
+    """
+
+    asked: int | None
+    first: int
+    last: int | None = None
+    generates: bool = True
+
+
+class _Came(NamedTuple):
+    """A message, and the read that completed it; `order` is when, as far as that is known."""
+
+    message: Message
+    order: int
+    at_ns: int | None
+    read: int | None
+    is_client: bool
+
+
+def converse(exchange: Exchange, reads: Reads, body: bytes, most: int) -> "Conversation":
+    """Read both directions of a WebSocket: `most` items and chunks of it."""
+    sent = exchange.sent or Sent(Reads.of(()), b"")
+    came = _timed(websocket.messages(body, from_client=False, extensions=exchange.extensions), reads, len(body))
+    gone = websocket.messages(sent.data, from_client=True, extensions=exchange.extensions)
+    asked = _timed(gone, sent.reads, len(sent.data), is_client=True)
+    found = Conversation(api_asked(exchange) == responses.API)
+    for one in heapq.merge(asked, came, key=lambda one: one.order):  # of two at once, the client's is the first
+        if len(found.kinds) + len(found.chunks) >= most or one.message.kind == "limit":
+            found.is_whole = False
+            break
+        found.take(one)
+    return found
+
+
+def _timed(messages: Iterator[Message], reads: Reads, size: int, *, is_client: bool = False) -> Iterator[_Came]:
+    ends, places = encoding.spans(reads.start, reads.size, size)
+    order = 0
+    for message in messages:
+        span = bisect_left(ends, message.end)
+        place = places[span] if span < len(places) else -1
+        at_ns = reads.at_ns[place] if place >= 0 else None
+        order = order if at_ns is None else max(order, at_ns)
+        yield _Came(message, order, at_ns, reads.seq[place] if place >= 0 else None, is_client)
+
+
+class Conversation:
+    """The messages and control frames of both directions, in the order in which they were completed, as columns.
+
+    `data` are their contents, `starts` and `ends` where in it each stands, `at_ns` when it was completed, `reads` by
+    which read of the body. `sent` are those of the client, `chunks` the payloads with the numbers of their items,
+    `turns` the responses. `has_fault` says whether upstream sent what cannot be read, `is_whole` whether all was read.
+    """
+
+    def __init__(self, is_understood: bool) -> None:
+        self._is_understood = is_understood
+        self._reader = Reader()
+        self._asked: deque[tuple[int, bool]] = deque()
+        """The messages that ask for a response that has not begun, and whether it is to be an answer."""
+        self._answers = 0
+        self._usage: dict[str, Any] = {}
+        self.data = bytearray()
+        self.kinds: list[Kind] = []
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.at_ns: list[int | None] = []
+        self.reads: list[int | None] = []
+        self.sent: set[int] = set()
+        self.chunks: list[tuple[Chunk, int]] = []
+        self.turns: list[Turn] = []
+        self.close: Close | None = None
+        self.has_fault = False
+        self.is_whole = True
+
+    @property
+    def api(self) -> str | None:
+        """The API that the messages are of, "unknown" if it is none that is decoded; None without an answer."""
+        if any(chunk.api for chunk, _ in self.chunks):
+            return responses.API
+        has_answer = any(kind in ("text", "binary") and item not in self.sent for item, kind in enumerate(self.kinds))
+        return "unknown" if has_answer else None
+
+    def take(self, one: _Came) -> None:
+        """Add a message."""
+        message, item = one.message, len(self.kinds)
+        self.kinds.append(message.kind)
+        self.starts.append(len(self.data))
+        self.data += message.data
+        self.ends.append(len(self.data))
+        self.at_ns.append(one.at_ns)
+        self.reads.append(None if one.is_client else one.read)
+        if one.is_client:
+            self.sent.add(item)
+        if message.kind == "close" and self.close is None:
+            code, _, reason = message.data.decode().partition(" ")
+            self.close = Close(int(code), reason, one.is_client)
+        elif message.kind == "broken" and not one.is_client:
+            self.has_fault = True
+        elif message.kind == "text" and self._is_understood:
+            (self._ask if one.is_client else self._answer)(message.data.decode(), item)
+
+    def _ask(self, text: str, item: int) -> None:
+        message = _typed(text)
+        if message.type == responses.REQUEST:
+            self._asked.append((item, message.generate is not False))
+            if self._turn() is None:
+                self._begin(item)
+
+    def _turn(self) -> Turn | None:
+        """Return the response that is coming."""
+        return self.turns[-1] if self.turns and self.turns[-1].last is None else None
+
+    def _begin(self, item: int) -> None:
+        asked, generates = self._asked.popleft() if self._asked else (None, True)
+        self._answers += generates
+        self.turns.append(Turn(asked, item, generates=generates))
+        self._reader = Reader()  # its parts are counted anew
+
+    def _answer(self, text: str, item: int) -> None:
+        if self._turn() is None and _typed(text).type == responses.CREATED:
+            self._begin(item)
+        chunk = payloads.read(text, reader=self._reader)
+        if chunk is payloads.MALFORMED or chunk is payloads.EMPTY or chunk is payloads.DONE:
+            self.has_fault = True
+            return
+        self.chunks.append((self._numbered(chunk), item))
+        turn = self._turn()
+        if turn is not None and (chunk.ends or chunk.fault is not None):
+            turn.last = item
+            if self._asked:
+                self._begin(item + 1)
+
+    def _numbered(self, chunk: Chunk) -> Chunk:
+        """Return a chunk as one of all responses: each is a choice of its own, and usage counts all so far."""
+        number = self._answers - 1
+        if chunk.usage:
+            self._usage = _summed(self._usage, chunk.usage)
+            chunk = replace(chunk, usage=self._usage)
+        if self.turns and not self.turns[-1].generates:
+            return replace(chunk, id="", pieces=(), content=False, reasoning=False, tool=False)
+        if number <= 0:
+            return chunk
+        return replace(chunk, id="", pieces=tuple(replace(piece, index=number) for piece in chunk.pieces))
+
+
+class _Typed(msgspec.Struct):
+    type: str = ""
+    generate: Any = None
+
+
+def _typed(text: str) -> _Typed:
+    try:
+        return msgspec.json.decode(text, type=_Typed)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _Typed()
+
+
+def _summed(before: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+    """Add up the counts of two usages."""
+    summed = dict(before)
+    for name, value in usage.items():
+        known = before.get(name)
+        if isinstance(value, dict) and isinstance(known, dict):
+            summed[name] = _summed(known, value)
+        elif type(value) is int and type(known) is int:
+            summed[name] = known + value
+        elif value is not None:
+            summed[name] = value
+    return summed

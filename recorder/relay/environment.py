@@ -1,0 +1,194 @@
+"""What a program needs in its environment to go through an intercepting recorder: the proxy, and certificates.
+
+The certificate of the run's authority lies in a private directory that is removed at the end. Programs read different
+variables for it. One adds to what a program trusts anyway; all others replace that, so that they name a bundle with
+the system's roots, with those of bundles that were set before, and with ours.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shlex
+import shutil
+import ssl
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from recorder.clock import SYSTEM
+from recorder.errors import WiretapeError
+from recorder.relay import local
+
+PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
+BYPASSES = ("NO_PROXY", "no_proxy")
+ADDING = "NODE_EXTRA_CA_CERTS"
+"""Names certificates that are trusted besides those that a program brings along."""
+READERS = {
+    ADDING: "Node, Bun",
+    "SSL_CERT_FILE": "OpenSSL, Python, Go, Rust, Ruby",
+    "CODEX_CA_CERTIFICATE": "Codex",
+    "REQUESTS_CA_BUNDLE": "requests",
+    "CURL_CA_BUNDLE": "curl",
+    "AWS_CA_BUNDLE": "the AWS SDKs",
+    "DENO_CERT": "Deno",
+    "GIT_SSL_CAINFO": "Git",
+    "HTTPLIB2_CA_CERTS": "httplib2",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": "gRPC",
+    "NIX_SSL_CERT_FILE": "programs of Nix",
+    "PIP_CERT": "pip",
+    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": "gcloud",
+}
+"""The variables that name certificates, and who reads them."""
+_AGENTS = {
+    r"curl/": "CURL_CA_BUNDLE",
+    r"python-requests|litellm": "REQUESTS_CA_BUNDLE",
+    r"boto|aws-(cli|sdk)": "AWS_CA_BUNDLE",
+    r"git/": "GIT_SSL_CAINFO",
+    r"deno": "DENO_CERT",
+    r"codex": "CODEX_CA_CERTIFICATE",
+    r"node|undici|bun/|axios|claude|/js": ADDING,
+    r"python|httpx|aiohttp|go-http|reqwest|ruby": "SSL_CERT_FILE",
+}
+_NODE_PROXY = str(Path(__file__).with_name("node_proxy.cjs"))
+_NODE_OPTION = f"--require={json.dumps(_NODE_PROXY) if ' ' in _NODE_PROXY else _NODE_PROXY}"
+_NAMED = 5
+_SYSTEM_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem", "/usr/local/etc/ssl/cert.pem",
+)  # fmt: skip
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
+_PREFIX = "wiretape-ca-"
+_LEFT_NS = 10_000_000_000
+"""A directory that nobody holds is removed when it is this old: until then its recorder may just be taking it."""
+
+
+def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[str, str]) -> dict[str, str]:
+    """Return a program's environment.
+
+    Node's own `fetch` goes by the proxy only if `NODE_USE_ENV_PROXY` says so, and before Node 24 not even then: a file
+    that `NODE_OPTIONS` names makes it. That file is not in the private directory: who outlives the run still finds it.
+    """
+    kept = {name: value for name, value in environ.items() if name not in BYPASSES}
+    options = " ".join(filter(None, (environ.get("NODE_OPTIONS"), _NODE_OPTION)))
+    node = {"NODE_USE_ENV_PROXY": "1", "NODE_OPTIONS": options}
+    return {**kept, **dict.fromkeys(PROXIES, proxy_url), **node, **certificates}
+
+
+def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
+    """Return lines of shell that change an environment so; a `$NAME` in the URL is the shell's to replace."""
+    first, *others = PROXIES
+    adding, bundle, *same = certificates
+    own, system = shlex.quote(certificates[adding]), shlex.quote(certificates[bundle])
+    return [
+        f'export {first}="{proxy_url}" NODE_USE_ENV_PROXY=1 {adding}={own} {bundle}={system}',
+        "export " + " ".join(f"{name}=${first}" for name in others),
+        "export " + " ".join(f'{name}="${bundle}"' for name in same),
+        'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(_NODE_OPTION),
+        f"unset {' '.join(BYPASSES)}",
+    ]
+
+
+def remarks(environ: Mapping[str, str]) -> list[str]:
+    """Return what a user should know of the variables that are replaced."""
+    told = []
+    if excluded := next((environ[name].strip() for name in BYPASSES if environ.get(name, "").strip()), ""):
+        what = "everything would have gone past wiretape" if excluded == "*" else "hosts in it are recorded, too"
+        told.append(f"NO_PROXY={excluded} is cleared for the command: {what}")
+    if preset := [name for name in PROXIES if environ.get(name)]:
+        told.append(f"{preset[0]} is replaced: wiretape itself connects to hosts directly, not through that proxy")
+    return told
+
+
+def advice(host: str, agent: str, why: str) -> str:
+    """Return what to do about a program that does not trust our certificate, whose User-Agent is `agent`, or empty."""
+    known = next((name for pattern, name in _AGENTS.items() if re.search(pattern, agent, re.IGNORECASE)), None)
+    # Node ends the handshake before it looks at the certificate, and sends no alert.
+    likely, *others = [name for name in READERS if name != ADDING or "alert" not in why][:_NAMED]
+    reads = f"It {'reads' if known else 'probably reads'} {known or likely} ({READERS[known or likely]})"
+    rest = "" if known else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in others)}"
+    program = agent.split(" ")[0] or "a program"
+    return (
+        f"{program} does not trust wiretape's certificate for {host} ({why}). {reads}{rest}: that must name wiretape's "
+        "certificates in its environment; if it does, the program brings its own"
+    )
+
+
+@contextlib.contextmanager
+def certificate_files(own: str, environ: Mapping[str, str], ca_file: Path | None) -> Iterator[dict[str, str]]:
+    """Write `own`, a certificate as PEM, and the bundles; yield the variables that name them. Raises `WiretapeError`.
+
+    `ca_file` holds further certificates. The files are removed at the end.
+    """
+    _remove_left()
+    adding = _certificates([own, *_contents([environ.get(ADDING)]), *_contents([ca_file])])
+    preset = _contents(environ.get(name) for name in READERS)
+    bundle = _certificates([own, _system_roots(), *preset, *_contents([ca_file])])
+    with _private_directory() as directory:
+        paths = {name: directory / ("wiretape.pem" if name == ADDING else "bundle.pem") for name in READERS}
+        try:
+            paths[ADDING].write_text(adding, "ascii")
+            paths["SSL_CERT_FILE"].write_text(bundle, "ascii")
+        except OSError as error:
+            raise WiretapeError(f"wiretape's certificate cannot be written: {local.cause(error)}") from error
+        yield {name: str(path) for name, path in paths.items()}
+
+
+def _certificates(texts: Iterable[str]) -> str:
+    """Return each certificate in PEM files once."""
+    found = dict.fromkeys(one for text in texts for one in _CERTIFICATE.findall(text))
+    return "".join(f"{one}\n" for one in found)
+
+
+def _contents(paths: Iterable[str | Path | None]) -> list[str]:
+    """Read files; one that cannot be read was of no use to the program either."""
+    texts = []
+    for path in {str(path) for path in paths if path}:
+        with contextlib.suppress(OSError):  # the program could not read it, either
+            texts.append(Path(path).read_text("ascii", "replace"))
+    return texts
+
+
+def _system_roots() -> str:
+    """Return the roots that the system trusts; where it has no file of them, certifi's, which most programs bring."""
+    own = ssl.get_default_verify_paths().openssl_cafile
+    for path in (own, *_SYSTEM_BUNDLES):
+        if any("BEGIN CERTIFICATE" in text for text in _contents([path])):
+            return "".join(_contents([path]))
+    import certifi
+
+    return certifi.contents()
+
+
+@contextlib.contextmanager
+def _private_directory() -> Iterator[Path]:
+    """Make a directory, hold it by a lock, which ends with this process, and remove it at the end."""
+    try:
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = os.open(directory, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        raise WiretapeError(f"no directory for wiretape's certificate can be made: {local.cause(error)}") from error
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_left() -> None:
+    """Remove the directories of recorders that were killed."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # it is held, or another start has just removed it
+            found = directory.lstat()
+            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            if not is_ours or SYSTEM.wall_ns() - found.st_mtime_ns < _LEFT_NS:
+                continue
+            lock = os.open(directory, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(directory)
+            finally:
+                os.close(lock)

@@ -1,0 +1,304 @@
+"""A recorder as a forward proxy: it stands in for API servers, and lets everything else through a blind tunnel.
+
+`Forward` is the app of such a recorder's server, in front of the `Proxy`: to `CONNECT` and to absolute `http://…`
+targets, each with the run's credential, it answers itself. A connection to an API server gets TLS with a certificate
+of the run's own authority; the requests in it take the same way as those to wiretape itself, to an upstream that
+cannot be anything but the host that was asked for.
+"""
+
+import asyncio
+import base64
+import fnmatch
+import functools
+import secrets
+import ssl
+from dataclasses import dataclass, field
+
+from recorder.clock import SYSTEM
+from recorder.relay import authority, environment, guard, hello, providers
+from recorder.relay.authority import Authority, Certificates
+from recorder.relay.guard import Origin, Refusal
+from recorder.relay.proxy import Exchange, Proxy, Way
+from recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, App, Client, Request
+from recorder.relay.server import Exchange as Answering
+from recorder.relay.sockets import Socket, TlsSocket
+from recorder.relay.tunnel import Tunnel
+from recorder.relay.workers import Observer
+
+USER = "wiretape"
+_CHALLENGE = [(b"proxy-authenticate", b'Basic realm="wiretape"')]
+_PASSWORD_BYTES = 24
+_UPSTREAMS = 1024
+_PAST = "and not HTTP/1.1: it is let through unrecorded; if it has a setting for that, have it speak HTTP/1.1"
+_DISTRUST = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED")
+
+
+@dataclass(frozen=True, slots=True)
+class Interception:
+    """The settings of a recorder that intercepts: the proxy's password, and patterns of further hosts of APIs."""
+
+    authority: Authority
+    password: str = field(repr=False)
+    hosts: tuple[str, ...] = ()
+
+    def proxy_url(self, base: str, shown: str = "") -> str:
+        """Return the proxy's URL for a recorder at `base`: with the password, or with what is `shown` in its place."""
+        scheme, _, place = base.partition("://")
+        return f"{scheme}://{USER}:{shown or self.password}@{place}"
+
+    @property
+    def credential(self) -> bytes:
+        """What a client sends as Basic credential."""
+        return base64.b64encode(f"{USER}:{self.password}".encode())
+
+
+def make(hosts: tuple[str, ...], password: str = "") -> Interception:
+    """Return settings with an authority of their own, and with a random password unless one is given."""
+    return Interception(authority.make(), password or secrets.token_urlsafe(_PASSWORD_BYTES), hosts)
+
+
+class Forward:
+    """The app of a recorder's server that is a forward proxy, too; `port` is the one that it listens on."""
+
+    def __init__(self, proxy: Proxy, settings: Interception, port: int, observer: Observer) -> None:
+        self._proxy, self._settings, self._port, self._observer = proxy, settings, port, observer
+        self._certificates = Certificates(settings.authority)
+        self._credential = settings.credential
+        self._upstream = functools.lru_cache(_UPSTREAMS)(lambda origin: providers.make("", origin.url))
+        self._known = {(_place(one.host), one.port) for one in proxy.upstreams}
+        self._warned: set[tuple[Origin, str]] = set()
+        self.client_rejected = proxy.client_rejected
+        self.client_failed = proxy.client_failed
+
+    def serve(self, client: Client, request: Request) -> Answering | None:
+        """Answer a request to wiretape itself, to an API server, or to any other."""
+        headers, request.headers = request.headers, guard.without_proxy_headers(request.headers)
+        if request.target.startswith(b"/"):
+            return self._proxy.serve(client, request)
+        origin = guard.connect_origin(request.target) if request.method == "CONNECT" else None
+        if refusal := guard.check_credential(headers, self._credential):
+            if origin is not None:
+                self._observer.asked(origin.authority, "refused")
+            self._proxy.refuse(client, refusal, _CHALLENGE)
+            return None
+        if request.method == "CONNECT":
+            return self._connect(client, request, origin)
+        return self._relay(client, request)
+
+    def _connect(self, client: Client, request: Request, origin: Origin | None) -> Answering | None:
+        if origin is None or not self._is_valid(origin) or not client.can_switch:
+            self._proxy.refuse(
+                client, Refusal(400, "the target of CONNECT must be host:port, and there is no body to it")
+            )
+        elif self._is_own(origin) or self._wants(origin):
+            agent = dict(request.headers).get(b"user-agent", b"").decode("latin-1")
+            Opening(self, client, origin, agent).begin()
+        else:
+            return self.tunnel(client, origin)
+        return None
+
+    def _relay(self, client: Client, request: Request) -> Exchange | None:
+        """Relay a request for plain HTTP; it is recorded where the host is an API's."""
+        split = guard.absolute_origin(request.target)
+        if split is None or not self._is_valid(split[0]):
+            self._proxy.refuse(client, Refusal(400, "the request target is no URL that can be relayed"))
+            return None
+        origin, request.target = split
+        others = [(name, value) for name, value in request.headers if name != b"host"]
+        request.headers = [(b"host", origin.authority.encode()), *others]
+        if self._is_own(origin):
+            return self._proxy.serve(client, request)
+        is_recorded = self._wants(origin)
+        self._observer.asked(origin.authority, "intercepted" if is_recorded else "relayed")
+        return self.relay(client, request, origin, Way(is_recorded))
+
+    def relay(self, client: Client, request: Request, origin: Origin, how: Way) -> Exchange | None:
+        """Relay a request that names no host but `origin`."""
+        if refusal := guard.check_proxied(request.method, request.target, request.headers, origin):
+            self._proxy.refuse(client, refusal)
+            return None
+        return self._proxy.relay(client, request, self._upstream(origin), request.target, how)
+
+    def _is_valid(self, origin: Origin) -> bool:
+        try:
+            self._upstream(origin)
+        except ValueError:
+            return False
+        return True
+
+    def _is_own(self, origin: Origin) -> bool:
+        """Return whether it is this recorder, which need not be connected to."""
+        return origin.port == self._port and self._proxy.policy.knows(origin.authority)
+
+    def _wants(self, origin: Origin) -> bool:
+        """Return whether it is an API's server, so that what is said to it is recorded."""
+        return (
+            providers.api_of(origin.host) is not None
+            or (_place(origin.host), origin.port) in self._known
+            or any(
+                fnmatch.fnmatchcase(name, pattern.lower())
+                for pattern in self._settings.hosts
+                for name in (origin.host, origin.authority)
+            )
+        )
+
+    # what an Opening needs
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """Return what to speak TLS with as `host`."""
+        return self._certificates.context(host)
+
+    def opened(self, origin: Origin, how: Way) -> App:
+        """Return what answers the requests of a connection that was asked for by `CONNECT`."""
+        if self._is_own(origin):
+            return self._proxy
+        self._observer.asked(origin.authority, "intercepted")
+        return Inside(self, self._proxy, origin, how)
+
+    def distrusted(self, origin: Origin, agent: str, why: str) -> None:
+        """Report a client that does not accept our certificate."""
+        self._observer.asked(origin.authority, "untrusted")
+        self.warn(origin, "trust", environment.advice(origin.host, agent, why))
+
+    def warn(self, origin: Origin, about: str, message: str) -> None:
+        """Tell the user of what concerns a server, once of each kind."""
+        if (origin, about) not in self._warned:
+            self._warned.add((origin, about))
+            self._observer.notice(message)
+
+    def tunnel(self, client: Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> Tunnel:
+        """Let a connection through."""
+        self._observer.asked(origin.authority, "tunnelled")
+        return Tunnel(client, origin, opened)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The app of a connection to one server."""
+
+    forward: Forward
+    proxy: Proxy
+    origin: Origin
+    how: Way
+
+    def serve(self, client: Client, request: Request) -> Exchange | None:
+        """Relay a request to the server that was connected to."""
+        request.headers = guard.without_proxy_headers(request.headers)
+        return self.forward.relay(client, request, self.origin, self.how)
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        """Report what is no request."""
+        self.proxy.client_rejected(refusal)
+
+    def client_failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+        self.proxy.client_failed(error)
+
+
+class Opening:
+    """A connection to a server that wiretape stands in for, from the answer to `CONNECT` to the first request.
+
+    A client begins either TLS or, as some do for `http://` and `ws://`, a request. One that closes instead after it
+    has seen our certificate does not trust it: not every program says so by an alert.
+    """
+
+    is_idle = True
+
+    def __init__(self, forward: Forward, client: Client, origin: Origin, agent: str) -> None:
+        self._forward, self._client, self._origin, self._agent = forward, client, origin, agent
+        self._came = b""
+        self._how: Way | None = None
+        """How its requests come, once that is secured."""
+        self._shaking: asyncio.Task[None] | None = None
+        self._tunnel: Tunnel | None = None
+
+    def begin(self) -> None:
+        """Answer, and take the connection over."""
+        self._socket, early = self._client.switch(200, b"Connection established", [], self)
+        self._client.limit(HEAD_SECONDS)
+        if early:
+            self.received(0, memoryview(early))
+
+    def received(self, at: int, data: memoryview) -> None:
+        """Find out what the client speaks."""
+        self._came += data
+        if self._how is not None:
+            self._client.read_on(self._forward.opened(self._origin, self._how), self._came)
+        elif self._came[0] != hello.HANDSHAKE:
+            plain = Origin("http", self._origin.host, self._origin.port)
+            self._client.read_on(self._forward.opened(plain, Way()), self._came)
+        else:
+            self._greet()
+
+    def _greet(self) -> None:
+        """Begin with TLS when the client's first message is complete."""
+        try:
+            greeting = hello.parse(self._came)
+        except ValueError:
+            self._client.drop()
+            return
+        if greeting is None:
+            return
+        if self._socket.unsent:  # the client reads nothing
+            self._client.drop()
+        elif greeting.protocols and "http/1.1" not in greeting.protocols:
+            self._let_through(greeting.protocols)
+        else:
+            self._stand_in(greeting)
+
+    def _let_through(self, protocols: tuple[str, ...]) -> None:
+        """Leave the connection of a client that speaks no HTTP/1.1 to its server."""
+        self._socket.pause()
+        self._client.limit(None)
+        self._tunnel = self._forward.tunnel(self._client, self._origin, (self._socket, self._came))
+        offered = ", ".join(protocols)
+        self._forward.warn(self._origin, "protocol", f"a program offers {self._origin.host} only {offered}, {_PAST}")
+
+    def _stand_in(self, greeting: hello.Hello) -> None:
+        context = self._forward.context(greeting.server_name or self._origin.host)
+        secured = TlsSocket(self._socket.detach(), SYSTEM, None, context)
+        self._client.replace(secured)
+        self._shaking = asyncio.get_running_loop().create_task(self._secure(secured, "h2" in greeting.protocols))
+
+    async def _secure(self, secured: TlsSocket, h2_offered: bool) -> None:
+        try:
+            await secured.shake_hands(self._came)
+        except OSError as error:
+            self._client.lost(error)
+            return
+        self._came, self._how = b"", Way(h2_offered=h2_offered)
+        self._client.limit(KEEP_ALIVE_SECONDS)
+        secured.start(self._client)
+
+    def lost(self, error: Exception | None) -> None:
+        """Report the client if it leaves on seeing our certificate."""
+        if self._tunnel is not None:
+            self._tunnel.lost(error)
+        if self._shaking is None:
+            return
+        self._shaking.cancel()
+        if reason := _distrust(error):
+            self._forward.distrusted(self._origin, self._agent, reason)
+
+    def progressed(self) -> None:
+        """Of no interest."""
+
+    def write_failed(self, error: OSError) -> None:
+        """Reading tells more."""
+
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+        self._forward.client_failed(error)
+
+
+def _place(host: str) -> str:
+    return "127.0.0.1" if host == "localhost" else host
+
+
+def _distrust(error: Exception | None) -> str | None:
+    """Return how a client has shown that it does not trust our certificate; None if it has not."""
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or ""
+        return f"TLS alert {reason.split('ALERT_')[-1].lower()}" if reason.endswith(_DISTRUST) else None
+    is_peer = error is None or isinstance(error, ConnectionResetError | BrokenPipeError)
+    return "it closed the connection on seeing it" if is_peer else None

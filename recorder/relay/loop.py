@@ -1,0 +1,32 @@
+"""The event loop of the commands that keep the time of streams."""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+_COLLECT_AFTER = 10_000
+"""Objects allocated and not freed before a collection of garbage."""
+
+
+def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run a command's main coroutine on uvloop where there is one."""
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    with contextlib.suppress(ImportError):  # then on asyncio's own
+        from uvloop import new_event_loop as factory
+    with _seldom_collecting(), asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main())
+
+
+@contextlib.contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Keep the collector of garbage from what was imported: to go through it would hold up every stream."""
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

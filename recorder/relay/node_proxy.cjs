@@ -1,0 +1,76 @@
+// Has Node go by HTTPS_PROXY where it does not by itself: `wiretape run --intercept` names this file in NODE_OPTIONS.
+// From 22.21 and 24.5 on, NODE_USE_ENV_PROXY does that. A program that brings a dispatcher or an agent keeps its own.
+"use strict";
+
+const [major, minor] = process.versions.node.split(".").map(Number);
+const isOld = major < 22 || (major === 22 && minor < 21) || major === 23 || (major === 24 && minor < 5);
+if (isOld && process.env.HTTPS_PROXY) {
+  try {
+    install(new URL(process.env.HTTPS_PROXY));
+  } catch {
+    // the program runs without being recorded
+  }
+}
+
+function install(proxy) {
+  const http = require("node:http");
+  const https = require("node:https");
+  const net = require("node:net");
+  const tls = require("node:tls");
+  const credential = Buffer.from(`${proxy.username}:${proxy.password}`).toString("base64");
+
+  function tunnel(host, port, done) {
+    const authority = net.isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
+    const headers = { host: authority, "proxy-authorization": `Basic ${credential}` };
+    const asked = http.request({
+      host: proxy.hostname, port: proxy.port, method: "CONNECT", path: authority, headers, agent: false,
+    });
+    asked.once("error", done);
+    asked.once("connect", (answer, socket) => {
+      asked.off("error", done);
+      if (answer.statusCode === 200) done(null, socket);
+      else done(new Error(`the proxy answered ${answer.statusCode} for ${authority}`));
+    });
+    asked.end();
+  }
+
+  function secure(options, done) {
+    const secured = tls.connect(options);
+    secured.once("error", done);
+    secured.once("secureConnect", () => {
+      secured.off("error", done);
+      done(null, secured);
+    });
+  }
+
+  function connect({ protocol, hostname, port, servername }, done) {
+    const host = hostname.replace(/^\[|\]$/g, "");
+    const isSecure = protocol === "https:";
+    tunnel(host, port || (isSecure ? 443 : 80), (error, socket) => {
+      if (error || !isSecure) return done(error, socket);
+      secure({ socket, servername: servername || (net.isIP(host) ? "" : host), ALPNProtocols: ["http/1.1"] }, done);
+    });
+  }
+
+  const dispatcher = Symbol.for("undici.globalDispatcher.1");
+  const plainFetch = globalThis.fetch;
+  let own;
+  globalThis.fetch = function fetch(input, init) {
+    void globalThis.Headers; // which loads what makes the first dispatcher
+    const current = globalThis[dispatcher];
+    if (current !== own && current?.constructor?.name === "Agent") {
+      const symbol = Object.getOwnPropertySymbols(current).find(({ description }) => description === "options");
+      if (!current[symbol]?.connect) own = globalThis[dispatcher] = new current.constructor({ ...current[symbol], connect });
+    }
+    return plainFetch(input, init);
+  };
+
+  const direct = https.globalAgent.createConnection;
+  https.globalAgent.createConnection = function (options, done) {
+    if (options.socketPath || options.socket) return direct.call(this, options, done);
+    tunnel(options.host, options.port, (error, socket) => {
+      if (error) done(error);
+      else secure({ ...options, socket }, done);
+    });
+  };
+}

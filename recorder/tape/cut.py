@@ -1,0 +1,316 @@
+"""Cutting: chosen exchanges of a tape as lines of text, and a tape made of such lines.
+
+The text is for people, who review it and may edit it, and for version control; whatever reads a tape can read it. It is
+JSON Lines (`LINES`), in which what is unknown is left out, and so are counts of 0.
+
+Measures are no part of it: they are derived again. The same exchanges give the same lines, and the same lines the same
+tape, byte for byte: with one version of wiretape and of SQLite.
+"""
+
+import atexit
+import base64
+import functools
+import hashlib
+import itertools
+import json
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from sqlalchemy import JSON, Connection, Table, insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from recorder.decode import encoding
+from recorder.decode.outcome import Reads
+from recorder.errors import NotFound, TapeDamaged, WiretapeError
+from recorder.sanitize import safe
+from recorder.tape import cells, checks, file, packing, reading
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, exchanges, sessions
+from recorder.tape.store import Store, settle
+
+SUFFIX: Final = ".jsonl"
+"""What the name of a tape that is text ends with."""
+
+Line = dict[str, Any]
+Redact = Callable[[bytes], bytes]
+"""Replaces what is not to be in a cut by as many other bytes."""
+
+LINES: Final = {
+    '{"wiretape": "cut", "format": 1}': "the first line",
+    '{"session": UUID, …}': "a run of a recorder, before its first exchange: columns of the table sessions, without "
+    "process, machine and the key of the redaction hashes",
+    '{"exchange": ID, "session": UUID, …}': "columns of the table exchanges; sizes and hashes are those of the bytes",
+    '{"read": N, "at_ns": T, "relayed_ns": T, "text": "…"}': "a read of the exchange above: in the order in which they "
+    'came, numbered from 0; with "from": "client" after N it is of what the client sent over a WebSocket',
+    '{"read": …, "base64": "…"}': 'bytes that are no UTF-8; a request_body is {"base64": "…"} then',
+}
+"""What the lines of a cut are."""
+
+_FIRST: Final = {"wiretape": "cut", "format": 1}
+_FILLER: Final = re.compile(rb"[^\r\n]")
+_OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
+_NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
+_OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
+_COUNTS: Final = {column.name for column in exchanges.c if column.server_default is not None} | {"client_gap_bytes"}
+"""Left out where they are 0."""
+
+_CHECKSUMS: Final = "application/vnd.amazon.eventstream"
+_MOST, _MOST_BYTES = 100, 16 << 20
+"""What is settled in one transaction."""
+
+
+def redactor(patterns: Sequence[str]) -> Redact:
+    """Return what replaces each match of some regular expressions by as many `*`; line ends stay.
+
+    Raises `re.error`.
+    """
+    compiled = [re.compile(pattern.encode()) for pattern in patterns]
+
+    def redact(data: bytes) -> bytes:
+        for pattern in compiled:
+            data = pattern.sub(lambda match: _FILLER.sub(b"*", match[0]), data)
+        return data
+
+    return redact
+
+
+def lines(connection: Connection, numbers: Iterable[int], redact: Redact = bytes) -> Iterator[bytes]:
+    """Yield the lines of exchanges, one exchange in memory at a time.
+
+    Raises `TapeDamaged` for one that is not whole, and `WiretapeError` for one that still runs or cannot be redacted.
+    """
+    yield _encoded(_FIRST)
+    known = set[int]()
+    for no in numbers:
+        if problem := next(iter(checks.of_exchange(connection, no)), None):
+            raise TapeDamaged(f"{cells.row_of(connection, exchanges, no)} is damaged ({problem}): leave it out")
+        with connection.begin():
+            made = list(_exchange(connection, no, known, redact))
+        yield from map(_encoded, made)
+
+
+def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) -> Iterator[Line]:
+    row = reading.row_of(connection, no)
+    if row.ended_by is None:
+        raise WiretapeError(f"exchange {row.id} still runs: leave it out, or wait until it has ended")
+    session = connection.execute(select(sessions).where(sessions.c.no == row.session_no)).one()
+    if row.session_no not in known:
+        known.add(row.session_no)
+        values = {name: getattr(session, name) for name in _OF_SESSION}
+        yield _known({"session": session.uuid, **values, "ended_at": session.ended_at or session.heartbeat_at})
+    body = reading.request_body(connection, no)
+    values = {name: getattr(row, name) for name in _OF_EXCHANGE}
+    values |= {"request_body": None if body is None else redact(body), **_sizes(body, row, redact)}
+    yield _known({"exchange": row.id, "session": session.uuid, **_redacted(values, redact)})
+    for stream in STREAMS:
+        data = reading.stored_body(connection, no, stream)
+        redacted = redact(data)
+        if redacted != data:
+            _check_redactable(row)
+        yield from _reads(reading.reads_of(connection, no, stream), redacted, is_client=stream is FROM_CLIENT)
+
+
+def _sizes(body: bytes | None, row: Any, redact: Redact) -> Line:
+    """Return size and hash of the request where they do not follow from what is stored of it."""
+    if body is None or row.request_size != len(body):
+        return {"request_size": row.request_size, "request_sha256": row.request_sha256}
+    return {"request_size": None, "request_sha256": None}
+
+
+def _check_redactable(row: Any) -> None:
+    """Raise `WiretapeError` where changing bytes would break what they are part of."""
+    headers = dict(row.response_headers or ())
+    if not encoding.is_identity(headers.get("content-encoding")):
+        why = "its body came compressed"
+    elif row.framing == "websocket" or str(headers.get("content-type", "")).startswith(_CHECKSUMS):
+        why = "its messages are framed in binary"
+    else:
+        return
+    raise WiretapeError(f"exchange {row.id} cannot be redacted, as {why}: leave it out")
+
+
+def _redacted(value: Any, redact: Redact) -> Any:
+    """Return texts within a value redacted."""
+    if isinstance(value, str):
+        return redact(value.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {name: _redacted(one, redact) for name, one in value.items()}
+    return [_redacted(one, redact) for one in value] if isinstance(value, list) else value
+
+
+def _reads(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:
+    sender = {"from": "client"} if is_client else {}
+    for read in reads:
+        bytes_ = _text(data[read.start : read.start + read.size])
+        shown = bytes_ if isinstance(bytes_, dict) else {"text": bytes_}
+        timed = {"at_ns": read.at_ns, "relayed_ns": read.relayed_ns}
+        yield {"read": read.seq, **sender, **{name: at for name, at in timed.items() if at is not None}, **shown}
+
+
+def _known(values: Line) -> Line:
+    """Leave out what is unknown, and what is 0 unless said."""
+    shown = {name: _text(value) if isinstance(value, bytes) else value for name, value in values.items()}
+    return {name: value for name, value in shown.items() if value is not None and (value or name not in _COUNTS)}
+
+
+def _text(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _encoded(line: Line) -> bytes:
+    text = json.dumps(line, ensure_ascii=False, separators=(", ", ": "))
+    if safe(text) != text:  # a terminal shows a diff as it is
+        text = json.dumps(line, separators=(", ", ": "))
+    return text.encode() + b"\n"
+
+
+@dataclass(slots=True)
+class _Direction:
+    """The reads of one direction, as they are read from lines."""
+
+    at_ns: list[int] = field(default_factory=list)
+    relayed_ns: list[int | None] = field(default_factory=list)
+    data: list[bytes] = field(default_factory=list)
+
+    def add(self, line: Line) -> None:
+        if line["read"] != len(self.data):
+            raise ValueError(f"read {len(self.data)} is expected")
+        self.at_ns.append(line["at_ns"])
+        self.relayed_ns.append(line.get("relayed_ns"))
+        self.data.append(_bytes(line["text"] if "text" in line else {"base64": line["base64"]}))
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.data))
+
+
+def load(connection: Connection, lines: Iterable[bytes], name: str = "the text") -> None:
+    """Enter exchanges into an empty tape, in the order of their lines, and derive their measures.
+
+    Raises `TapeDamaged`, which says which line of `name` is not as it should be.
+    """
+    number = 0
+    try:
+        with connection.begin():
+            for number, one in itertools.groupby(enumerate(lines, 1), _Grouped()):
+                _enter(connection, [json.loads(line) for _, line in one], is_first=number == 1)
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError, SQLAlchemyError, sqlite3.Error) as error:
+        cause = str(getattr(error, "orig", error)).split("\n")[0]
+        raise TapeDamaged(f"{name}: line {number}, or what belongs to it, is not of a cut ({safe(cause)})") from error
+    _settle(Store(connection))
+    if problem := next(checks.problems(connection), None):
+        raise TapeDamaged(f"{name} makes no tape: {problem}")
+
+
+class _Grouped:
+    """Gives each line the number of the line that it belongs to: reads belong to their exchange."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def __call__(self, numbered: tuple[int, bytes]) -> int:
+        if not numbered[1].startswith(b'{"read"'):
+            self._number = numbered[0]
+        return self._number
+
+
+def _enter(connection: Connection, group: list[Line], *, is_first: bool) -> None:
+    line, *its_reads = group
+    if is_first != (line == _FIRST):
+        raise ValueError(f"the first line is {json.dumps(_FIRST)}")
+    if "exchange" in line:
+        _enter_exchange(connection, line, its_reads)
+    elif not is_first:
+        _enter_session(connection, line)
+
+
+def _enter_session(connection: Connection, line: Line) -> None:
+    values = {**line, "uuid": line["session"], "pid": 0}
+    del values["session"]
+    salt = connection.execute(select(sessions.c.salt).limit(1)).scalar()
+    values["salt"] = salt or hashlib.sha256(values["uuid"].encode()).digest()  # the same for all sessions of a tape
+    _insert(connection, sessions, values)
+
+
+def _enter_exchange(connection: Connection, line: Line, its_reads: list[Line]) -> None:
+    streams = {stream: _Direction() for stream in STREAMS}
+    for read in its_reads:
+        streams[FROM_CLIENT if read.get("from") == "client" else FROM_UPSTREAM].add(read)
+    session = select(sessions.c.no).where(sessions.c.uuid == line["session"])
+    values = {**line, "id": line["exchange"], "session_no": connection.execute(session).scalar_one()}
+    del values["exchange"], values["session"]
+    values["bytes"] = streams[FROM_UPSTREAM].size + values.get("gap_bytes", 0)
+    if values.get("framing") == "websocket":
+        values["client_gap_bytes"] = values.get("client_gap_bytes", 0)
+        values["client_bytes"] = streams[FROM_CLIENT].size + values["client_gap_bytes"]
+    if "request_body" in values:
+        body = values["request_body"] = _bytes(values["request_body"])
+        if "request_size" not in values:
+            values |= {"request_size": len(body), "request_sha256": hashlib.sha256(body).hexdigest()}
+    (no,) = _insert(connection, exchanges, values)
+    for stream, its in streams.items():
+        if its.data:
+            packed = packing.packed(0, 0, its.at_ns, its.relayed_ns, [len(data) for data in its.data])
+            segment = {"exchange_no": no, **packed._asdict(), "data": b"".join(its.data)}
+            _insert(connection, stream.segments, segment)
+
+
+def _insert(connection: Connection, table: Table, values: Line) -> Any:
+    if unknown := values.keys() - set(table.c.keys()):
+        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+    for name, value in values.items():
+        if isinstance(value, list | dict) and not isinstance(cells.declared(table.c[name]), JSON):
+            raise ValueError(f"{name} is no single value")
+    return connection.execute(insert(table).values(**values)).inserted_primary_key
+
+
+def _bytes(value: str | dict[str, str]) -> bytes:
+    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"], validate=True)
+
+
+def _settle(store: Store) -> None:
+    waiting = deque(store.unsettled())
+    while waiting:
+        store.put([settle(facts) for facts in store.take_unsettled(waiting, _MOST, _MOST_BYTES)])
+
+
+def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> None:
+    """Write a tape made of lines: the same lines make the same file. Raises `TapeDamaged`."""
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as directory:
+        path, compact = Path(directory, "tape.db"), Path(directory, "compact.db")
+        with file.writing(path, "wiretape db cut") as connection:
+            driver = file.driver_of(connection)
+            driver.execute("PRAGMA synchronous=OFF")  # it is gone in a moment
+            load(connection, lines, name)
+            connection.rollback()
+            driver.execute("VACUUM INTO ?", (str(compact),))
+        with compact.open("rb") as source:
+            shutil.copyfileobj(source, out)
+
+
+@functools.cache
+def readable(path: Path) -> Path:
+    """Return a tape to read: `path`, or where that is text a tape made of it, which is gone when the process ends.
+
+    Raises `NotFound` and `TapeDamaged`.
+    """
+    if path.suffix != SUFFIX:
+        return path
+    if not path.is_file():
+        raise NotFound(f"no tape at {path}: cut one with 'wiretape db cut', or name another with --db")
+    directory = tempfile.mkdtemp(prefix="wiretape-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    made = Path(directory, f"{path.stem}.db")
+    with path.open("rb") as source, made.open("wb") as out:
+        made.chmod(0o600)
+        make_tape(source, out, str(path))
+    return made

@@ -1,0 +1,234 @@
+"""How exact a recording is served: recorded, served, recorded again, and compared read by read.
+
+    python -m tests.bench.roundtrip [--streams 50] [--seconds 60] [--rate 20] [--speed0 200000]
+
+First all streams of the demo, the broken ones included; then as many streams at a time as asked for, each as long; then
+the reads in a second that `serve --speed 0` sends. Printed is what differs of the bytes, the reads and the outcomes, by
+how much each timestamp of the second tape differs from that of the first, and how that changes over the stream. The
+machine should have nothing else to do.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from recorder.decode.outcome import Reads
+from recorder.tape import file, journal
+from recorder.tape.store import Store
+from viewer.tape import queries, replayed
+
+MS = 1_000_000
+WIRETAPE = (sys.executable, "-m", "viewer.cli")
+KEY = {"authorization": "Bearer sk-none"}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a tape has of an exchange that is to be the same on another."""
+
+    request: bytes
+    path: str
+    outcome: str
+    status: int | None
+    body: bytes
+    reads: Reads
+    headers_ns: int | None
+    end_ns: int | None
+
+    @property
+    def sizes(self) -> list[int]:
+        return list(self.reads.size)
+
+
+def read(tape: Path) -> dict[bytes, Recorded]:
+    """Read a tape's exchanges by the bodies of their requests."""
+    found = {}
+    with queries.opened(tape) as connection:
+        for head in replayed.heads(connection):
+            answer = replayed.answer(connection, head.no)
+            request = replayed.request_body(connection, head.no) or b""
+            facts = answer.facts
+            found[request] = Recorded(
+                request, head.path, head.outcome, head.status, answer.body, answer.reads, facts.headers_ns, facts.end_ns
+            )
+    return found
+
+
+def write(path: Path, streams: int, seconds: float, rate: float) -> None:
+    """Write a tape of streams with random gaps between their reads."""
+    draw = random.Random(1)
+    frames: list[journal.Frame] = []
+    for number in range(streams):
+        id, at_ns = f"{number:016x}", [int(draw.uniform(50, 150) * MS)]
+        while at_ns[-1] < seconds * 1e9:
+            at_ns.append(at_ns[-1] + int(draw.lognormvariate(0, 0.8) * 1e9 / rate / 1.377))
+        chunk = (
+            '{"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"%d "}}]}'
+        )
+        bodies = [f"data: {chunk % seq}\n\n".encode() for seq in range(len(at_ns) - 1)] + [b"data: [DONE]\n\n"]
+        request = json.dumps({"model": "m", "number": number}).encode()
+        digest = hashlib.sha256(request).hexdigest()
+        frames += [
+            journal.Begin(id, "2026-01-01T00:00:00.000000Z", "POST", "/v1/chat/completions", "http://a", [], request,
+                          len(request), digest, {}),
+            journal.Head(id, 200, [(b"content-type", b"text/event-stream")], "chunked", 0, 0, at_ns[0] - MS),
+            journal.Reads([journal.Run(id, 0, at_ns, [at + 50_000 for at in at_ns], [*map(len, bodies)])],
+                          b"".join(bodies)),
+            journal.End(id, "end", None, at_ns[-1] + MS, None, 0, 0, sum(map(len, bodies)), 0, 0, False),
+        ]  # fmt: skip
+    session = journal.Session("s", "0", 1, None, "http://127.0.0.1", [("", "http://a")], "2026-01-01T00:00:00.000000Z")
+    with file.writing(path, "a benchmark") as connection:
+        store = Store(connection)
+        store.begin_session(session)
+        store.settle(store.append(frames))
+
+
+@contextlib.contextmanager
+def running(*arguments: object, report: bool = False) -> Iterator[str]:
+    """Run a command that prints its base URL, which is given; stop it at the end."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIRETAPE_")}
+    command = [*WIRETAPE, *map(str, arguments)]
+    began = time.perf_counter()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        base = process.stdout.readline().strip()
+        if report:
+            print(f"{arguments[0]} ready after {time.perf_counter() - began:.2f} s")
+        try:
+            yield base
+        finally:
+            process.terminate()
+            _, err = process.communicate()
+            if report:
+                print(err.splitlines()[-1].removeprefix("wiretape: ") if err else "nothing reported")
+
+
+async def ask(base: str, path: str, request: bytes) -> int:
+    """Be a client that reads to the end, however it ends; return how many bytes came."""
+    parts, got = urlsplit(base), 0
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: {parts.netloc}\r\nconnection: close\r\ncontent-length: {len(request)}\r\n\r\n"
+    )
+    writer.write(head.encode() + request)
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(1 << 18):
+            got += len(data)
+    writer.close()
+    return got
+
+
+async def ask_all(base: str, asked: Sequence[Recorded]) -> None:
+    """Ask for all at once."""
+    await asyncio.gather(*(ask(base, one.path, one.request) for one in asked))
+
+
+def compare(name: str, first: Path, folder: Path) -> None:
+    """Serve a tape, record that on another, and print in what they differ."""
+    second = folder / f"{name}.db"
+    before = read(first)
+    with (
+        running("serve", "--db", first, report=True) as served,
+        running("record", "--db", second, "--upstream", served, "--listen", ":0") as recorded,
+    ):
+        time.sleep(1)
+        asyncio.run(ask_all(recorded, list(before.values())))
+    after = read(second)
+    print(f"{name}: {len(before)} exchanges, {sum(len(one.reads) for one in before.values()):,} reads")
+    pairs = [(one, after[request]) for request, one in before.items() if request in after]
+    same = {
+        "recorded again": len(pairs),
+        "same bytes": sum(one.body == other.body for one, other in pairs),
+        "same reads": sum(one.sizes == other.sizes for one, other in pairs),
+        "same status": sum(one.status == other.status for one, other in pairs),
+        "same outcome": sum(one.outcome == other.outcome for one, other in pairs),
+    }
+    print("  " + ", ".join(f"{what} {count}/{len(before)}" for what, count in same.items()))
+    for one, other in pairs:
+        if (one.body, one.sizes, one.outcome) != (other.body, other.sizes, other.outcome):
+            print(f"  differs: {one.request[:60]!r} {len(one.reads)} → {len(other.reads)} reads, "
+                  f"{one.outcome} → {other.outcome}")  # fmt: skip
+    matched = [pair for pair in pairs if pair[0].sizes == pair[1].sizes]
+    print(f"  time of reads: {spread([d for one, other in matched for d in differences(one, other)])}")
+    heads = [(other.headers_ns or 0) - (one.headers_ns or 0) for one, other in matched]
+    ends = [(other.end_ns or 0) - (one.end_ns or 0) for one, other in matched]
+    print(f"  time of heads: {spread(heads)}\n  time of ends:  {spread(ends)}")
+    print(f"  drift, first tenth to last: {drift(matched) / MS:+.3f} ms")
+
+
+def differences(one: Recorded, other: Recorded) -> list[int]:
+    """Return by how much later each read came the second time, ns."""
+    return [there - here for here, there in zip(one.reads.at_ns, other.reads.at_ns, strict=True)]
+
+
+def spread(values: Sequence[int]) -> str:
+    """Return the percentiles of differences, without their sign."""
+    found = sorted(map(abs, values))
+    if not found:
+        return "none"
+    places = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+    shown = [f"{name} {found[int((len(found) - 1) * share)] / MS:.3f}" for name, share in places.items()]
+    return f"{', '.join(shown)}, max {found[-1] / MS:.3f} ms"
+
+
+def drift(pairs: Sequence[tuple[Recorded, Recorded]]) -> float:
+    """Return the median difference in the last tenth of the streams less that in the first, ns."""
+    first, last = list[int](), list[int]()
+    for one, other in pairs:
+        found = differences(one, other)
+        tenth = max(len(found) // 10, 1)
+        first += found[:tenth]
+        last += found[-tenth:]
+    return sorted(last)[len(last) // 2] - sorted(first)[len(first) // 2] if first else 0
+
+
+def fast(chunks: int, folder: Path) -> None:
+    """Print how many reads in a second are served without waits."""
+    tape = folder / "fast.db"
+    write(tape, 1, chunks / 1000, 1000)
+    (one,) = read(tape).values()
+    with running("serve", "--db", tape, "--speed", 0) as base:
+        time.sleep(1)
+        for _ in range(3):
+            began = time.perf_counter()
+            got = asyncio.run(ask(base, one.path, one.request))
+            took = time.perf_counter() - began
+            reads = len(one.reads)
+            print(f"speed 0: {reads:,} reads, {got:,} bytes in {took:.2f} s: {reads / took:,.0f} reads/s")
+
+
+def main() -> None:
+    """Measure everything."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--streams", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--rate", type=float, default=20)
+    parser.add_argument("--speed0", type=int, default=100_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run([*WIRETAPE, "demo", "--db", folder / "demo.db"], check=True, capture_output=True)
+        compare("demo streams", folder / "demo.db", folder)
+        if given.streams:
+            write(folder / "many.db", given.streams, given.seconds, given.rate)
+            compare("many streams", folder / "many.db", folder)
+        if given.speed0:
+            fast(given.speed0, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Both sides of a WebSocket, as they send."""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any
+
+from wsproto.extensions import PerMessageDeflate
+from wsproto.frame_protocol import FrameProtocol
+
+from recorder.decode.outcome import Exchange, Reads, Sent
+
+MS = 1_000_000
+ASK = json.dumps({"type": "response.create", "model": "gpt-test", "input": "Hi"})
+
+
+def side(extensions: str | None = None, *, client: bool = False) -> FrameProtocol:
+    """Return what makes the frames that one side sends."""
+    deflate = PerMessageDeflate()
+    if extensions is not None:
+        deflate.finalize(extensions)
+    return FrameProtocol(client, [deflate])
+
+
+def response(number: int, *words: str, **usage: int) -> list[str]:
+    """Return the messages of a response of these words."""
+    id = f"resp_{number}"
+    whole = {"id": id, "object": "response", "model": "gpt-test", "status": "completed", "output": []}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": whole | {"status": "in_progress"}},
+        *({"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": word} for word in words),
+        {"type": "response.completed", "response": whole | {"usage": usage or None}},
+    ]
+    return list(map(json.dumps, events))
+
+
+def timed(pieces: Iterable[tuple[int, bytes]]) -> tuple[Reads, bytes]:
+    """Return reads that bring these bytes at these times, in ms, and all bytes."""
+    at_ms, data = zip(*pieces, strict=True) if (pieces := list(pieces)) else ((), ())
+    at_ns, sizes = [at * MS for at in at_ms], [*map(len, data)]
+    starts = [*accumulate(sizes, initial=0)][: len(sizes)]
+    return Reads(range(len(sizes)), at_ns, at_ns, starts, sizes), b"".join(data)
+
+
+def websocket(
+    came: Sequence[tuple[int, bytes]],
+    sent: Sequence[tuple[int, bytes]],
+    ended_by: str = "end",
+    *,
+    path: str = "/v1/responses",
+    extensions: str | None = None,
+    end_ms: int = 1000,
+) -> tuple[Exchange, Reads, bytes]:
+    """Return a WebSocket as the decoder takes it: what came from upstream, and what the client sent."""
+    reads, body = timed(came)
+    facts = Exchange(
+        101, None, None, ended_by, 1 * MS, 2 * MS, end_ms * MS, framing="websocket", method="GET", path=path,
+        extensions=extensions, sent=Sent(*timed(sent)),
+    )  # fmt: skip
+    return facts, reads, body

@@ -1,0 +1,95 @@
+"""`--intercept` of `run` and `record`: a program with a URL of its own, on the tape; a credential, nowhere on it."""
+
+import json
+import signal
+import ssl
+import sys
+from pathlib import Path
+
+import httpx
+
+from recorder.demo.upstream import ScriptedUpstream, answer
+from tests.relay import DONE, chunk, finish, kept, on_loop, serving, wiretape
+
+STREAM = answer([(0.0, chunk("a", finish="stop")), (0.0, DONE)])
+CALL = """
+import json, os, sys, urllib.request
+with urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/v1/chat/completions", data=b"{}")) as answer:
+    json.dump([answer.read().decode(), dict(os.environ)], sys.stdout)
+"""
+
+
+def holding(directory: Path, secret: str) -> list[str]:
+    """Give the files that hold a secret."""
+    return [path.name for path in directory.iterdir() if path.is_file() and secret.encode() in path.read_bytes()]
+
+
+def bundles(directory: Path) -> list[Path]:
+    return list(directory.glob("wiretape-ca-*/bundle.pem"))
+
+
+@on_loop
+async def test_run_records_a_program_with_a_url_of_its_own(tmp_path: Path, authority: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
+        options = ("--db", tape, "--intercept", "--host", "127.0.0.*", "--ca-file", authority / "ca.pem")
+        env = {"NO_PROXY": "*", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "TMPDIR": str(tmp_path)}
+        command = (sys.executable, "-c", CALL, upstream.url)
+        async with wiretape("run", *options, "--", *command, env=env) as process:
+            code, out, err = await finish(process)
+    body, environment = json.loads(out)
+    found = kept(tape, "/v1/chat/completions")
+    assert found is not None
+    assert (code, found.outcome, found.body) == (0, ("complete", None), body.encode())
+    assert found.row["upstream"] == upstream.url
+    assert err.startswith("wiretape: NO_PROXY=* is cleared for the command")
+    assert "NO_PROXY" not in environment
+    assert environment["OPENAI_BASE_URL"] == "http://127.0.0.1:9/v1"
+    assert Path(environment["SSL_CERT_FILE"]).is_relative_to(tmp_path)
+    assert bundles(tmp_path) == []
+    password = environment["HTTPS_PROXY"].split(":")[2].split("@")[0]
+    assert holding(tmp_path, password) == []
+    assert password not in err
+
+
+@on_loop
+async def test_record_shows_the_password_to_no_pipe(tmp_path: Path) -> None:
+    async with wiretape("record", "--db", tmp_path / "tape.db", "--listen", ":0", "--intercept") as process:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        code, _, err = await finish(process, signal.SIGTERM)
+    assert code == 0
+    assert "set WIRETAPE_PROXY_PASSWORD to one of your own" in err
+    assert "wiretape:" not in err.replace("wiretape: ", "")
+
+
+@on_loop
+async def test_record_takes_a_password_and_removes_its_certificates(tmp_path: Path, authority: Path) -> None:
+    options = ("--listen", ":0", "--intercept", "--host", "127.0.0.1", "--ca-file", authority / "ca.pem")
+    env = {"WIRETAPE_PROXY_PASSWORD": "sixteen-or-more-characters", "TMPDIR": str(tmp_path)}
+    async with (
+        ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream,
+        wiretape("record", "--db", tmp_path / "tape.db", *options, env=env) as process,
+    ):
+        assert process.stdout is not None
+        base = (await process.stdout.readline()).decode().strip()
+        (bundle,) = bundles(tmp_path)
+        proxy = base.replace("//", f"//wiretape:{env['WIRETAPE_PROXY_PASSWORD']}@")
+        async with httpx.AsyncClient(proxy=proxy, verify=ssl.create_default_context(cafile=bundle)) as client:
+            got = await client.post(f"{upstream.url}/v1/x", json={})
+        code, _, err = await finish(process, signal.SIGTERM)
+    assert (code, got.status_code) == (0, 200)
+    assert "http://wiretape:$WIRETAPE_PROXY_PASSWORD@127.0.0.1:" in err
+    assert env["WIRETAPE_PROXY_PASSWORD"] not in err
+    assert bundles(tmp_path) == []
+
+
+@on_loop
+async def test_connect_without_interception_says_what_to_do(tmp_path: Path) -> None:
+    script = "import sys, urllib.request; urllib.request.urlopen('https://127.0.0.1:9')"
+    options = ("--db", tmp_path / "tape.db", "--upstream", "http://127.0.0.1:9")
+    command = f'HTTPS_PROXY="${{OPENAI_BASE_URL%/v1}}" NO_PROXY= no_proxy= exec "{sys.executable}" -c "{script}"'
+    async with wiretape("run", *options, "--", "sh", "-c", command) as process:
+        _, _, err = await finish(process)
+    assert "405" in err
+    assert "--intercept" in err

@@ -1,0 +1,46 @@
+"""What a run within a run goes by."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recorder.commands import nested
+from recorder.relay import pointing, providers
+
+BASE = "http://127.0.0.1:4321"
+ENDED = nested.Marker(1, "another boot", BASE, "/t.db", ["openai"])
+
+
+def test_a_command_is_told_who_records_it_and_nothing_secret() -> None:
+    plan = pointing.plan([], {"GROQ_BASE_URL": "https://me:hunter2@gw.test"}, ["x"])
+    told = nested.mark(BASE, Path("/t.db"), plan)
+    marker = nested.read(told)
+    assert marker is not None
+    assert (marker.pid, marker.base, marker.tape, marker.is_alive) == (os.getpid(), BASE, "/t.db", True)
+    assert ("openai" in marker.own, "groq" in marker.own, "hunter2" in str(told)) == (True, False, False)
+
+
+@pytest.mark.parametrize("value", ["", "1", "[]", "{", '{"pid": "x"}'])
+def test_a_mark_that_cannot_be_read_is_none(value: str) -> None:
+    assert nested.read({nested.VARIABLE: value}) is None
+    assert nested.read({}) is None
+
+
+def test_what_a_recorder_set_that_has_ended_is_taken_back() -> None:
+    assert not ENDED.is_alive
+    kept = {"GROQ_BASE_URL": "http://gw.test", "OPENAI_API_BASE": f"{BASE}0/openai/v1", "NO_PROXY": BASE}
+    left = {"OPENAI_BASE_URL": f"{BASE}/openai/v1", "https_proxy": "http://wiretape:x@127.0.0.1:4321"}
+    assert nested.without(kept | left, ENDED) == kept
+
+
+def test_a_variable_that_points_at_a_recorder_of_the_tape_stands_for_what_that_relays_to() -> None:
+    upstreams = [providers.parse("openai=https://gw.test/x"), providers.parse("groq=https://REDACTED@gw.test")]
+    kept = {"GROQ_BASE_URL": f"{BASE}/groq", "XAI_API_BASE": "http://127.0.0.1:1/v1", "PATH": BASE}
+    found = nested.resolved({"OPENAI_BASE_URL": f"{BASE}/openai/v1", **kept}, BASE, upstreams)
+    assert found == {"OPENAI_BASE_URL": "https://gw.test/x/v1", **kept}
+
+
+def test_what_a_variable_pointed_at_through_a_recorder_that_has_ended_is_not_guessed() -> None:
+    with pytest.raises(ValueError, match="GROQ_BASE_URL points at a wiretape that has ended"):
+        nested.without({"GROQ_BASE_URL": f"{BASE}/groq"}, ENDED)

@@ -1,0 +1,89 @@
+"""What a request says about the conversation that it is part of: keys that clients send, hashes of messages."""
+
+import json
+from typing import Any
+
+from recorder.decode.conversation import Asked, belonging
+from tests.cases import each_case
+
+SESSION = "dca1a705-958e-4840-b387-62f8dae6b051"
+USER, CALL = {"role": "user", "content": "Weather?"}, {"name": "look", "arguments": '{"city":"Oslo"}'}
+CALLED = {"id": "call_1", "name": "look", "arguments": '{"city": "Oslo"}'}
+ASSISTANT = {"role": "assistant", "content": "Wait. ", "tool_calls": [{"id": "call_1", "function": CALL}]}
+TOOL = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
+
+
+def of(
+    *messages: Any, headers: dict[str, str] | None = None, content: str | None = None, calls: Any = (), **body: Any
+) -> dict[str, Any]:
+    """Return what a request with these messages belongs to, whose answer has this content and these calls."""
+    encoded = json.dumps({"model": "m", "messages": list(messages), **body}).encode()
+    return belonging(Asked([*map(list, (headers or {}).items())], encoded), "chat", content, calls)
+
+
+@each_case(
+    "headers, body, key, by",
+    [
+        ({"x-claude-code-session-id": "REDACTED:sha256:0a1b2c3d"}, {"metadata": {"user_id": f"u_session_{SESSION}"}},
+         "0a1b2c3d", "x-claude-code-session-id"),
+        ({}, {"metadata": {"user_id": f"user_1_account__session_{SESSION}"}}, SESSION, "metadata.user_id"),
+        ({}, {"metadata": {"user_id": json.dumps({"session_id": SESSION})}}, SESSION, "metadata.user_id"),
+        ({}, {"metadata": {"user_id": "somebody"}, "user": "somebody", "prompt_cache_key": "app"}, None, None),
+        ({"session-id": "s1"}, {"prompt_cache_key": "s2"}, "s1", "session-id"),
+        ({"x-session-id": " "}, {"conversation": {"id": "conv_1"}}, "conv_1", "conversation"),
+        ({}, {"conversation": "conv_1"}, "conv_1", "conversation"),
+        ({}, {"session_id": 7, "metadata": {"thread_id": "t1"}}, "t1", "metadata.thread_id"),
+        ({}, {"metadata": {"user_id": "{" * 50_000}, "conversation": [1]}, None, None),
+    ],
+)  # fmt: skip
+def test_a_conversation_is_named_by_what_names_nothing_else(
+    headers: dict[str, str], body: dict[str, Any], key: str | None, by: str | None
+) -> None:
+    found = of(USER, headers=headers, **body)
+    assert (found["conversation_key"], found["conversation_key_from"]) == (key, by)
+
+
+def test_the_envelope_of_a_request_may_name_it() -> None:
+    body = json.dumps({"model": "m", "request": {"contents": [{"role": "user", "parts": []}], "session_id": "s1"}})
+    assert belonging(Asked([], body.encode()), "generate_content", None, None)["conversation_key"] == "s1"
+
+
+def test_a_sub_agent_names_what_started_it() -> None:
+    assert of(headers={"x-session-id": "b", "x-parent-session-id": "a"})["conversation_parent"] == "a"
+    agent = {"x-claude-code-session-id": "s", "x-claude-code-agent-id": "7"}
+    assert of(headers=agent)["conversation_parent"] == "s"
+
+
+def test_a_request_continues_the_one_whose_messages_it_repeats_before_the_last_answer() -> None:
+    first = of({"role": "system", "content": "now: 1"}, USER, content="Wait.", calls=[CALLED], tools=[{"name": "a"}])
+    second = of({"role": "system", "content": "now: 2"}, USER, ASSISTANT, TOOL, content="Rain.")
+    third = of(USER, ASSISTANT, TOOL, {"role": "assistant", "content": "Rain."}, {"role": "user", "content": "Thanks"})
+    assert first["continues_hash"] is None
+    assert second["continues_hash"] == first["messages_hash"]
+    assert second["continued_answer_hash"] == first["answer_hash"]
+    assert third["continues_hash"] == second["messages_hash"]
+    assert third["continued_answer_hash"] == second["answer_hash"]
+    assert len({one["messages_hash"] for one in (first, second, third)}) == 3
+    assert of(USER, content="Wait.", calls=[CALLED | {"id": "call_2"}])["answer_hash"] != first["answer_hash"]
+
+
+def test_a_client_says_that_it_sends_a_request_again() -> None:
+    counts = [of(USER, headers={"x-stainless-retry-count": text})["retries"] for text in ("0", "2", "-1", "9" * 5000)]
+    assert counts == [0, 2, None, None]
+
+
+def test_what_a_request_leaves_to_the_server_has_no_hash() -> None:
+    found = of(USER, previous_response_id="resp_1")
+    assert (found["previous_response_id"], found["messages_hash"]) == ("resp_1", None)
+
+
+def test_what_was_asked_is_the_last_text_that_a_person_wrote() -> None:
+    reminder = {"type": "text", "text": "<system-reminder>\nbe <b>brief</b>\n</system-reminder>"}
+    typed = {"role": "user", "content": [{"type": "text", "text": "Say\n hi \0"}, reminder]}
+    assert of(USER, typed, ASSISTANT, TOOL)["asked"] == "Say hi \N{REPLACEMENT CHARACTER}"
+    assert of({"role": "user", "content": [reminder]})["asked"].startswith("<system-reminder> be")
+
+
+def test_only_the_body_of_a_generation_is_read() -> None:
+    found = belonging(Asked([["session-id", "s1"]], b'{"messages": [], "conversation": "c"}'), "embeddings", None, None)
+    assert (found["conversation_key"], found.get("messages_hash")) == ("s1", None)

@@ -1,0 +1,130 @@
+"""A WebSocket is decoded in both directions, measured from the message that asked, and judged by how it was closed."""
+
+import pytest
+
+from recorder.decode.decoder import decode
+from recorder.decode.derive import derive
+from tests.conversation import ASK, MS, response, side, websocket
+
+
+def conversation(*turns: tuple[int, list[tuple[int, str]]], close: tuple[str, int] | None = ("client", 1000)):
+    """Return what came and what was sent: each turn is asked for at a time, in ms, and brings messages at theirs."""
+    upstream, client = side(), side(client=True)
+    came, sent = list[tuple[int, bytes]](), list[tuple[int, bytes]]()
+    for asked_ms, messages in turns:
+        sent.append((asked_ms, bytes(client.send_data(ASK))))
+        came += [(at_ms, bytes(upstream.send_data(message))) for at_ms, message in messages]
+    if close is not None:
+        (sent if close[0] == "client" else came).append(
+            (900, bytes(client.close(close[1], "why") if close[0] == "client" else upstream.close(close[1], "why")))
+        )
+    return came, sent
+
+
+ONE = (100, [*zip((110, 150, 170, 180), response(1, "Hel", "lo", output_tokens=3, input_tokens=7), strict=True)])
+TWO = (
+    500,
+    [*zip((505, 560, 570, 600, 610), response(2, "a", "b", "c", output_tokens=5, input_tokens=20), strict=True)],
+)
+
+
+def test_a_response_is_timed_from_the_message_that_asked_for_it() -> None:
+    measures = derive(*websocket(*conversation(ONE)))
+    assert (measures.outcome, measures.api, measures.operation) == ("complete", "openai.responses", "chat")
+    assert (measures.content, measures.response_model, measures.finish_reason) == ("Hello", "gpt-test", "completed")
+    timed = (measures.ttf_byte_ns, measures.ttft_ns, measures.latency_ns, measures.duration_ns, measures.tpot_ns)
+    assert timed == (10 * MS, 50 * MS, 70 * MS, 80 * MS, 10 * MS)
+    assert (measures.max_stall_ns, measures.max_silence_ns, measures.output_tokens) == (20 * MS, 40 * MS, 3)
+    assert (measures.events, measures.flags) == (4, ())
+
+
+def test_what_lies_between_two_responses_counts_for_neither() -> None:
+    measures = derive(*websocket(*conversation(ONE, TWO)))
+    assert measures.flags == ("multi_response",)
+    assert (measures.ttft_ns, measures.duration_ns, measures.latency_ns) == (50 * MS, 190 * MS, 180 * MS)
+    assert (measures.max_stall_ns, measures.icl_mean_ns, measures.max_silence_ns) == (30 * MS, 20 * MS, 55 * MS)
+    assert (measures.content, [choice["content"] for choice in measures.choices or ()]) == ("Hello", ["abc"])
+    assert (measures.input_tokens, measures.output_tokens, measures.tpot_ns) == (27, 8, 10 * MS)
+
+
+def test_what_warms_up_is_no_answer() -> None:
+    warmed = [*zip((20, 25, 30), response(0, "Hm", input_tokens=4), strict=True)]
+    came, sent = conversation((10, warmed), ONE, close=None)
+    warming = bytes(side(client=True).send_data('{"type":"response.create","model":"gpt-test","generate":false}'))
+    measures = derive(*websocket(came, [(10, warming), *sent[1:]], "client"))
+    assert (measures.outcome, measures.flags, measures.content) == ("complete", (), "Hello")
+    assert (measures.ttft_ns, measures.duration_ns, measures.input_tokens) == (50 * MS, 80 * MS, 11)
+    assert measures.output_chunks == 2
+
+
+def test_both_directions_are_items_in_the_order_in_which_they_were_completed() -> None:
+    upstream, client = side("permessage-deflate"), side("permessage-deflate", client=True)
+    asked, answer = bytes(client.send_data(ASK)), bytes(upstream.send_data('{"type":"session.created"}'))
+    came = [(50, answer[:5]), (150, answer[5:] + upstream.ping(b"?")), (300, bytes(upstream.close(1000)))]
+    sent = [(100, asked), (200, bytes(client.pong(b"?"))), (400, bytes(client.close(1000)))]
+    decoded = decode(*websocket(came, sent, path="/v1/realtime?model=m", extensions="permessage-deflate"))
+    assert [(item.kind, item.sender, item.at_ns) for item in decoded.items()] == [
+        ("event", "client", 100 * MS),
+        ("event", "upstream", 150 * MS),
+        ("ping", "upstream", 150 * MS),
+        ("pong", "client", 200 * MS),
+        ("close", "upstream", 300 * MS),
+        ("close", "client", 400 * MS),
+    ]
+    assert [item.data for item in decoded.items()][:3] == [ASK, '{"type":"session.created"}', "?"]
+    measures = derive(*websocket(came, sent, path="/v1/realtime?model=m", extensions="permessage-deflate"))
+    assert (measures.outcome, measures.api, measures.operation) == ("complete", "openai.realtime", "other")
+    assert (measures.ttft_ns, measures.events, measures.flags) == (None, 1, ("unknown_payload",))
+
+
+@pytest.mark.parametrize(
+    ("kept", "close", "ended_by", "outcome"),
+    [
+        (4, ("client", 1000), "end", ("complete", None)),
+        (4, ("client", 1001), "client", ("complete", None)),
+        (4, ("upstream", 1001), "end", ("complete", None)),
+        (4, ("upstream", 1011), "end", ("complete", None)),
+        (4, None, "reset", ("complete", None)),
+        (3, ("client", 1000), "end", ("client_closed", None)),
+        (3, None, "client", ("client_closed", None)),
+        (3, ("upstream", 1000), "end", ("truncated", "close_1000")),
+        (3, ("upstream", 1011), "end", ("truncated", "close_1011")),
+        (3, None, "end", ("truncated", "eof")),
+        (3, None, "reset", ("truncated", "reset")),
+        (3, None, "died", ("interrupted", None)),
+    ],
+)
+def test_the_outcome_follows_the_responses_and_then_the_close(
+    kept: int, close: tuple[str, int] | None, ended_by: str, outcome: tuple[str, str | None]
+) -> None:
+    measures = derive(*websocket(*conversation((100, ONE[1][:kept]), close=close), ended_by))
+    assert (measures.outcome, measures.outcome_detail) == outcome
+    assert measures.error_message == ("why" if outcome[1] and "close" in outcome[1] else None)
+    assert ("unclean_end" in measures.flags) == (outcome[0] == "complete" and ended_by == "reset")
+
+
+def test_frames_that_break_the_protocol_are_an_outcome() -> None:
+    came, sent = conversation((100, ONE[1][:2]), close=None)
+    measures = derive(*websocket([*came, (160, b"\xff\xff no frame")], sent))
+    assert (measures.outcome, measures.outcome_detail, measures.content) == ("truncated", "framing", "Hel")
+    assert "malformed" in measures.flags
+
+
+def test_an_error_message_is_an_error_event() -> None:
+    error = '{"type":"error","status":429,"error":{"type":"usage_limit_reached","message":"No more"}}'
+    measures = derive(*websocket(*conversation((100, [(120, error)]))))
+    assert (measures.outcome, measures.outcome_detail) == ("error_event", "before_output")
+    assert (measures.error_code, measures.error_message) == ("usage_limit_reached", "No more")
+
+
+def test_a_response_that_is_asked_for_while_another_comes_follows_it() -> None:
+    came, sent = conversation(ONE, (120, []), close=None)
+    measures = derive(*websocket(came, sent))
+    assert (measures.outcome, measures.content, measures.ttft_ns) == ("truncated", "Hello", 50 * MS)
+
+
+def test_without_the_message_that_asked_nothing_is_timed() -> None:
+    came, _ = conversation(ONE)
+    measures = derive(*websocket(came, []))
+    assert (measures.content, measures.output_tokens) == ("Hello", 3)
+    assert (measures.ttft_ns, measures.duration_ns, measures.tpot_ns) == (None, None, None)

@@ -1,0 +1,116 @@
+"""What a program's environment gets for an intercepting recorder, and what is left of it afterwards."""
+
+import os
+import re
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from recorder.errors import WiretapeError
+from recorder.relay import authority, environment
+
+URL = "http://wiretape:secret@127.0.0.1:8377"
+
+
+def pem(name: str) -> str:
+    return f"-----BEGIN CERTIFICATE-----\n{name}\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where directories for certificates are made."""
+    there = tmp_path / "temporary"
+    there.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(there))
+    return there
+
+
+def test_the_bundle_has_the_roots_of_the_system_of_the_user_and_ours(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "corporate.pem").write_text("# ours\n" + pem("corporate") + pem("twice"))
+    (tmp_path / "extra.pem").write_text(pem("extra") + pem("twice"))
+    (tmp_path / "given.pem").write_text(pem("given"))
+    preset = {"REQUESTS_CA_BUNDLE": "corporate.pem", "NODE_EXTRA_CA_CERTS": "extra.pem", "CURL_CA_BUNDLE": "not there"}
+    environ = {name: str(tmp_path / file) for name, file in preset.items()}
+    with environment.certificate_files(pem("own"), environ, tmp_path / "given.pem") as names:
+        adding, bundle = (Path(names[name]).read_text() for name in ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"))
+        assert set(names) == set(environment.READERS)
+        assert {names[name] for name in names if name != "NODE_EXTRA_CA_CERTS"} == {names["SSL_CERT_FILE"]}
+        (directory,) = place.iterdir()
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert adding == pem("own") + pem("extra") + pem("twice") + pem("given")
+    for name in ("own", "corporate", "extra", "given"):
+        assert bundle.count(pem(name)) == 1
+    assert bundle.count("BEGIN CERTIFICATE") > 20
+    assert list(place.iterdir()) == []
+
+
+def test_the_directory_of_a_killed_recorder_is_removed_by_the_next(place: Path) -> None:
+    left, new = place / "wiretape-ca-killed", place / "wiretape-ca-new"
+    for directory in (left, new):
+        directory.mkdir()
+        (directory / "bundle.pem").touch()
+    os.utime(left, (1, 1))
+    with environment.certificate_files(pem("own"), {}, None) as first:
+        held = Path(first["SSL_CERT_FILE"]).parent
+        os.utime(held, (1, 1))
+        with environment.certificate_files(pem("own"), {}, None):
+            assert (left.exists(), new.exists(), held.exists()) == (False, True, True)
+
+
+def test_no_directory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/none")
+    with pytest.raises(WiretapeError, match="no directory for wiretape's certificate"):
+        environment.certificate_files(pem("own"), {}, None).__enter__()
+
+
+def test_exports_set_in_a_shell_what_a_command_gets(place: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "NO_PROXY": "*", "no_proxy": "x", "NODE_OPTIONS": "--trace-warnings"}
+    with environment.certificate_files(authority.make().certificate, {}, None) as names:
+        names = {name: f"{path} 'quoted'" for name, path in names.items()}
+        script = "\n".join([*environment.exports(URL.replace("secret", "$SECRET"), names), "env -0"])
+        done = subprocess.run(
+            ["sh", "-c", script], env={**environ, "SECRET": "secret"}, capture_output=True, text=True, check=True
+        )
+    shown = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
+    wanted = environment.proxied(environ, URL, names)
+    assert {name: shown.get(name) for name in wanted} == wanted
+    assert not set(environment.BYPASSES) & shown.keys()
+    assert re.fullmatch(r"--trace-warnings --require=/\S+\.cjs", shown["NODE_OPTIONS"])
+
+
+@pytest.mark.parametrize(
+    ("agent", "variable"),
+    [
+        ("curl/8.14.1", "CURL_CA_BUNDLE"),
+        ("python-requests/2.34", "REQUESTS_CA_BUNDLE"),
+        ("Boto3/1.40 md/Botocore", "AWS_CA_BUNDLE"),
+        ("codex_cli_rs/0.169", "CODEX_CA_CERTIFICATE"),
+        ("OpenAI/JS 6.1", "NODE_EXTRA_CA_CERTS"),
+        ("Go-http-client/1.1", "SSL_CERT_FILE"),
+    ],
+)
+def test_the_variable_that_a_program_reads_is_named(agent: str, variable: str) -> None:
+    told = environment.advice("api.test", agent, "TLS alert unknown_ca")
+    assert [name for name in environment.READERS if name in told] == [variable]
+    assert told.startswith(agent.split(" ")[0])
+
+
+@pytest.mark.parametrize(
+    ("why", "variable"),
+    [("TLS alert unknown_ca", "SSL_CERT_FILE"), ("it closed the connection on seeing it", "NODE_EXTRA_CA_CERTS")],
+)
+def test_what_an_unknown_program_reads_is_guessed_by_how_it_leaves(why: str, variable: str) -> None:
+    assert f"a program does not trust wiretape's certificate for api.test ({why}). It probably reads {variable} (" in (
+        environment.advice("api.test", "", why)
+    )
+
+
+def test_variables_that_are_replaced_are_named_without_what_they_hold() -> None:
+    first, second = environment.remarks({"NO_PROXY": "*", "https_proxy": "http://u:secret@corporate:3128"})
+    assert first.startswith("NO_PROXY=* is cleared")
+    assert second.startswith("https_proxy is replaced")
+    assert "secret" not in second
+    assert environment.remarks({"NO_PROXY": " "}) == []

@@ -1,0 +1,48 @@
+"""The first message of a TLS client, as OpenSSL writes it and as nobody does."""
+
+import contextlib
+import ssl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recorder.relay import hello
+from recorder.relay.hello import Hello
+
+
+def greeting(name: str | None, *protocols: str) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.set_alpn_protocols(list(protocols))
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname=name).do_handshake()
+    return sent.read()
+
+
+def split(record: bytes, at: int) -> bytes:
+    """Divide a record into two."""
+    body = record[5:]
+    return b"".join(record[:3] + len(part).to_bytes(2) + part for part in (body[:at], body[at:]))
+
+
+def test_the_name_and_the_protocols_are_read() -> None:
+    assert hello.parse(greeting("API.test", "h2", "http/1.1")) == Hello("api.test", ("h2", "http/1.1"))
+    assert hello.parse(greeting(None)) == Hello(None, ())
+
+
+@pytest.mark.parametrize("at", [1, 3, 4, 100])
+def test_a_message_in_two_records_is_put_together(at: int) -> None:
+    assert hello.parse(split(greeting("api.test"), at)) == Hello("api.test", ())
+
+
+def test_a_message_that_is_not_complete_is_waited_for() -> None:
+    whole = greeting("api.test", "h2")
+    assert [at for at in range(len(whole)) if hello.parse(whole[:at]) is not None] == []
+
+
+@given(st.binary() | st.binary().map(lambda body: b"\x16\x03\x01" + len(body).to_bytes(2) + body))
+def test_whatever_comes_is_a_hello_or_none_or_wrong(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert isinstance(hello.parse(data), Hello | None)

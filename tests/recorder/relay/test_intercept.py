@@ -1,0 +1,283 @@
+"""A recorder as a forward proxy: what it stands in for, what it lets through, and what it refuses."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from recorder.demo.upstream import Scene, answer
+from recorder.relay import intercept
+from tests.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
+
+STREAM = answer([(0, chunk("Hel")), (0.02, chunk("lo", finish="stop")), (0, DONE)])
+
+
+class Intercepting(Relay):
+    """A recorder that intercepts, before an API server on this machine that speaks TLS."""
+
+    def __init__(self, directory: Path, authority: Path, **more: object) -> None:
+        self.settings = intercept.make(("127.0.0.2", "*.loopback.test"))
+        tls = serving(authority, "good")
+        super().__init__(
+            directory, tls=tls, others=["other=http://127.0.0.1:9"], interception=self.settings,
+            ca_file=authority / "ca.pem", **more,
+        )  # fmt: skip
+
+    @property
+    def proxy(self) -> str:
+        return self.settings.proxy_url(self.base)
+
+    @property
+    def authorization(self) -> tuple[str, str]:
+        return "proxy-authorization", f"Basic {self.settings.credential.decode()}"
+
+    def trusting(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cadata=self.settings.authority.certificate)
+
+    def connect(self, place: str, *headers: tuple[str, str], version: str = "1.1") -> bytes:
+        lines = [f"CONNECT {place} HTTP/{version}", f"host: {place}", *(f"{name}: {value}" for name, value in headers)]
+        return "\r\n".join([*lines, "\r\n"]).encode()
+
+
+@pytest.fixture(scope="module")
+def intercepting(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> Iterator[Intercepting]:
+    with Intercepting(tmp_path_factory.mktemp("relay"), authority) as relay:
+        yield relay
+        assert relay.troubles == []
+
+
+@pytest.fixture
+def relay(intercepting: Intercepting) -> Intercepting:
+    """The recorder of all tests, with what was told in earlier ones forgotten."""
+    for told in (intercepting.asked, intercepting.notices, intercepting.refused, intercepting.upstream.requests):
+        told.clear()
+    intercepting.upstream.connections = 0
+    return intercepting
+
+
+@on_loop
+async def test_a_program_with_a_fixed_url_is_recorded(relay: Intercepting) -> None:
+    target = relay.plays(STREAM)
+    async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
+        for _ in range(2):
+            got = await client.post(
+                f"{relay.upstream.url}{target}", json={}, headers={"authorization": "Bearer sk-123"}
+            )
+            assert got.text.endswith(DONE.decode())
+    found = await until(lambda: relay.request(target))
+    sent = dict(found.headers)
+    assert sent[b"host"] == relay.upstream.url.removeprefix("https://").encode()
+    assert sent[b"authorization"] == b"Bearer sk-123"
+    assert sent[b"accept-encoding"] == b"identity"
+    assert relay.upstream.connections == 1
+    assert relay.asked == [(relay.upstream.url.removeprefix("https://"), "intercepted")]
+
+
+@on_loop
+async def test_the_tape_has_the_stream_and_no_credential(relay: Intercepting) -> None:
+    target = relay.plays(STREAM)
+    async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
+        await client.post(f"{relay.upstream.url}{target}", json={}, headers={"proxy-authorization": "Basic inside"})
+    found = await relay.kept(target)
+    assert (found.outcome, found.row["upstream"]) == (("complete", None), relay.upstream.url)
+    assert b"".join(found.reads).endswith(DONE)
+    assert "proxy-" not in found.row["request_headers"]
+    assert "h2_offered" not in found.flags
+    assert all(not name.startswith(b"proxy-") for name, _ in relay.upstream.requests[0].headers)
+
+
+@on_loop
+async def test_a_stream_that_breaks_and_a_client_that_leaves_are_seen_through_tls(relay: Intercepting) -> None:
+    begun = [(0.0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\n:a\n\n\r\n")]
+    broken, left = relay.plays(Scene(begun, "reset")), relay.plays(Scene(begun, "stall"))
+    async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+            await client.post(f"{relay.upstream.url}{broken}", json={})
+        async with client.stream("POST", f"{relay.upstream.url}{left}", json={}) as got:
+            assert await anext(got.aiter_raw()) == b":a\n\n"
+    assert (await relay.kept(broken)).outcome == ("truncated", "reset")
+    assert (await relay.kept(left)).outcome == ("client_closed", None)
+    assert relay.notices == []
+
+
+@pytest.mark.parametrize("credential", [None, "Basic d2lyZXRhcGU6d3Jvbmc=", "Bearer x", "twice"])
+@on_loop
+async def test_a_client_without_the_credential_connects_to_nothing(relay: Intercepting, credential: str | None) -> None:
+    own = relay.authorization
+    given = {None: [], "twice": [own, own]}.get(credential, [("proxy-authorization", credential or "")])
+    place = relay.upstream.url.removeprefix("https://")
+    for request in (relay.connect(place, *given), post(f"http://{place}/v1/x", headers=given)):
+        got = await raw(relay.base, request)
+        assert got.startswith(b"HTTP/1.1 407 ")
+        assert b'proxy-authenticate: Basic realm="wiretape"' in got
+    assert relay.upstream.connections == 0
+    assert relay.asked == [(place, "refused")]
+    assert [refusal.status for refusal in relay.refused] == [407, 407]
+
+
+@on_loop
+async def test_any_other_host_gets_a_blind_tunnel(relay: Intercepting) -> None:
+    ended: list[bytes] = []
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readexactly(9))
+        ended.append(await reader.read())
+        writer.write(b"after the half-close")
+        writer.close()
+
+    async with await asyncio.start_server(echo, "127.0.0.3", 0) as server, dial(relay.base) as (reader, writer):
+        place = "{}:{}".format(*server.sockets[0].getsockname())
+        writer.write(relay.connect(place, relay.authorization, version="1.0") + b"not ")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 200 Connection established\r\n\r\n"
+        writer.write(b"HTTP\0more")
+        writer.write_eof()
+        assert await reader.read() == b"not HTTP\0after the half-close"
+    assert ended == [b"more"]
+    assert relay.asked == [(place, "tunnelled")]
+    assert relay.refused == []
+
+
+@pytest.mark.parametrize("wrong", [(), ("content-length", "4"), ("transfer-encoding", "chunked")])
+@on_loop
+async def test_connect_has_a_host_and_a_port_and_no_body(
+    relay: Intercepting, wrong: tuple[str, str] | tuple[()]
+) -> None:
+    place = "127.0.0.2:1" if wrong else "127.0.0.2"
+    got = await raw(relay.base, relay.connect(place, relay.authorization, *([wrong] if wrong else [])))
+    assert got.startswith(b"HTTP/1.1 400 ")
+    assert [refusal.status for refusal in relay.refused] == [400]
+
+
+@on_loop
+async def test_a_host_that_cannot_be_reached_is_answered_502(relay: Intercepting) -> None:
+    got = await raw(relay.base, relay.connect("[::1]:10", relay.authorization))
+    assert got.startswith(b"HTTP/1.1 502 ")
+    assert b"[::1]:10: " in got
+
+
+@on_loop
+async def test_plain_http_is_relayed_and_recorded_only_from_an_api(relay: Intercepting) -> None:
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nx-y: z\r\n\r\n%b" % (len(head), head))
+        await reader.read()
+        writer.close()
+
+    async with (
+        await asyncio.start_server(answers, "127.0.0.2", 0) as api,
+        await asyncio.start_server(answers, "127.0.0.1", 0) as other,
+        httpx.AsyncClient(proxy=relay.proxy, headers={"accept-encoding": "br"}) as client,
+    ):
+        places = ["{}:{}".format(*server.sockets[0].getsockname()) for server in (api, other)]
+        recorded, relayed = [await client.get(f"http://{place}//v1/x?y") for place in places]
+    assert recorded.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nhost: {places[0]}\r\n")
+    assert relayed.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nhost: {places[1]}\r\n")
+    assert "accept-encoding: identity" in recorded.text
+    assert "accept-encoding: br" in relayed.text
+    assert ["x-wiretape-id" in got.headers for got in (recorded, relayed)] == [True, False]
+    assert relay.asked == [(places[0], "intercepted"), (places[1], "relayed")]
+    await relay.kept("//v1/x?y")
+    assert relay.recorder.counts.unrecorded == 0
+
+
+@on_loop
+async def test_a_tunnel_to_an_api_may_hold_plain_http(relay: Intercepting) -> None:
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.2", 0) as api, dial(relay.base) as (reader, writer):
+        place = "{}:{}".format(*api.sockets[0].getsockname())
+        request = post("/v1/x").replace(b"host: localhost", b"host: other.test")
+        writer.write(relay.connect(place, relay.authorization) + request)
+        await reader.readuntil(b"\r\n\r\n")
+        assert (await take(reader)).status == 421
+
+
+@on_loop
+async def test_a_request_to_wiretape_itself_is_served_in_place(relay: Intercepting) -> None:
+    target = relay.plays(STREAM)
+    async with httpx.AsyncClient(proxy=relay.proxy) as client:
+        got = await client.post(f"{relay.base}{target}", json={})
+    assert got.text.endswith(DONE.decode())
+    assert (await relay.kept(target)).row["upstream"] == relay.upstream.url
+
+
+@contextlib.asynccontextmanager
+async def shaking(
+    relay: Intercepting, context: ssl.SSLContext, host: str, port: int = 443
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Ask for an API server, and speak TLS with who answers."""
+    async with dial(relay.base) as (reader, writer):
+        writer.write(relay.connect(f"{host}:{port}", relay.authorization))
+        await reader.readuntil(b"\r\n\r\n")
+        await writer.start_tls(context, server_hostname=host)
+        yield reader, writer
+
+
+@on_loop
+async def test_a_client_that_does_not_trust_the_authority_is_told_which_variable_is_missing(
+    relay: Intercepting,
+) -> None:
+    proxy = httpx.Proxy(relay.proxy, headers={"user-agent": "curl/8.1"})
+    for _ in range(2):
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await asyncio.to_thread(httpx.get, relay.upstream.url, proxy=proxy, trust_env=False)
+    await until(lambda: len(relay.asked) == 2)
+    (notice,) = relay.notices
+    assert "curl/8.1 does not trust wiretape's certificate for 127.0.0.1 (TLS alert unknown_ca)" in notice
+    assert "CURL_CA_BUNDLE" in notice
+    assert {how for _, how in relay.asked} == {"untrusted"}
+
+
+@on_loop
+async def test_a_client_that_leaves_on_seeing_the_certificate_does_not_trust_it(relay: Intercepting) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with shaking(relay, context, "left.loopback.test"):
+        pass
+    await until(lambda: relay.notices)
+    assert "closed the connection on seeing it" in relay.notices[0]
+
+
+@on_loop
+async def test_the_certificate_is_for_the_name_asked_for_and_http_1_1_only(relay: Intercepting) -> None:
+    context = relay.trusting()
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    async with shaking(relay, context, "api.loopback.test") as (_, writer):
+        secured = writer.get_extra_info("ssl_object")
+        assert secured.selected_alpn_protocol() == "http/1.1"
+        assert secured.getpeercert()["subjectAltName"] == (("DNS", "api.loopback.test"),)
+
+
+@on_loop
+async def test_a_client_that_speaks_no_http_1_1_is_let_through(relay: Intercepting, authority: Path) -> None:
+    host, port = address(relay.upstream.url)
+    context = ssl.create_default_context(cafile=authority / "ca.pem")
+    context.set_alpn_protocols(["h2"])
+    async with shaking(relay, context, host, port) as (reader, writer):
+        writer.write(post("/v1/x"))
+        assert (await take(reader)).status == 200
+    assert relay.asked == [(f"{host}:{port}", "tunnelled")]
+    assert "only h2, and not HTTP/1.1" in relay.notices[0]
+
+
+@on_loop
+async def test_a_client_that_would_have_spoken_http_2_is_noted(relay: Intercepting) -> None:
+    target, (host, port), context = relay.plays(STREAM), address(relay.upstream.url), relay.trusting()
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    async with shaking(relay, context, host, port) as (reader, writer):
+        writer.write(post(target).replace(b"localhost", f"{host}:{port}".encode()))
+        assert (await take(reader)).complete
+    assert "h2_offered" in (await relay.kept(target)).flags
+
+
+def test_a_recorder_in_several_processes_intercepts(tmp_path: Path, authority: Path) -> None:
+    async def main() -> None:
+        for _ in range(4):
+            async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
+                await client.post(f"{relay.upstream.url}/v1/x", json={})
+        await until(lambda: len(relay.asked) == 4)
+
+    with Intercepting(tmp_path, authority, workers=2) as relay:
+        relay.runner.run(main())

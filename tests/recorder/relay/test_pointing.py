@@ -1,0 +1,95 @@
+"""What `run` serves and sets, by what is set already."""
+
+import pytest
+
+from recorder.relay import pointing, providers
+from recorder.relay.apis import APIS
+
+
+def planned(*command: str, given: str = "", **environ: str) -> dict[str, str]:
+    """Return where each variable points, and what is there: `base URL → upstream`."""
+    plan = pointing.plan([providers.parse(given)] if given else [], environ, command)
+    pointed = {}
+    for name, path in plan.variables.items():
+        found = providers.route(plan.upstreams, path.encode())
+        assert found is not None
+        pointed[name] = f"{path} → {found[0].url}"
+    return pointed
+
+
+def test_with_nothing_set_the_well_known_apis_are_served() -> None:
+    found = planned("x")
+    assert found["OPENAI_BASE_URL"] == found["OPENAI_API_BASE"] == "/openai/v1 → https://api.openai.com"
+    assert found["ANTHROPIC_BASE_URL"] == "/anthropic → https://api.anthropic.com"
+    assert found["GROQ_BASE_URL"] == "/groq → https://api.groq.com/openai"
+    assert found["OLLAMA_HOST"] == "/ollama → http://127.0.0.1:11434"
+    assert "AZURE_OPENAI_ENDPOINT" not in found
+
+
+@pytest.mark.parametrize("variable", [variable.name for api in APIS for variable in api.variables])
+def test_a_variable_that_is_set_names_the_upstream_of_its_api_and_keeps_its_path(variable: str) -> None:
+    found = planned("x", **{variable: "https://gw.test/x/v1/"})
+    base, _, upstream = found[variable].partition(" → ")
+    assert (upstream, base.endswith("/x/v1/")) == ("https://gw.test", True)
+    assert [name for name, place in found.items() if "gw.test" in place] == [variable]
+
+
+def test_two_variables_of_one_api_that_differ_reach_their_own() -> None:
+    found = planned("x", OPENAI_BASE_URL="http://a.test/1", OPENAI_API_BASE="http://b.test/y")
+    assert found["OPENAI_BASE_URL"] == "/openai/1 → http://a.test"
+    assert found["OPENAI_API_BASE"] == "/openai_api_base/y → http://b.test"
+
+
+def test_where_clients_go_by_the_host_its_variable_is_left_alone() -> None:
+    for variable, url in (
+        ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "https://bedrock-runtime.us-east-1.amazonaws.com"),
+        ("GOOGLE_VERTEX_BASE_URL", "https://us-central1-aiplatform.googleapis.com"),
+    ):
+        plan = pointing.plan([], {variable: url}, ["x"])
+        assert (variable in plan.variables, variable in plan.left) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "variable"),
+    [
+        (("gemini", "-p", "x"), "GOOGLE_GEMINI_BASE_URL"),
+        (("npx", "-y", "@google/gemini-cli@latest"), "GOOGLE_GEMINI_BASE_URL"),
+        (("/usr/bin/env", "A=1", "node", "/x/bin/gemini.js"), "GOOGLE_GEMINI_BASE_URL"),
+        (("ollama", "serve"), "OLLAMA_HOST"),
+    ],
+)
+def test_a_program_that_does_not_work_with_a_variable_does_not_get_it(command: tuple[str, ...], variable: str) -> None:
+    assert variable in planned("python", "gemini")
+    assert variable not in planned(*command)
+    assert pointing.plan([], {}, command).unreached == []
+
+
+def test_gemini_cli_keeps_the_variable_that_its_user_set_and_a_server_of_ollama_its_address() -> None:
+    found = planned("gemini", GOOGLE_GEMINI_BASE_URL="http://a.test")
+    assert found["GOOGLE_GEMINI_BASE_URL"] == "/gemini → http://a.test"
+    assert "OLLAMA_HOST" not in planned("ollama", "serve", OLLAMA_HOST="0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("value", "url"),
+    [
+        ("0.0.0.0", "http://0.0.0.0:11434"),
+        (":9", "http://127.0.0.1:9"),
+        ("box:9", "http://box:9"),
+        ("https://box", "https://box"),
+    ],
+)
+def test_an_ollama_host_may_lack_what_ollama_adds(value: str, url: str) -> None:
+    assert planned("x", OLLAMA_HOST=value)["OLLAMA_HOST"] == f"/ollama → {url}"
+
+
+def test_given_upstreams_are_all_that_is_served() -> None:
+    found = planned("x", given="anthropic=http://a.test", OPENAI_BASE_URL="http://b.test")
+    assert found["ANTHROPIC_BASE_URL"] == "/anthropic → http://a.test"
+    assert "OPENAI_BASE_URL" not in found
+
+
+def test_a_variable_that_is_no_url_is_named_and_its_value_is_not_quoted() -> None:
+    with pytest.raises(ValueError, match="OPENAI_BASE_URL is not set to the base URL of an API") as caught:
+        planned("x", OPENAI_BASE_URL="sk-secret")
+    assert "secret" not in str(caught.value)

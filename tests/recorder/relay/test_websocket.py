@@ -1,0 +1,241 @@
+"""WebSockets: both directions pass as they came and are on the tape, and who does not speak it is told to use HTTP."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorder.demo.upstream import Scene, answer
+from tests.conversation import ASK, response, side
+from tests.relay import Relay, dial, on_loop, post, select, serving_raw, until
+
+UPGRADE = [
+    ("connection", "keep-alive, Upgrade"),
+    ("upgrade", "WebSocket"),
+    ("sec-websocket-key", "x3JJHMbDL1EzLkh9GBhXDw=="),
+    ("sec-websocket-version", "13"),
+    ("sec-websocket-extensions", "permessage-deflate; client_max_window_bits"),
+]
+SWITCH = (
+    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: a\r\n\r\n"
+)
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def ask(path: str) -> bytes:
+    return post(path, b"", UPGRADE, method="GET")
+
+
+def switching(
+    then: Callable[..., Coroutine[Any, Any, None]], early: bytes = b""
+) -> Callable[..., Coroutine[Any, Any, None]]:
+    """Return an upstream that switches protocols, and then does this."""
+
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        assert b"connection: upgrade\r\n" in head
+        assert b"\r\nsec-websocket-extensions: permessage-deflate; client_max_window_bits\r\n" in head
+        writer.write(SWITCH + early)
+        await then(reader, writer)
+
+    return upstream
+
+
+async def switched(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+    return head.lower()
+
+
+def bodies(tape: Path, path: str) -> tuple[sqlite3.Row, bytes, bytes] | None:
+    """Give a WebSocket as the tape has it, once it has ended: its row, what came from upstream and from the client."""
+    rows = select(tape, "SELECT e.*, m.outcome, m.outcome_detail, m.content, m.ttft_ns FROM exchanges e"
+                        " JOIN measures m ON m.exchange_no = e.no WHERE e.path = ?", path)  # fmt: skip
+    if not rows:
+        return None
+    tables = ("bodies", "client_bodies")
+    packed = [select(tape, f"SELECT data FROM {table} WHERE exchange_no = ?", rows[0]["no"])[0][0] for table in tables]
+    return rows[0], zlib.decompress(packed[0]), zlib.decompress(packed[1])
+
+
+async def kept(relay: Relay, path: str) -> tuple[sqlite3.Row, bytes, bytes]:
+    found: tuple[sqlite3.Row, bytes, bytes] = await until(lambda: bodies(relay.tape, path))
+    return found
+
+
+@on_loop
+async def test_a_conversation_is_on_the_tape_with_its_measures(relay: Relay) -> None:
+    upstream_side, client_side, came, sent = side(), side(client=True), list[bytes](), list[bytes]()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sent.append(await reader.read(65536))
+        for message in response(1, "Hel", "lo"):
+            came.append(bytes(upstream_side.send_data(message)))
+            writer.write(came[-1])
+            await asyncio.sleep(0.01)
+        sent.append(await reader.read(65536))
+        came.append(bytes(upstream_side.close(1000)))
+        writer.write(came[-1])
+
+    early = bytes(upstream_side.ping(b"early"))
+    async with serving_raw(relay, switching(converse, early)) as base, dial(base) as (reader, writer):
+        writer.write(ask("/v1/responses?conversation"))
+        head = await switched(reader)
+        assert b"upgrade: websocket\r\n" in head
+        assert b"x-wiretape-id: " in head
+        writer.write(asked := bytes(client_side.send_data(ASK)))
+        got = await reader.readexactly(len(early) + 1)
+        while not got.endswith(came[-1]) or len(came) < 4:
+            got += await reader.read(65536)
+        writer.write(closing := bytes(client_side.close(1000)))
+        got += await reader.read()
+    row, body, client = await kept(relay, "/v1/responses?conversation")
+    assert body == early + b"".join(came) == got
+    assert client == asked + closing == b"".join(sent)
+    assert (row["status"], row["framing"], row["ended_by"], row["outcome"]) == (101, "websocket", "end", "complete")
+    assert (row["content"], row["client_bytes"], row["client_gap_bytes"]) == ("Hello", len(client), 0)
+    assert row["ttft_ns"] > 0
+    (relayed_ns,) = select(relay.tape, "SELECT relayed_ns FROM client_bodies WHERE exchange_no = ?", row["no"])[0]
+    assert [lag > 0 for lag in json.loads(relayed_ns)] == [True, True]
+
+
+@pytest.mark.parametrize("is_client_slow", [False, True])
+@on_loop
+async def test_who_does_not_read_lets_the_other_wait_and_gets_all(relay: Relay, is_client_slow: bool) -> None:
+    data = random.Random(1).randbytes(6 << 20)
+    done, path = asyncio.Event(), f"/slow/{is_client_slow}"
+
+    async def send(streams: Streams) -> None:
+        streams[1].write(data)
+        await streams[1].drain()
+
+    async def take(streams: Streams) -> bytes:
+        await asyncio.sleep(0.1)
+        taken = await streams[0].readexactly(len(data))
+        done.set()
+        return taken
+
+    async def converse(*streams: Any) -> None:
+        if is_client_slow:
+            await send(streams)
+        else:
+            assert await take(streams) == data
+        await done.wait()
+
+    async with serving_raw(relay, switching(converse)) as base, dial(base) as streams:
+        streams[1].write(ask(path))
+        await switched(streams[0])
+        if is_client_slow:
+            assert await take(streams) == data
+        else:
+            await send(streams)
+            await done.wait()
+    row, body, client = await kept(relay, path)
+    assert (body if is_client_slow else client) == data
+    assert (row["paused"] > 0) == is_client_slow
+
+
+@pytest.mark.parametrize(("first", "ended_by"), [("upstream", "end"), ("client", "client")])
+@on_loop
+async def test_when_one_side_closes_so_is_the_other_and_the_tape_says_which_was_first(
+    relay: Relay, first: str, ended_by: str
+) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if first == "client":
+            assert await reader.read() == b"bye"
+        else:
+            writer.write(b"bye")
+
+    async with serving_raw(relay, switching(converse)) as base, dial(base) as (reader, writer):
+        writer.write(ask(f"/closed/{first}"))
+        await switched(reader)
+        if first == "client":
+            writer.write(b"bye")
+            writer.write_eof()
+        assert await reader.read() == (b"bye" if first == "upstream" else b"")
+    row, body, client = await kept(relay, f"/closed/{first}")
+    assert (row["ended_by"], body, client) == (ended_by, *((b"bye", b"") if first == "upstream" else (b"", b"bye")))
+
+
+def test_a_writer_that_is_killed_loses_nothing_of_either_direction(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    pieces = [chance.randbytes(chance.randrange(1, 5000)) for _ in range(60)]
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+
+    async def converse(relay: Relay) -> bytes:
+        async with serving_raw(relay, switching(echo)) as base, dial(base) as (reader, writer):
+            writer.write(ask("/killed"))
+            await switched(reader)
+            got = b""
+            for number, piece in enumerate(pieces):
+                if number in (20, 40):
+                    pid = await until(lambda: relay.recorder.tap.pid)
+                    os.kill(pid, signal.SIGKILL)
+                writer.write(piece)
+                await asyncio.sleep(0.003)
+                got += await reader.readexactly(len(piece))
+        await kept(relay, "/killed")
+        return got
+
+    with Relay(tmp_path) as relay:
+        got = relay.runner.run(converse(relay))
+        assert relay.runner.run(relay.stop()) == 0
+        assert [trouble for trouble in relay.troubles if "writer ended" in trouble]
+    found = bodies(relay.tape, "/killed")
+    assert found is not None
+    assert found[1] == found[2] == got == b"".join(pieces)
+
+
+@pytest.mark.parametrize(
+    ("scene", "status"),
+    [
+        (answer([(0, b"{}")], content_type="application/json", framing="length"), 426),
+        (Scene([(0, b"HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\n\r\nnot found")]), 426),
+        (Scene([(0, b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")]), 426),
+        (Scene([(0, b"HTTP/1.1 403 Forbidden\r\ncontent-length: 6\r\n\r\nbanned")]), 403),
+        (Scene([(0, b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}")]), 401),
+    ],
+)
+@on_loop
+async def test_an_upstream_that_speaks_no_websocket_is_426_and_the_tape_says_what_it_answered(
+    relay: Relay, scene: Scene, status: int
+) -> None:
+    target = relay.plays(scene)
+    got = await relay.get(target, body=b"", headers=UPGRADE, method="GET")
+    tape = await relay.kept(target)
+    assert (got.status, got.body) == (status, tape.body)
+    assert got.headers.get("x-wiretape-upstream-status") == (str(tape.row["status"]) if status == 426 else None)
+
+
+def test_without_websockets_an_upgrade_is_426_and_upstream_hears_nothing(tmp_path: Path) -> None:
+    with Relay(tmp_path, websocket=False) as relay:
+        got = relay.runner.run(relay.get("/v1/responses", body=b"", headers=UPGRADE, method="GET"))
+        assert relay.upstream.requests == []
+    assert got.status == 426
+    assert b"--no-websocket" in got.body
+
+
+def test_a_quiet_websocket_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async def converse(relay: Relay) -> float:
+        async with dial(relay.base) as (reader, writer):
+            writer.write(ask(relay.plays(Scene([(0, SWITCH)], end="stall"))))
+            await switched(reader)
+            started = time.monotonic()
+            await relay.stop()
+            return time.monotonic() - started
+
+    with Relay(tmp_path) as relay:
+        assert relay.runner.run(converse(relay)) < 5
+    assert select(relay.tape, "SELECT ended_by FROM exchanges")[0][0] == "shutdown"

@@ -1,0 +1,123 @@
+"""`db cut`: what is cut is what was recorded, the same every time, as a tape and as text."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from recorder.errors import NotFound, TapeDamaged, WiretapeError
+from recorder.tape import cut
+from recorder.tape.schema import FROM_CLIENT
+from tests.recorder.frames import begin, bodies_of, body, end, head, opened, record, websocket
+from tests.viewer.commanding import run
+from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD
+from tests.viewer.test_websocket import CAME, SENT
+
+GZIP = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")]
+
+
+def exported(tape: Path) -> list[str]:
+    """Return all that is to be known of the exchanges, and of their reads."""
+    return [run(tape, "export", "--format", "jsonl", "--table", table).stdout for table in ("texts", "reads", "chunks")]
+
+
+def cut_of(tape: Path, there: Path, *arguments: str) -> Path:
+    run(tape, "db", "cut", *arguments, "-o", str(there))
+    return there
+
+
+@pytest.mark.parametrize("suffix", ["db", "jsonl"])
+def test_a_cut_has_the_exchanges_reads_and_measures_of_its_tape(wires: Path, tmp_path: Path, suffix: str) -> None:
+    assert exported(cut_of(wires, tmp_path / f"cut.{suffix}")) == exported(wires)
+
+
+def test_the_same_exchanges_give_the_same_file_also_by_way_of_text(tape: Path, tmp_path: Path) -> None:
+    chosen = "-is:open"
+    first, second = (cut_of(tape, tmp_path / name, "-f", chosen) for name in ("1.db", "2.db"))
+    text = cut_of(tape, tmp_path / "cut.jsonl", "-f", chosen)
+    from_text = cut_of(text, tmp_path / "3.db")
+    assert first.read_bytes() == second.read_bytes() == from_text.read_bytes()
+    assert run(first, "db", "cut", "-o", "-").stdout_bytes == text.read_bytes()
+    assert HOSTILE.splitlines()[0].encode() in text.read_bytes()
+    assert not {"\x1b", "\x9b", "\u202e", "\u2028"} & set(text.read_text("utf-8"))
+
+
+def test_both_sides_of_a_websocket_are_cut(tmp_path: Path) -> None:
+    with opened(tape := tmp_path / "tape.db") as store:
+        record(store, websocket("0123456789abcdef", CAME, SENT))
+    from_text = cut_of(cut_of(tape, tmp_path / "cut.jsonl"), tmp_path / "cut.db")
+    assert bodies_of(from_text, FROM_CLIENT) == bodies_of(tape, FROM_CLIENT)
+    assert exported(from_text) == exported(tape)
+    with pytest.raises(WiretapeError, match="framed in binary"):
+        run_raising(tape, "--redact", "[^x]")
+
+
+def run_raising(tape: Path, *arguments: str) -> None:
+    error = run(tape, "db", "cut", "@", *arguments, "-o", "-", code=1).exception
+    assert error is not None
+    raise error
+
+
+def test_what_is_redacted_keeps_its_length_across_reads(tape: Path, tmp_path: Path) -> None:
+    there = cut_of(tape, tmp_path / "cut.jsonl", COMPLETE, "--redact", 'wor[^"]*', "--redact", "gpt-x-mini|a7")
+    before, after = (json.loads(run(one, "export", COMPLETE, "--format", "json", "--table", "texts").stdout)[0]
+                     for one in (tape, there))  # fmt: skip
+    assert after["content"] == "Hello, *****"
+    assert (after["model"], after["labels"]) == ("*" * 10, {"run": "**"})
+    assert exported(there)[1] == run(tape, "export", COMPLETE, "--format", "jsonl", "--table", "reads").stdout
+    assert after["icl_max_ms"] == before["icl_max_ms"]
+
+
+def test_a_compressed_body_is_not_redacted_in_silence(tape: Path, tmp_path: Path) -> None:
+    parts = [b"secret, as gzip has it"]
+    with opened(packed := tmp_path / "gzip.db") as store:
+        record(store, [begin("0123456789abcdef"), head("0123456789abcdef", GZIP), *body("0123456789abcdef", parts),
+                       end("0123456789abcdef", parts)])  # fmt: skip
+    with pytest.raises(WiretapeError, match="came compressed: leave it out"):
+        run_raising(packed, "--redact", "secret")
+
+
+def test_one_that_still_runs_is_not_cut(tape: Path) -> None:
+    with pytest.raises(WiretapeError, match=f"{LIVE} still runs"):
+        run_raising(tape)
+
+
+def edited(lines: list[bytes], at: int, old: bytes, new: bytes) -> list[bytes]:
+    return [*lines[:at], lines[at].replace(old, new), *lines[at + 1 :]]
+
+
+@pytest.fixture
+def lines(tape: Path) -> list[bytes]:
+    return run(tape, "db", "cut", COMPLETE, ODD, "-o", "-").stdout_bytes.splitlines(keepends=True)
+
+
+def test_text_may_be_edited(lines: list[bytes], tmp_path: Path) -> None:
+    (there := tmp_path / "cut.jsonl").write_bytes(b"".join(edited(lines, 4, b"Hel", b"Well, hel")))
+    assert run(there, "show", COMPLETE, "--part", "text").stdout == "Well, hello, world"
+
+
+@pytest.mark.parametrize(
+    ("at", "old", "new", "message"),
+    [
+        (0, b'"format": 1', b'"format": 2', "line 1, .*the first line is"),
+        (1, b'"version"', b'"age"', "line 2, .*unknown: age"),
+        (2, b'"session": "u"', b'"session": "v"', "line 3, "),
+        (2, b'"status": 200', b'"status": [200]', "line 3, .*status is no single value"),
+        (2, b'"status": 200', b'"status": "many"', "makes no tape: .*status"),
+        (4, b'"read": 1', b'"read": 7', "line 3, .*read 1 is expected"),
+        (4, b'"at_ns": 110000000', b'"at_ns": 1', "came before the one that it follows"),
+    ],
+)
+def test_text_that_makes_no_tape_says_where(lines: list[bytes], at: int, old: bytes, new: bytes, message: str) -> None:
+    broken = edited(lines, at, old, new)
+    assert broken != lines
+    with pytest.raises(TapeDamaged, match=message):
+        cut.make_tape(broken, io.BytesIO())
+
+
+def test_a_cut_is_merged_and_a_missing_one_is_not_found(tape: Path, tmp_path: Path) -> None:
+    text, there = cut_of(tape, tmp_path / "cut.jsonl", "-f", "-is:open"), tmp_path / "merged.db"
+    run(there, "db", "merge", str(text))
+    assert exported(there) == exported(text)
+    assert isinstance(run(tmp_path / "no.jsonl", "ls", code=1).exception, NotFound)

@@ -1,0 +1,72 @@
+"""The command `play`, from the outside: what is written, when, and how it ends."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import forked
+from tests.viewer.commanding import on_terminal, run
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, TOOLS, TRUNCATED
+
+
+def test_a_pipe_gets_the_body_byte_for_byte(tape: Path) -> None:
+    for id in (COMPLETE, TRUNCATED):
+        assert (
+            run(tape, "play", id, "--no-wait").stdout_bytes == run(tape, "export", id, "--format", "sse").stdout_bytes
+        )
+
+
+def test_several_play_in_the_order_in_which_they_are_named(tape: Path) -> None:
+    played = run(tape, "play", COMPLETE, TRUNCATED, COMPLETE, "--as", "text", "--speed", "0").stdout
+    assert played == "Hello, worldHello, Hello, world"
+
+
+def test_how_a_broken_stream_ended_is_said_on_stderr(tape: Path) -> None:
+    assert (
+        run(tape, "play", TRUNCATED, "--no-wait").stderr
+        == f"wiretape: {TRUNCATED}: truncated (eof): closed mid-chunk\n"
+    )
+    assert run(tape, "play", FAILED, "--no-wait", "--as", "text").stderr.endswith("(mid_stream): overloaded\n")
+
+
+def test_a_terminal_gets_text_and_no_raw_bytes(tape: Path) -> None:
+    shown = on_terminal(tape, "play", TOOLS, "--max-gap", "1ms")
+    assert "Think. " in shown
+    assert "get_weather" in shown
+    assert "raw bytes may upset a terminal" in on_terminal(tape, "play", TOOLS, "--as", "sse")
+
+
+def playing(tape: Path, *arguments: str) -> forked.Forked:
+    return forked.Forked(
+        [*forked.CLI, "play", *arguments, "--db", str(tape)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def test_each_read_is_one_write_when_it_came(tape: Path) -> None:
+    with playing(tape, COMPLETE) as process:
+        assert process.stdout is not None
+        came = []
+        while data := os.read(process.stdout.fileno(), 1 << 16):
+            came.append((time.monotonic() * 1000, data))
+        assert process.wait(30) == 0
+    assert [data for _, data in came] == [data for _, data in COMPLETE_READS]
+    first_ms, last_ms = came[0][0], came[-1][0]
+    assert last_ms - first_ms > 60  # of 80: a busy machine delays any of them
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGPIPE])
+def test_a_reader_that_leaves_and_ctrl_c_end_it_quietly(tape: Path, number: signal.Signals) -> None:
+    with playing(tape, TOOLS, "--loop") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        os.read(process.stdout.fileno(), 1 << 16)
+        if number == signal.SIGINT:
+            os.kill(process.pid, number)
+        else:  # it notices while it waits 3 s for the next read
+            process.stdout.close()
+        assert process.wait(2.5) == 128 + number
+        assert process.stderr.read().strip() == b""

@@ -1,0 +1,118 @@
+"""Which recording answers a request."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from viewer.replay import matching
+from viewer.replay.matching import Asked, Library, Miss, Mode
+from viewer.tape.replayed import Head
+
+CHAT = "/v1/chat/completions"
+OPENAI, ROUTER = "https://api.openai.com", "https://openrouter.ai/api"
+
+
+def body(content: str = "hi", model: str = "m", **more: Any) -> bytes:
+    return json.dumps({"model": model, "messages": [{"role": "user", "content": content}], **more}).encode()
+
+
+def library(
+    *recorded: tuple[str, str, bytes | None], mode: Mode = "request", ignored: Iterable[str] = (), method: str = "POST"
+) -> Library:
+    """Make a library of recordings with the ids aaaa1, aaaa2, …: of each the upstream, the path, the body."""
+    bodies = {no: request for no, (_, _, request) in enumerate(recorded, 1)}
+    found = Library(mode, lambda head: bodies[head.no], tuple(ignored))
+    models = [matching.read_body(request or b"").model for _, _, request in recorded]
+    found.add([
+        Head(no, f"aaaa{no}", method, path, upstream, models[no - 1], 200, "complete", "chunked", "")
+        for no, (upstream, path, _) in enumerate(recorded, 1)
+    ])  # fmt: skip
+    return found
+
+
+def found(library: Library, target: str, request: bytes = b"", method: str = "POST", id: str | None = None) -> str:
+    """Give the id of what answers a request, or why nothing does."""
+    head = library.find(Asked(method, target.encode(), request, id))
+    return head.message if isinstance(head, Miss) else head.id
+
+
+def test_bodies_are_the_same_by_their_values() -> None:
+    recorded = library((OPENAI, CHAT, b'{"model": "m", "n": 1, "messages": []}'))
+    assert found(recorded, CHAT, b'{"messages":[],"n":1,"model":"m"}') == "aaaa1"
+    assert "n: 1 recorded, true asked" in found(recorded, CHAT, b'{"messages":[],"n":true,"model":"m"}')
+
+
+def test_a_miss_names_the_nearest_recording_and_what_differs() -> None:
+    recorded = library((OPENAI, CHAT, body("one", model="x")), (OPENAI, CHAT, body("two")))
+    missed = recorded.find(Asked("POST", CHAT.encode(), body("too")))
+    assert isinstance(missed, Miss)
+    assert (missed.nearest, missed.differs) == ("aaaa2", ("messages[0].content",))
+    assert missed.message.endswith('messages[0].content: "two" recorded, "too" asked')
+    assert "differs in its path: POST /v1/chat/completions" in found(recorded, "/v1/chat/complete", body())
+    assert "tools: nothing recorded, [] asked" in found(recorded, CHAT, body("two", tools=[]))
+
+
+def test_a_field_can_be_left_out_of_the_comparison() -> None:
+    recorded = library((OPENAI, CHAT, body(metadata={"at": 1, "who": "a"})), ignored=["user", "metadata.at"])
+    assert found(recorded, CHAT, body(user="u", metadata={"at": 2, "who": "a"})) == "aaaa1"
+    assert "metadata.who" in found(recorded, CHAT, body(metadata={"at": 1, "who": "b"}))
+
+
+@pytest.mark.parametrize("target", [CHAT, f"/openai{CHAT}", "/openai/chat/completions"])
+def test_a_path_counts_with_and_without_the_provider_and_the_version(target: str) -> None:
+    assert found(library((OPENAI, CHAT, body())), target, body()) == "aaaa1"
+    assert found(library(("https://api.openai.com/v1", "/chat/completions", body())), target, body()) == "aaaa1"
+
+
+def test_a_provider_in_the_path_decides_between_recordings() -> None:
+    recorded = library((OPENAI, CHAT, body()), (ROUTER, CHAT, body()))
+    assert [found(recorded, f"/openrouter{CHAT}", body()) for _ in range(2)] == ["aaaa2", "aaaa2"]
+    assert [found(recorded, CHAT, body()) for _ in range(3)] == ["aaaa1", "aaaa2", "aaaa1"]  # in turn
+
+
+def test_a_tape_of_a_server_of_ones_own_answers_below_any_provider() -> None:
+    recorded = library(("http://127.0.0.1:4711", CHAT, body()))
+    assert {found(recorded, prefix + CHAT, body()) for prefix in ("", "/openai", "/groq")} == {"aaaa1"}
+    assert found(recorded, f"/nobody{CHAT}", body()).startswith("no recording answers")
+
+
+def test_any_key_in_the_query_is_that_of_the_recording() -> None:
+    path = "/v1beta/models/gemini-x:generateContent?key=REDACTED:sha256:01234567"
+    recorded = library(("https://generativelanguage.googleapis.com", path, b"{}"))
+    assert found(recorded, "/gemini/v1beta/models/gemini-x:generateContent?key=AIzaSyOther", b"{}") == "aaaa1"
+    assert "differs in its path" in found(recorded, "/gemini/v1beta/models/gemini-y:generateContent?key=k", b"{}")
+
+
+def test_the_modes_choose_by_model_in_sequence_or_by_the_id_alone() -> None:
+    three = [(OPENAI, CHAT, body("a")), (OPENAI, CHAT, body("b", model="n")), (OPENAI, "/v1/models", b"")]
+    assert found(library(*three, mode="model"), CHAT, body("other", model="n")) == "aaaa2"
+    sequence = library(*three, mode="sequence")
+    assert [found(sequence, CHAT, body("x")) for _ in range(2)] == ["aaaa1", "aaaa2"]
+    assert found(sequence, CHAT, body("x")) == (
+        "the sequence is over: 2 recorded for POST /v1/chat/completions, and this is one more"
+    )
+    assert found(library(*three, mode="random"), CHAT, body("x")) in ("aaaa1", "aaaa2")
+    named = library(*three, mode="id")
+    assert found(named, "/anything", id="aaaa3") == "aaaa3"
+    assert "several recordings" in found(named, CHAT, id="aaaa")
+    assert "X-Wiretape-Exchange" in found(named, CHAT, body("a"))
+
+
+def test_a_path_may_name_the_exchange() -> None:
+    assert matching.named(b"/@aaaa1/v1/chat", None) == (b"/v1/chat", "aaaa1")
+    assert matching.named(b"/@aaaa1", b"other") == (b"/", "aaaa1")
+    assert matching.named(b"/v1/chat", b" aaaa2 ") == (b"/v1/chat", "aaaa2")
+    assert matching.named(b"/@../x", None) == (b"/@../x", None)
+
+
+def test_a_request_that_the_tape_does_not_hold_as_a_whole_matches_nothing() -> None:
+    assert "not on the tape as a whole" in found(library((OPENAI, CHAT, None)), CHAT, body())
+
+
+def test_a_compressed_request_is_compared_by_what_it_says() -> None:
+    import gzip
+
+    assert matching.uncoded([(b"content-encoding", b"gzip")], gzip.compress(b"{}")) == b"{}"
+    assert matching.uncoded([(b"content-encoding", b"br")], b"??") == b"??"

@@ -1,0 +1,275 @@
+"""A tape served over HTTP: what a client gets is what the recorder got."""
+
+import asyncio
+import contextlib
+import json
+import math
+import socket
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorder.clock import SYSTEM, KernelTime
+from recorder.decode.outcome import Reads
+from recorder.relay import providers, server
+from recorder.relay.guard import Refusal
+from recorder.relay.service import Observer, Recorder
+from recorder.relay.service import Options as Recording
+from recorder.tape import journal
+from tests.recorder.frames import begin, body, end, exchange, head, opened, record
+from tests.relay import Answer, fetch, on_loop, post, raw, until
+from viewer.replay.faults import parse
+from viewer.replay.planning import Options, Planner
+from viewer.replay.serve import Replay, Served
+from viewer.replay.source import Source
+from viewer.tape import queries, replayed
+
+CHAT = "/v1/chat/completions"
+PIECES = [b"data: {}\n\n", b"data: {", b"}\n\n", b"data: [DONE]\n\n"]
+REQUEST = b'{"model":"gpt-test","stream":true}'
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    """Where a test makes a tape of its own."""
+    return tmp_path / "tape.db"
+
+
+@dataclass
+class Serving:
+    """A server of a tape, and what it told."""
+
+    base: str = ""
+    served: list[Served] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    async def ask(self, target: str = CHAT, body: bytes = REQUEST, **more: Any) -> Answer:
+        return await fetch(self.base, post(target, body, **more), more.get("method", "POST"))
+
+
+@contextlib.asynccontextmanager
+async def serving(tape: Path, **options: Any) -> AsyncIterator[Serving]:
+    """Serve a tape, without waits unless told otherwise."""
+    found = Serving()
+    settings = Options(**{"speed": math.inf} | options)
+    app = Replay(lambda: Planner(Source(tape), settings), on_served=found.served.append,
+                 on_refused=found.refused.append, on_trouble=found.troubles.append)  # fmt: skip
+    sock = server.listen("127.0.0.1", 0)
+    await app.start()
+    front = server.Server(app, sock, found.refused.append, kernel_time=KernelTime(SYSTEM))
+    found.base = server.base_url(sock)
+    try:
+        yield found
+    finally:
+        front.close()
+        await app.stop()
+        await front.wait_closed(0)
+
+
+def taped(tape: Path, *frames: journal.Frame) -> Path:
+    with opened(tape) as store:
+        record(store, list(frames))
+    return tape
+
+
+def broken(ended_by: str, pieces: Sequence[bytes] = PIECES, headers: Sequence[tuple[bytes, bytes]] = (),
+           framing: str = "chunked") -> list[journal.Frame]:  # fmt: skip
+    """Give the frames of an exchange that ended so."""
+    import msgspec
+
+    begun = msgspec.structs.replace(head("a1"), headers=list(headers), framing=framing)
+    return [begin("a1"), begun, *body("a1", pieces), end("a1", pieces, ended_by)]
+
+
+def recorded(tape: Path) -> dict[str, tuple[str, str | None, bytes, int | None, list[list[str]]]]:
+    """Give of each exchange of a tape, by the model it asked for, what is to be the same on another."""
+    with queries.opened(tape) as connection:
+        found = {}
+        for one in replayed.heads(connection):
+            answer = replayed.answer(connection, one.no)
+            kept = [pair for pair in map(list, answer.headers) if not pair[0].startswith("x-wiretape-")]
+            detail = queries.detail(connection, one.no).outcome_detail
+            found[str(one.model)] = (one.outcome, detail, answer.body, one.status, sorted(kept))
+        return found
+
+
+def asked(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
+    """Give each request of a tape, and the reads and the body of its answer."""
+    with queries.opened(tape) as connection:
+        heads = list(replayed.heads(connection))
+        answers = [replayed.answer(connection, one.no) for one in heads]
+        bodies = [replayed.request_body(connection, one.no) or b"" for one in heads]
+        return [
+            (one.path, request, answer.reads, answer.body)
+            for one, request, answer in zip(heads, bodies, answers, strict=True)
+        ]
+
+
+@on_loop
+async def test_every_stream_of_the_demo_is_recorded_again_as_it_was(demo: tuple[Path, str], tmp_path: Path) -> None:
+    again, requests = tmp_path / "again.db", asked(demo[0])
+    async with serving(demo[0]) as replay:
+        recorder = Recorder(Recording(again, [providers.make("", replay.base)]), Observer())
+        await recorder.start()
+        await asyncio.gather(*(fetch(recorder.base, post(path, request)) for path, request, _, _ in requests))
+        await until(lambda: len(replay.served) == len(requests))
+        assert await recorder.stop() == 0
+    assert recorded(again) == recorded(demo[0])
+    assert not replay.troubles
+
+
+@on_loop
+async def test_each_read_of_the_demo_is_a_chunk_of_its_own(demo: tuple[Path, str]) -> None:
+    async with serving(demo[0]) as replay:
+        for path, request, reads, body in asked(demo[0]):
+            got = await raw(replay.base, post(path, request, [("connection", "close")]))
+            head, _, sent = got.partition(b"\r\n\r\n")
+            pieces = [body[one.start : one.start + one.size] for one in reads]
+            if b"transfer-encoding: chunked" in head:
+                assert sent.removesuffix(b"0\r\n\r\n") == b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in pieces)
+            else:
+                assert sent == body
+
+
+@on_loop
+async def test_waits_are_those_of_the_recording(tape: Path) -> None:
+    pieces = [b"data: %d\n\n" % number for number in range(20)]
+    async with serving(taped(tape, *exchange("a1", pieces)), speed=0.5) as replay:  # 2 ms between reads
+        got = await replay.ask()
+        await until(lambda: replay.served)
+        (served,) = replay.served
+    assert got.body == b"".join(pieces)
+    assert served.head_ns is not None
+    assert served.head_ns >= 6_000_000
+    assert all(at >= (8 + 2 * place) * 1_000_000 for place, at in enumerate(served.written_ns))
+    assert served.ended_ns is not None
+    assert served.ended_ns >= 50_000_000
+    assert sorted(served.late)[len(served.late) // 2] < 2_000_000  # no drift, on a machine that others use
+
+
+LENGTH = [(b"content-length", b"100")]
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "headers", "framing", "error"),
+    [
+        ("eof", (), "chunked", "without sending complete message body"),
+        ("reset", (), "chunked", "ConnectionResetError"),
+        ("length", LENGTH, "length", "without sending complete message body"),
+        ("framing", (), "chunked", "illegal chunk header"),
+        ("client", (), "chunked", "without sending complete message body"),
+        ("died", (), "chunked", "without sending complete message body"),
+    ],
+)
+@on_loop
+async def test_a_broken_stream_breaks_as_it_did(
+    tape: Path, ended_by: str, headers: Sequence[tuple[bytes, bytes]], framing: str, error: str
+) -> None:
+    async with serving(taped(tape, *broken(ended_by, headers=headers, framing=framing))) as replay:
+        got = await replay.ask()
+    assert (got.status, got.body, got.complete) == (200, b"".join(PIECES), False)
+    assert error in got.error
+
+
+@on_loop
+async def test_an_answer_that_ends_with_its_connection_does_so_again(tape: Path) -> None:
+    async with serving(taped(tape, *broken("end", framing="close"))) as replay:
+        got = await replay.ask()
+    assert (got.body, got.complete, got.headers["connection"]) == (b"".join(PIECES), True, "close")
+    assert "transfer-encoding" not in got.headers
+
+
+@on_loop
+async def test_where_no_answer_came_the_connection_is_closed(tape: Path) -> None:
+    frames = [begin("a1"), end("a1", [], "refused")]
+    async with serving(taped(tape, *frames)) as replay:
+        assert await raw(replay.base, post(CHAT, REQUEST)) == b""
+
+
+@on_loop
+async def test_a_timeout_is_silence_until_the_client_leaves(tape: Path) -> None:
+    async with serving(taped(tape, *broken("idle_timeout"))) as replay:
+        got = await raw(replay.base, post(CHAT, REQUEST), seconds=0.1)
+        await until(lambda: replay.served)
+    assert got.endswith(b"e\r\ndata: [DONE]\n\n\r\n")
+    assert replay.served[0].ended == "client"
+
+
+@on_loop
+async def test_cookies_framing_and_line_breaks_of_recorded_headers_are_not_served(tape: Path) -> None:
+    headers = [
+        (b"content-type", b"text/event-stream"), (b"set-cookie", b"a=b"), (b"content-length", b"7"),
+        (b"transfer-encoding", b"gzip"), (b"x-wiretape-id", b"1"), (b"x-request-id", b"r1"), (b"x-evil", b"a\r\nb: c"),
+    ]  # fmt: skip
+    async with serving(taped(tape, *broken("end", headers=headers))) as replay:
+        got = await replay.ask()
+    assert got.headers == {
+        "content-type": "text/event-stream", "x-request-id": "r1", "x-wiretape-exchange": "a1",
+        "transfer-encoding": "chunked",
+    }  # fmt: skip
+    assert got.complete
+
+
+@on_loop
+async def test_what_was_not_recorded_is_a_404_and_what_is_recorded_meanwhile_is_found(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        missed = await replay.ask(body=b'{"model":"other"}')
+        assert missed.status == 404
+        assert json.loads(missed.body)["error"] == {
+            "message": "wiretape: no recording answers POST /v1/chat/completions: the nearest is a1, which differs in "
+            'model: "gpt-test" recorded, "other" asked; stream: true recorded, nothing asked',
+            "type": "wiretape_error", "code": "not_recorded", "nearest": "a1", "differs": ["model", "stream"],
+        }  # fmt: skip
+        with opened(tape) as store:
+            later = begin("b2", body=b'{"model":"other"}')
+            record(store, [later, head("b2"), *body("b2", PIECES), end("b2", PIECES)])
+        assert (await replay.ask(body=b'{"model":"other"}')).headers["x-wiretape-exchange"] == "b2"
+        assert (await replay.ask("/@a1/what/ever", body=b"")).headers["x-wiretape-exchange"] == "a1"
+
+
+@on_loop
+async def test_the_list_says_what_is_served(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        text = await replay.ask("/", b"", method="GET")
+        listed = await replay.ask("/", b"", method="GET", headers=[("accept", "application/json")])
+    assert b"a1  200  " in text.body
+    assert json.loads(listed.body)["exchanges"][0]["model"] == "gpt-test"
+
+
+@on_loop
+async def test_a_web_page_and_another_host_are_refused(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        page = await replay.ask(headers=[("origin", "https://evil.example")])
+        other = await raw(replay.base, b"GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n")
+    assert page.status == 403
+    assert other.startswith(b"HTTP/1.1 421 ")
+    assert [refusal.status for refusal in replay.refused] == [403, 421]
+
+
+@on_loop
+async def test_a_fault_by_chance_is_an_error_in_place_of_the_answer(tape: Path) -> None:
+    faults = [parse("status:503"), parse("cut@#1")]
+    async with serving(taped(tape, *exchange("a1")), faults=faults) as replay:
+        got = await replay.ask()
+        await until(lambda: replay.served)
+    assert (got.status, json.loads(got.body)["error"]["code"]) == (503, "fault")
+    assert replay.served[0].faults == ("status:503",)
+
+
+@on_loop
+async def test_a_client_that_does_not_read_holds_up_a_bounded_part_of_its_own_answer(tape: Path) -> None:
+    pieces = [b"data: %s\n\n" % (b"x" * 60_000)] * 300  # 18 MB, more than sockets take
+    async with serving(taped(tape, *exchange("a1", pieces))) as replay:
+        slow = socket.create_connection(("127.0.0.1", int(replay.base.rpartition(":")[2])))
+        with slow:
+            slow.sendall(post(CHAT, REQUEST))
+            await asyncio.wait_for(replay.ask(), 10)  # another one gets all of it
+            assert len(replay.served) == 1
+        await until(lambda: len(replay.served) == 2)
+    held = replay.served[1]
+    assert (held.ended, len(held.held)) == ("client", 1)
+    assert sum(held.sizes) < 18_000_000

@@ -1,0 +1,81 @@
+"""A WebSocket is shown in both directions, and what its client did between two responses is nobody's stall."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from recorder.decode.decoder import decode
+from recorder.decode.stalls import DEFAULT
+from tests.conversation import ASK, response, side, websocket
+from tests.recorder.frames import opened, record
+from tests.recorder.frames import websocket as frames
+from viewer.cli import group
+from viewer.model.exchange import events
+from viewer.model.exchange.clocks import Times
+from viewer.model.exchange.opened import Stored
+from viewer.model.exchange.opened import opened as open_exchange
+from viewer.model.exchange.transcript import Transcript
+from viewer.timing.attribution import Attribution
+from viewer.timing.verdicts import verdicts
+
+UPSTREAM, CLIENT = side(), side(client=True)
+CAME = [bytes(UPSTREAM.send_data(message)) for message in response(1, "Hel", "lo", output_tokens=2)]
+CAME += [bytes(UPSTREAM.ping(b"\xff")), bytes(UPSTREAM.close(1000, "bye"))]
+SENT = [bytes(CLIENT.send_data(ASK)), bytes(CLIENT.pong(b"\xff")), bytes(CLIENT.close(1000))]
+
+
+def shown(there: Path, *arguments: str) -> bytes:
+    with opened(tape := there / "tape.db") as store:
+        record(store, frames("0123456789abcdef", CAME, SENT))
+    result = CliRunner().invoke(group, [*arguments, "--db", str(tape)])
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout_bytes
+
+
+def test_events_say_which_way_they_went() -> None:
+    came, sent = [(20 + at, data) for at, data in enumerate(CAME)], [(10, SENT[0]), (30, b"".join(SENT[1:]))]
+    lines = list(events.lines(Transcript(decode(*websocket(came, sent))), Times()))
+    assert [" ".join(line.split()[3:5]) for line in lines[1:]] == [
+        "→ sent", "← other", "← content", "← content", "← finish", "← ping", "← close", "→ pong", "→ close",
+    ]  # fmt: skip
+    assert lines[3].endswith("'Hel'")
+    assert [line.rpartition(" – ")[2] for line in lines[-2:]] == ["(1 byte, no text)", "1000"]
+
+
+def test_the_parts_of_a_websocket_have_both_directions(tmp_path: Path) -> None:
+    assert shown(tmp_path, "show", "@", "--part", "raw") == b"".join(CAME)
+    assert shown(tmp_path, "show", "@", "--part", "request") == b"".join(SENT)
+    reads = [
+        json.loads(line) for line in shown(tmp_path, "show", "@", "--part", "reads", "--format", "jsonl").splitlines()
+    ]
+    assert [read["sender"] for read in reads].count("client") == len(SENT)
+    assert sum(read["size"] for read in reads) == len(b"".join(CAME + SENT))
+    told = [
+        json.loads(line) for line in shown(tmp_path, "show", "@", "--part", "events", "--format", "jsonl").splitlines()
+    ]
+    assert [event["data"] for event in told if event["sender"] == "client"] == [ASK, "�", "1000"]
+    assert json.loads(shown(tmp_path, "ls", "--format", "jsonl"))["outcome"] == "complete"
+
+
+def test_an_archive_has_the_messages_of_both_directions(tmp_path: Path) -> None:
+    (entry,) = json.loads(shown(tmp_path, "export", "@", "--format", "har"))["log"]["entries"]
+    messages = entry["_webSocketMessages"]
+    assert (messages[0]["type"], messages[0]["opcode"], messages[0]["data"]) == ("send", 1, ASK)
+    assert {message["opcode"] for message in messages} == {1, 8, 9, 10}
+    assert {message["type"] for message in messages} == {"send", "receive"}
+
+
+def test_the_time_between_two_responses_is_no_stall() -> None:
+    came = [(20 + at, data) for at, data in enumerate(CAME[:4])]
+    again = [bytes(UPSTREAM.send_data(message)) for message in response(2, "a", "b")]
+    later = [(60_020 + at, data) for at, data in enumerate(again)]
+    slow = [*later[:2], *((at + 5000, data) for at, data in later[2:])]
+    asked = [(10, SENT[0]), (60_010, bytes(CLIENT.send_data(ASK)))]
+    for answers, stalls in ((later, []), (slow, [5001])):
+        facts, reads, body = websocket([*came, *answers], asked, end_ms=66_000)
+        decoded = decode(facts, reads, body)
+        found = verdicts(Attribution(facts, reads, decoded), "complete", DEFAULT)
+        assert [verdict.lasted_ns // 1_000_000 for verdict in found] == stalls
+        whole = open_exchange(Stored("id", facts, reads, body, "complete"), DEFAULT)
+        assert [voice.content.text for voice in whole.transcript.voices] == ["Hello", "ab"]

@@ -1,0 +1,80 @@
+"""The command `db cut`: chosen exchanges as a small tape, or as text, to commit beside a test."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recorder.commands.options import db
+from recorder.plurals import counted
+from viewer.commands import completion, options, output
+
+if TYPE_CHECKING:
+    from recorder.tape.cut import Redact
+    from viewer.filters.syntax import Filter
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
+@db
+@options.filtered
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    required=True,
+    help="Write to FILE: text if its suffix is .jsonl, else a tape; - is text on stdout.",
+)
+@click.option("--text", is_flag=True, help="Write text, whatever the suffix.")
+@click.option(
+    "--redact",
+    "patterns",
+    multiple=True,
+    metavar="REGEX",
+    help="Replace what matches in bodies, headers, paths and labels by as many *, so that reads stay as they were. "
+    "It is looked for in the bytes as they came: JSON is escaped there, and a word may come in two events.",
+)
+def cut(
+    ids: tuple[str, ...], db: Path | None, where: "Filter | None", file: Path, text: bool, patterns: tuple[str, ...]
+) -> None:
+    """Make a small tape of exchanges: those named, those that fit a filter, or of those named the ones that fit.
+
+    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
+    - reads them from stdin, one a line. The same exchanges give the same file, byte for byte, without the machine and
+    the process that recorded them. As text it has a line for each session, exchange and read, which diffs show and
+    people may edit: see 'wiretape help cut'. Every command that reads a tape reads it, too, and db merge copies it.
+    """
+    from recorder.tape import cut as cutting
+    from viewer import outfile
+    from viewer.tape import queries
+
+    redact = options.parsed("--redact", lambda _: _redactor(patterns), "") if patterns else bytes
+    path, is_stdout = options.tape(db), str(file) == "-"
+    with output.opened(path) as connection:
+        numbers = list(queries.numbers(connection, options.named(connection, ids, where)))
+        if not numbers:
+            options.report_nothing(connection, where, ids)
+        lines: Iterator[bytes] = cutting.lines(connection, numbers, redact)
+        if is_stdout:
+            with output.stdout() as out:
+                out.writelines(lines)
+            return
+        with outfile.replacing(file, path) as out:
+            if text or file.suffix == cutting.SUFFIX:
+                out.writelines(lines)
+            else:
+                cutting.make_tape(lines, out)
+    click.echo(f"wrote {click.format_filename(file)} ({counted(len(numbers), 'exchange')})", err=True)
+
+
+def _redactor(patterns: tuple[str, ...]) -> "Redact":
+    from recorder.tape import cut as cutting
+
+    try:
+        return cutting.redactor(patterns)
+    except re.error as error:
+        raise ValueError(f"{error.pattern!r} is no regular expression: {error}") from error

@@ -1,0 +1,121 @@
+"""The command `play`: an exchange written again with its recorded timing.
+
+What is written when is `replay.pieces`', and when each piece is due `timing.playback`'s.
+"""
+
+import gc
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from recorder.clock import SYSTEM
+from recorder.commands.options import db
+from recorder.sanitize import safe
+from viewer.commands import completion, options, output
+from viewer.commands.options import Pace
+
+if TYPE_CHECKING:
+    from viewer.replay.pieces import Form, Piece, Section
+    from viewer.tape.exchange import FullExchange
+
+_LOOK_NS = 100_000_000
+"""While nothing is due, it is looked this often whether anybody still reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    form: "Form"
+    pace: Pace
+    begin: str | None
+    end: str | None
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...", shell_complete=completion.ids)
+@db
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["text", "sse", "events", "jsonl"]),
+    help="What is written: the text, the body byte for byte as it came (whatever its framing, one write for each "
+    "read), a line for each event as in show --part events, or a JSON object for each. [default: text on a terminal, "
+    "else sse]",
+)
+@options.paced
+@click.option("--from", "begin", metavar="POS", help="Begin there: 3.2s, 50%, #120 (an event) or words. All that came "
+              "with it is written, and nothing before.")  # fmt: skip
+@click.option("--until", "end", metavar="POS", help="End there, that included; +2s is two seconds after --from.")
+@click.option("--loop", is_flag=True, help="Begin again at the end, until ctrl-c.")
+def play(
+    ids: tuple[str, ...],
+    db: Path | None,
+    form: "Form | None",
+    pace: Pace,
+    begin: str | None,
+    end: str | None,
+    loop: bool,
+) -> None:
+    """Write exchanges again with their recorded timing: to read along, or to test a program that reads a stream.
+
+    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
+    - reads them from stdin, one a line. Several play one after the other.
+
+    Time counts from the request, so that the wait for the first byte is there, too; --from '#0' leaves it out. Each
+    piece is written when it came, by a clock that does not drift: a reader that was late gets the rest on time. A
+    stream that broke plays as far as it came; how it ended is then said on stderr.
+    """
+    from viewer.tape import exchange, queries
+
+    job = _Job(form or ("text" if output.on_terminal() else "sse"), pace, begin, end)
+    if job.form == "sse" and output.on_terminal():
+        raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
+    with output.opened(options.tape(db)) as connection:
+        numbers = [queries.find(connection, id) for id in options.references(ids)]
+        with output.stdout() as out:
+            for no in itertools.cycle(numbers) if loop else numbers:
+                one = exchange.full(connection, no)
+                connection.rollback()
+                _play(one, job, out)
+
+
+def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> None:
+    from viewer.model import facts
+    from viewer.replay import pieces
+
+    try:
+        section = pieces.section(one, job.begin, job.end)
+    except ValueError as error:
+        raise click.UsageError(f"{one.row.id}: {error}") from error
+    made = pieces.pieces(one, job.form, terminal=output.on_terminal())
+    _write_in_time(section.of(made), section, job.pace, out)
+    ended = ""
+    if section.until_ns >= (one.last_ns or 0) and one.row.outcome != "complete":
+        ended = "it still runs: this is what has come so far" if one.row.outcome == "open" else one.ending
+    elif job.form == "text" and not made:
+        ended = f"there is no text: {facts.no_text(one.row, '--as sse plays it')}"
+    if ended:
+        click.echo(f"wiretape: {safe(one.row.id)}: {safe(ended)}", err=True)
+
+
+def _write_in_time(made: "list[Piece]", section: "Section", pace: Pace, out: BinaryIO) -> None:
+    """Write each piece when it is due, in one write, and return when the section is over."""
+    playback = pace.playback([piece.at_ns for piece in made], section.until_ns, SYSTEM.now)
+    if section.from_ns > 0:
+        playback.seek_to(section.from_ns - 1)
+    gc.freeze()  # what is held here would be looked at by each collection, which then holds up a write
+    playback.play()
+    left = iter(made)
+    while (deadline := playback.deadline()) is not None:
+        _wait_until(deadline)
+        for piece in itertools.islice(left, playback.advance()):
+            out.write(piece.data)
+            out.flush()
+
+
+def _wait_until(deadline: int) -> None:
+    while (left_ns := deadline - SYSTEM.now()) > 0:
+        output.raise_if_unread()
+        SYSTEM.sleep(min(left_ns, _LOOK_NS) / 1e9)

@@ -1,0 +1,205 @@
+"""Pure: which exchanges are one conversation, and which of them each continues, from what was derived of each alone.
+
+A conversation is named by the key that its client gave, or else by the id of its first exchange. An exchange continues
+the one that its request names (`previous_response_id`), or else the newest earlier one whose messages its own begin
+with, in front of an answer: one that gave this answer, or else one with the same key, or with none as well; of equal
+ones, each is continued once before any is twice. A request that is sent again continues the one that failed. What a
+sub-agent begins with continues nothing: it hangs on the newest exchange of the conversation that started it. Ten equal
+first requests are ten conversations.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+
+class Link(NamedTuple):
+    """What ties an exchange to others; the names are those of `Measures`. `is_turn`: it asked for a generation."""
+
+    no: int
+    id: str
+    is_turn: bool = True
+    failed: bool = False
+    key: str | None = None
+    parent_key: str | None = None
+    response_id: str | None = None
+    previous_response_id: str | None = None
+    messages: str | None = None
+    continues: str | None = None
+    answer: str | None = None
+    continued_answer: str | None = None
+    retries: int | None = None
+
+
+class Node(NamedTuple):
+    """An exchange in the tree of its conversation; one that goes on with what stands above it is as deep as that."""
+
+    no: int
+    depth: int
+
+
+_OF_ANSWER: Final = ("response_id", "answer", "failed")
+"""What is known of an exchange only when it has ended."""
+
+
+class Conversations:
+    """The exchanges of a tape, each `put` when it is known, and again when more is; nearly always in their order."""
+
+    def __init__(self, links: Iterable[Link] = ()) -> None:
+        self._links: dict[int, Link] = {}
+        self._parent_keys: dict[str, str] = {}
+        self._last = 0
+        self._is_stale = False
+        self._forget()
+        for link in links:
+            self.put(link)
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def _forget(self) -> None:
+        self._newest: dict[str, int] = {}
+        """The newest exchange that can be found by something …"""
+        self._older: dict[str, list[int]] = {}
+        """… and those before it, if there are any: without such as are continued already and were looked at."""
+        self._claimed: set[int] = set()
+        """What is continued."""
+        self._sought: set[str] = set()
+        """By what was looked for."""
+        self._continued: dict[int, int] = {}
+        self._above: dict[int, int] = {}
+        self._names: dict[int, str | None] = {}
+
+    def put(self, link: Link) -> None:
+        """Enter an exchange, or what has become known of it."""
+        before = self._links.get(link.no)
+        self._links[link.no] = link
+        if link.key is not None and link.parent_key is not None and link.key not in self._parent_keys:
+            self._parent_keys[link.key] = link.parent_key
+            self._is_stale |= f"main {link.key}" in self._newest
+        if before is None and link.no > self._last:
+            self._last = link.no
+            self._enter(link)
+        elif before is None or before._replace(**{name: getattr(link, name) for name in _OF_ANSWER}) != link:
+            self._is_stale = True
+        else:
+            for place in set(_found_by(link)).difference(_found_by(before)):
+                self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
+
+    def _enter(self, link: Link) -> None:
+        """Work out what an exchange belongs to, from those before it."""
+        no, continued = link.no, self._find(_looks_for(link))
+        if continued is not None:
+            self._continued[no] = continued
+            self._claimed.add(continued)
+        above = continued
+        if above is None and link.parent_key is not None:
+            above = self._find([f"main {link.parent_key}"])
+        if above is not None:
+            self._above[no] = above
+        self._names[no] = self._name_of(link, continued)
+        for place in _found_by(link):
+            if (older := self._newest.get(place)) is not None:
+                self._older.setdefault(place, []).append(older)
+            self._newest[place] = no
+
+    def _find(self, places: Iterable[str]) -> int | None:
+        for place in places:
+            self._sought.add(place)
+            if (newest := self._newest.get(place)) is not None:
+                return self._unclaimed(place, newest)
+        return None
+
+    def _unclaimed(self, place: str, newest: int) -> int:
+        """Return the newest that nothing continues yet; where all are continued, it is a branch of the newest."""
+        older = self._older.get(place, []) if newest in self._claimed else []
+        while older and older[-1] in self._claimed:
+            older.pop()
+        return older[-1] if older else newest
+
+    def _name_of(self, link: Link, continued: int | None) -> str | None:
+        if link.key is None:
+            named = link.id if link.is_turn else None
+            return named if continued is None else self._names[continued]
+        key, seen = link.key, {link.key}
+        while (parent := self._parent_keys.get(key)) is not None and parent not in seen:
+            key = parent
+            seen.add(key)
+        return key
+
+    def _settle(self) -> None:
+        """Work everything out again, if something became known late that others may belong to."""
+        if self._is_stale:
+            self._is_stale = False
+            self._forget()
+            for no in sorted(self._links):
+                self._enter(self._links[no])
+
+    def name(self, no: int) -> str | None:
+        """Return the name of an exchange's conversation; None: it belongs to none, such as a list of models."""
+        self._settle()
+        return self._names.get(no)
+
+    def continued(self, no: int) -> int | None:
+        """Return the number of the exchange that this one continues; None: it begins something, or is not known."""
+        self._settle()
+        return self._continued.get(no)
+
+    def above(self, no: int) -> int | None:
+        """Return the number of the exchange that this one continues, or hangs on as the first of a sub-agent."""
+        self._settle()
+        return self._above.get(no)
+
+    def id(self, no: int | None) -> str | None:
+        """Return the id of an exchange; None of none."""
+        return None if no is None or no not in self._links else self._links[no].id
+
+
+def tree(exchanges: Mapping[int, tuple[int | None, bool]]) -> Iterator[Node]:
+    """Yield exchanges of one conversation, each below the one that it hangs on, as far as that is among them.
+
+    By the number of each, `exchanges` has that number, and whether it continues it. Of several that continue one, the
+    longest line goes on at its depth, behind the others, which are deeper.
+    """
+    below: dict[int | None, list[int]] = {}
+    size = dict.fromkeys(exchanges, 1)
+    for no in sorted(exchanges, reverse=True):  # what hangs on an exchange is newer than it
+        above = exchanges[no][0]
+        above = above if above in size else None
+        below.setdefault(above, []).append(no)
+        if above is not None:
+            size[above] += size[no]
+    waiting = [Node(no, 0) for no in below.get(None, ())]  # the newest first: the oldest is the next
+    while waiting:
+        node = waiting.pop()
+        yield node
+        children = below.get(node.no, [])
+        main = max((no for no in children if exchanges[no][1]), key=lambda no: (size[no], no), default=None)
+        if main is not None:
+            waiting.append(Node(main, node.depth))
+        waiting += [Node(no, node.depth + 1) for no in children if no != main]
+
+
+def _found_by(link: Link) -> Iterator[str]:
+    """Yield all by which an exchange that continues this one can find it."""
+    if link.response_id is not None:
+        yield f"response {link.response_id}"
+    if link.messages is not None:
+        yield f"{link.messages} {link.key}"
+        if link.answer is not None:
+            yield f"answer {link.messages} {link.answer}"
+        if link.failed:
+            yield f"failed {link.messages} {link.key}"
+    if link.key is not None and link.parent_key != link.key:
+        yield f"main {link.key}"
+
+
+def _looks_for(link: Link) -> Iterator[str]:
+    """Yield what the exchange that this one continues can be found by, the surest first."""
+    if link.retries and link.messages is not None:
+        yield f"failed {link.messages} {link.key}"
+    if link.previous_response_id is not None:
+        yield f"response {link.previous_response_id}"
+    if link.continues is not None:
+        if link.continued_answer is not None:
+            yield f"answer {link.continues} {link.continued_answer}"
+        yield f"{link.continues} {link.key}"

@@ -1,0 +1,312 @@
+"""Pure: which recording answers a request.
+
+A request and a recorded one are compared by method, path and body. A path counts from below the upstream's URL, as the
+recorder routes it: with or without the provider's mount, with or without a version that is a part of the base URL.
+What was redacted on the tape is the same as any credential. A body of JSON is compared by its values: neither the order
+of keys nor white space matters.
+"""
+
+import hashlib
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from recorder.decode import encoding
+from recorder.decode.operation import model_in_path
+from recorder.relay import apis, providers
+from recorder.relay.providers import Upstream
+from recorder.tape.redact import Redactor
+from viewer.tape.replayed import Head
+
+Mode = Literal["request", "model", "sequence", "random", "id"]
+MODES: Final[tuple[Mode, ...]] = ("request", "model", "sequence", "random", "id")
+
+_MARK = re.compile(r"REDACTED:sha256:[0-9a-f]{8}")
+_NAMED = re.compile(rb"/@([0-9A-Za-z-]{1,64})(/.*|$)", re.DOTALL)
+_MOUNT = re.compile(rb"/([a-z0-9][a-z0-9_-]*)(?=[/?])")
+_LEAST_PREFIX = 4
+_MOST_DIFFERENCES = 3
+_SHOWN = 48
+_CANDIDATES = 50
+"""So many recordings are compared in detail to find the nearest."""
+_ABSENT: Final = object()
+_REDACTOR: Final = Redactor(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: its target without what names an exchange (`id`), and its body without a content coding."""
+
+    method: str
+    target: bytes
+    body: bytes
+    id: str | None = None
+
+
+class Body(NamedTuple):
+    """A body as it is compared: its JSON value, or its bytes where it is not JSON, and the digest of either."""
+
+    value: Any
+    digest: bytes
+
+    @property
+    def model(self) -> str | None:
+        """The model that it names."""
+        model = self.value.get("model") if isinstance(self.value, dict) else None
+        return model if isinstance(model, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why no recording answers a request; `nearest` is the one that is most like it, `differs` the fields in which."""
+
+    message: str
+    nearest: str | None = None
+    differs: tuple[str, ...] = ()
+
+
+def named(target: bytes, header: bytes | None) -> tuple[bytes, str | None]:
+    """Return a request's target and the id that it names: by the header, or by a path that begins with `/@ID/`."""
+    if match := _NAMED.match(target):
+        target = match[2] or b"/"
+        return target, match[1].decode()
+    return target, header.decode("latin-1").strip() if header else None
+
+
+def uncoded(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
+    """Return a request's body without its content coding, where that is understood."""
+    coding = b",".join(value for name, value in headers if name == b"content-encoding").decode("latin-1")
+    plain = encoding.plain(coding, body, (len(body),))
+    return plain.data if plain.flag is None else body
+
+
+def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
+    """Return a body as it is compared, without the fields that are `ignored`: `user`, `metadata.session`."""
+    if not data:
+        return Body(None, b"")
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        try:  # takes what msgspec refuses and programs send: lone surrogates, NaN, a byte order mark
+            value = json.loads(data.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            return Body(data, hashlib.sha256(data).digest())
+    for name in ignored:
+        _remove(value, name.split("."))
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return Body(value, hashlib.sha256(canonical).digest())
+
+
+def _remove(value: Any, path: Sequence[str]) -> None:
+    """Remove a field; in a list, from each element."""
+    if isinstance(value, list):
+        for element in value:
+            _remove(element, path)
+    elif isinstance(value, dict):
+        if len(path) == 1:
+            value.pop(path[0], None)
+        elif path[0] in value:
+            _remove(value[path[0]], path[1:])
+
+
+class Library:
+    """The recordings, and which of them comes next; `body_of` reads the body of a recorded request.
+
+    Recordings that match equally well are given in turn, except that a `sequence` ends with its last one.
+    """
+
+    def __init__(
+        self, mode: Mode, body_of: Callable[[Head], bytes | None], ignored: Sequence[str] = (), seed: int = 0
+    ) -> None:
+        self._mode, self._body_of, self._ignored = mode, body_of, ignored
+        self._random = random.Random(seed)
+        self.heads: list[Head] = []
+        self._by_id: dict[str, Head] = {}
+        self._by_path: dict[tuple[str, str, str], list[Head]] = {}
+        self._upstreams: dict[str, list[Upstream]] = {}
+        self._bodies: dict[int, Body | None] = {}
+        self._turns: dict[int, int] = {}
+
+    def add(self, heads: Sequence[Head]) -> None:
+        """Add recordings."""
+        for head in heads:
+            self.heads.append(head)
+            self._by_id[head.id] = head
+            if head.upstream not in self._upstreams:
+                self._upstreams[head.upstream] = _mounts(head.upstream)
+            self._by_path.setdefault((head.method, head.upstream, _plain(head.path)), []).append(head)
+
+    def find(self, asked: Asked) -> Head | Miss:
+        """Return the recording that answers a request, or why there is none."""
+        if asked.id is not None:
+            return self._with_id(asked.id)
+        if self._mode == "id":
+            return Miss(
+                "no exchange is named: send its id in the header X-Wiretape-Exchange, or begin the path by /@ID/"
+            )
+        body = read_body(asked.body, self._ignored)
+        candidates = self._at(asked)
+        match self._mode:
+            case "sequence":
+                return self._next(asked, candidates)
+            case "random" if candidates:
+                return self._random.choice(candidates)
+            case "model":
+                fitting = [head for head in candidates if head.model == (body.model or _model_of(asked.target))]
+            case _:
+                fitting = [head for head in candidates if self._is_same(head, body)]
+        return self._in_turn(fitting) if fitting else self._missed(asked, body, candidates)
+
+    def _with_id(self, id: str) -> Head | Miss:
+        if id in self._by_id:
+            return self._by_id[id]
+        fitting = [head for head in self.heads if head.id.startswith(id.lower())] if len(id) >= _LEAST_PREFIX else []
+        if len(fitting) == 1:
+            return fitting[0]
+        return Miss(f"{'several recordings begin' if fitting else 'no recording begins'} with the id {_short(id)}")
+
+    def _at(self, asked: Asked) -> list[Head]:
+        """Return the recordings of a request's method and path."""
+        for mounted in (True, False):
+            found = [head for key in self._keys(asked, mounted) for head in self._by_path.get(key, ())]
+            if found:
+                return sorted(found, key=lambda head: head.no)
+        return []
+
+    def _keys(self, asked: Asked, mounted: bool) -> Iterator[tuple[str, str, str]]:
+        """Yield where a target may be: at the upstreams that its first segment names, else at any."""
+        mount = _MOUNT.match(asked.target)
+        is_api = mount is not None and mount[1].decode() in apis.BY_NAME
+        targets = [asked.target, *([asked.target[len(mount[0]) :]] if mount and is_api else [])]
+        for url, upstreams in self._upstreams.items():
+            chosen = [one for one in upstreams if one.name] if mounted else [one for one in upstreams if not one.name]
+            for target in targets:
+                if (route := providers.route(chosen, target)) is not None:
+                    yield asked.method, url, _plain(_REDACTOR.path(route[1].decode("latin-1")))
+
+    def _is_same(self, head: Head, body: Body) -> bool:
+        own = self._body(head)
+        return own is not None and own.digest == body.digest
+
+    def _body(self, head: Head) -> Body | None:
+        if head.no not in self._bodies:
+            data = self._body_of(head)
+            self._bodies[head.no] = None if data is None else read_body(data, self._ignored)
+        return self._bodies[head.no]
+
+    def _in_turn(self, fitting: Sequence[Head]) -> Head:
+        return fitting[self._turn(fitting) % len(fitting)]
+
+    def _turn(self, fitting: Sequence[Head]) -> int:
+        """Return how often one of these was given before; later recordings are behind them."""
+        turn = self._turns.get(fitting[0].no, 0)
+        self._turns[fitting[0].no] = turn + 1
+        return turn
+
+    def _next(self, asked: Asked, candidates: Sequence[Head]) -> Head | Miss:
+        if not candidates:
+            return self._missed(asked, Body(None, b""), [])
+        turn = self._turn(candidates)
+        if turn < len(candidates):
+            return candidates[turn]
+        return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(asked)}, and this is one more")
+
+    def _missed(self, asked: Asked, body: Body, candidates: Sequence[Head]) -> Miss:
+        """Say which recording is nearest, and in what it differs."""
+        if not self.heads:
+            return Miss(f"nothing is recorded yet, so that nothing answers {_line(asked)}")
+        if not candidates:
+            nearest = max(self.heads[-_CANDIDATES:], key=lambda head: _likeness(head, asked))
+            differs = "method" if nearest.path.encode() == asked.target else "path"
+            return Miss(
+                f"no recording answers {_line(asked)}: the nearest is {nearest.id}, which differs in its {differs}:"
+                f" {_short(nearest.method)} {_short(nearest.path)}",
+                nearest.id,
+                (differs,),
+            )
+        compared = [(self._differences(head, body), head) for head in candidates[-_CANDIDATES:]]
+        found, head = min(compared, key=lambda pair: len(pair[0]))
+        said = "; ".join(difference for _, difference in found[:_MOST_DIFFERENCES])
+        more = f" and {len(found) - _MOST_DIFFERENCES} more" if len(found) > _MOST_DIFFERENCES else ""
+        return Miss(
+            f"no recording answers {_line(asked)}: the nearest is {head.id}, which differs in {said}{more}",
+            head.id,
+            tuple(name for name, _ in found),
+        )
+
+    def _differences(self, head: Head, body: Body) -> list[tuple[str, str]]:
+        """Return the fields in which a recorded request differs, each with what was recorded and what was asked."""
+        own = self._body(head)
+        if own is None:
+            return [("body", "body: that of the recorded request is not on the tape as a whole")]
+        if own.digest == body.digest:  # the model decides, and is in the path
+            return [("model", f"model: {_short(head.model)} recorded")]
+        return [
+            (name, f"{name}: {_value(mine)} recorded, {_value(theirs)} asked")
+            for name, mine, theirs in _differing("", own.value, body.value)
+        ]
+
+
+def _mounts(url: str) -> list[Upstream]:
+    """Return an upstream as it is served at the root, and below the name of its API."""
+    try:
+        root = providers.make("", _MARK.sub("redacted", url))
+    except ValueError:
+        root = providers.make("", "http://unknown.invalid")
+    named = [providers.make(root.api, root.url)] if root.api else []
+    return [root, *named]
+
+
+def _plain(path: str) -> str:
+    return _MARK.sub("REDACTED", path)
+
+
+def _model_of(target: bytes) -> str | None:
+    return model_in_path(target.decode("latin-1"))
+
+
+def _likeness(head: Head, asked: Asked) -> tuple[int, bool, int]:
+    mine, theirs = head.path.split("/"), asked.target.decode("latin-1").split("/")
+    tail = 0
+    for one, other in zip(reversed(mine), reversed(theirs), strict=False):
+        if one != other:
+            break
+        tail += 1
+    return tail, head.method == asked.method, head.no
+
+
+def _differing(name: str, mine: Any, theirs: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the places where two JSON values differ."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        for key in [*mine, *(key for key in theirs if key not in mine)]:
+            path = f"{name}.{key}" if name else str(key)
+            yield from _differing(path, mine.get(key, _ABSENT), theirs.get(key, _ABSENT))
+    elif isinstance(mine, list) and isinstance(theirs, list):
+        for place, (one, other) in enumerate(zip_longest(mine, theirs, fillvalue=_ABSENT)):
+            yield from _differing(f"{name}[{place}]", one, other)
+    elif mine is _ABSENT or theirs is _ABSENT or type(mine) is not type(theirs) or mine != theirs:
+        yield name or "body", mine, theirs
+
+
+def _value(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return _short(json.dumps(value, ensure_ascii=False))
+
+
+def _short(text: str | None) -> str:
+    text = text or "none"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _line(asked: Asked) -> str:
+    path = _REDACTOR.path(asked.target.partition(b"?")[0].decode("latin-1"))
+    return f"{asked.method} {_short(path)}"

@@ -1,0 +1,125 @@
+"""Pure: an exchange in pieces to be written again, each with the timestamp at which it came, and positions in it.
+
+As `sse` the pieces are the body as upstream sent it, whatever its framing: one for each read, and together every byte
+of it. As `text` they are what was said, as `events` the lines of `show --part events`, as `jsonl` its rows.
+"""
+
+import io
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final, Literal, NamedTuple
+
+from recorder.decode.encoding import Cleaner
+from viewer.export import asciicast, text
+from viewer.model.exchange import events, markers
+from viewer.model.exchange.clocks import SINCE_REQUEST, Times
+from viewer.model.exchange.transcript import Transcript
+from viewer.tape.exchange import FullExchange
+from viewer.timing.playback import Playback
+
+Form = Literal["text", "sse", "events", "jsonl"]
+FORMS: Final[tuple[Form, ...]] = ("text", "sse", "events", "jsonl")
+
+
+class Piece(NamedTuple):
+    """What came at a timestamp, in ns since T0."""
+
+    at_ns: int
+    data: bytes
+
+
+class Section(NamedTuple):
+    """A part of an exchange, in ns since T0, both ends included."""
+
+    from_ns: int
+    until_ns: int
+
+    def of(self, pieces: list[Piece]) -> list[Piece]:
+        """Return the pieces that came within it."""
+        return [piece for piece in pieces if self.from_ns <= piece.at_ns <= self.until_ns]
+
+
+def pieces(one: FullExchange, form: Form, *, terminal: bool) -> list[Piece]:
+    """Return an exchange in pieces, in the order in which they came; for a terminal, recorded text passes `safe`."""
+    match form:
+        case "sse":
+            found = _reads(one)
+        case "text":
+            found = _shown(one) if terminal else _content(one)
+        case "events":
+            found = _lines(one)
+        case "jsonl":
+            found = _rows(one, terminal)
+    made = list(found)
+    at_ns = accumulate((piece.at_ns for piece in made), max)
+    return [Piece(at, piece.data) for at, piece in zip(at_ns, made, strict=True)]
+
+
+def section(one: FullExchange, begin: str | None, end: str | None) -> Section:
+    """Return the part between two positions, as the viewer's `go to` takes them; None is the start, or the end.
+
+    A distance such as +2s counts from the start, or from `begin`. Raises `ValueError` if there is no such place.
+    """
+    transcript, last_ns = _transcript(one), one.last_ns or 0
+    playback = Playback(transcript.at, last_ns, lambda: 0)
+    times = Times(started_at=one.row.started_at)
+    from_ns = 0 if begin is None else _place(begin, playback, transcript, times)
+    playback.seek_to(from_ns)
+    return Section(from_ns, playback.end_ns if end is None else _place(end, playback, transcript, times))
+
+
+def _place(position: str, playback: Playback, transcript: Transcript, times: Times) -> int:
+    goal = markers.parse_goal(position)
+    place = None if goal is None else markers.place(goal, playback, transcript, times)
+    if place is None:
+        raise ValueError(f"{position!r} is no place in it: use {markers.EXAMPLES}, or words that it says")
+    at_ns, count = place
+    return at_ns if count is None else transcript.at[count - 1]
+
+
+def _transcript(one: FullExchange) -> Transcript:
+    transcript = Transcript(one.decoded)
+    transcript.come_by(one.last_ns or 0)
+    return transcript
+
+
+def _reads(one: FullExchange) -> Iterator[Piece]:
+    position = 0
+    for read in one.reads:
+        end = read.start + read.size
+        yield Piece(read.at_ns, one.body[position:end])  # with what a damaged read before it has brought
+        position = end
+    if position < len(one.body):
+        yield Piece(one.last_ns or 0, one.body[position:])
+
+
+def _shown(one: FullExchange) -> Iterator[Piece]:
+    last = ""
+    for at_ns, last in asciicast.written(one, list(one.decoded.chunks())):
+        yield Piece(at_ns, last.encode())
+    if last and not last.endswith("\n"):
+        yield Piece(one.last_ns or 0, b"\r\n")
+
+
+def _content(one: FullExchange) -> Iterator[Piece]:
+    """Yield the content of the first choice: together the bytes of `show --part text`."""
+    transcript, cleaner = _transcript(one), Cleaner()
+    for voice in transcript.voices[:1]:
+        for delta in voice.content.deltas():
+            content = cleaner.text(voice.content.text[delta.start : delta.end])
+            yield Piece(transcript.at[delta.event], content.encode())
+
+
+def _lines(one: FullExchange) -> Iterator[Piece]:
+    transcript = _transcript(one)
+    heading, *lines = events.lines(transcript, SINCE_REQUEST)
+    yield Piece(0, f"{heading}\n".encode())
+    yield from (Piece(at_ns, f"{line}\n".encode()) for at_ns, line in zip(transcript.at, lines, strict=True))
+
+
+def _rows(one: FullExchange, terminal: bool) -> Iterator[Piece]:
+    transcript = _transcript(one)
+    for at_ns, row in zip(transcript.at, events.table(transcript, one.decoded), strict=True):
+        line = io.BytesIO()
+        text.write(line, "jsonl", list(row), [row], terminal=terminal)
+        yield Piece(at_ns, line.getvalue())

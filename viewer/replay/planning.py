@@ -1,0 +1,194 @@
+"""Finds what answers a request, and lays out when each of its bytes goes over the wire.
+
+All of this takes milliseconds for an exchange that is not cached, and is to be done in a thread beside the one that
+keeps the time.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, Literal
+
+import msgspec
+
+from recorder.relay import guard
+from viewer.replay import faults, schedule
+from viewer.replay.faults import Fault
+from viewer.replay.matching import Asked, Library, Miss, Mode
+from viewer.replay.schedule import Schedule
+from viewer.replay.source import Source
+from viewer.tape.replayed import Answer, Head
+
+CACHED_BYTES = 64 << 20
+"""Bodies that are kept ready to be served."""
+_READ_BYTES = 200
+"""What the times of a read take in memory, about."""
+
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+_DROPPED: Final = frozenset({b"content-length", b"set-cookie", b"set-cookie2"})
+
+Rechunk = Literal["recorded", "event"] | int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How recordings are served; `rechunk` may be a number of bytes, `speed` infinite."""
+
+    mode: Mode = "request"
+    ignored: Sequence[str] = ()
+    speed: float = 1.0
+    cap_ns: int | None = None
+    rechunk: Rechunk = "recorded"
+    faults: Sequence[Fault] = field(default=())
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An answer to be sent; `faults` are those that were applied to it."""
+
+    head: Head
+    status: int | None
+    headers: list[tuple[bytes, bytes]]
+    chunked: bool
+    closes: bool
+    schedule: Schedule
+    faults: tuple[str, ...] = ()
+
+
+class Planner:
+    """Plans answers from a source. It is used by one thread, the one that opened the source."""
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self._source, self._options = source, options
+        self._library = Library(options.mode, source.request_body, options.ignored, options.seed)
+        self._cached: OrderedDict[int, tuple[Answer, Plan]] = OrderedDict()
+        self._held = 0
+        self._served: dict[int, int] = {}
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Take in what was recorded since; return whether there was anything."""
+        newer = [head for head in self._source.newer() if head.framing != "websocket"]
+        self._library.add(newer)
+        return bool(newer)
+
+    @property
+    def heads(self) -> Sequence[Head]:
+        """What is served, oldest first."""
+        return self._library.heads
+
+    def warm(self) -> None:
+        """Prepare what is likely to be asked for, as far as it is kept ready."""
+        for head in self._library.heads:
+            if self._held > CACHED_BYTES // 2:
+                return
+            self._base(head)
+
+    def plan(self, asked: Asked) -> Plan | Miss:
+        """Return how to answer a request."""
+        found = self._library.find(asked)
+        if isinstance(found, Miss) and self.refresh():
+            found = self._library.find(asked)
+        if isinstance(found, Miss):
+            return found
+        answer, plan = self._base(found)
+        turn = self._served[found.no] = self._served.get(found.no, 0) + 1
+        struck = faults.striking(self._options.faults, self._options.seed, found.id, turn)
+        return _with_faults(plan, answer, struck) if struck else plan
+
+    def _base(self, head: Head) -> tuple[Answer, Plan]:
+        """Return an exchange's answer, and how it is served without faults."""
+        if head.no in self._cached:
+            self._cached.move_to_end(head.no)
+            return self._cached[head.no]
+        answer = self._source.answer(head)
+        made = answer, _planned(head, answer, self._options)
+        self._cached[head.no] = made
+        self._held += _weight(answer)
+        while self._held > CACHED_BYTES and len(self._cached) > 1:
+            _, (oldest, _) = self._cached.popitem(last=False)
+            self._held -= _weight(oldest)
+        return made
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()
+
+
+def _weight(answer: Answer) -> int:
+    return len(answer.body) + len(answer.reads) * _READ_BYTES
+
+
+def _planned(head: Head, answer: Answer, options: Options) -> Plan:
+    facts = answer.facts
+    made = schedule.recorded(answer)
+    if options.rechunk == "event":
+        made = schedule.rechunked(made, schedule.event_ends(answer))
+    elif options.rechunk != "recorded":
+        made = schedule.rechunked(made, schedule.in_pieces(made.body, options.rechunk))
+    made = schedule.paced(made, options.speed, options.cap_ns)
+    recorded = [
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in answer.headers
+    ]
+    chunked, length = _framing(answer, made)
+    headers = passed(recorded)
+    if length is not None:
+        headers.append((b"content-length", b"%d" % length))
+    headers.append((b"x-wiretape-exchange", head.id.encode()))
+    closes = facts.framing == "close" or b"close" in guard.named_by_connection(recorded)
+    return Plan(head, facts.status, headers, chunked, closes, made)
+
+
+def passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the recorded headers that are served: end-to-end and well-formed, no cookies, none of wiretape's own."""
+    return [
+        (name, value)
+        for name, value in guard.end_to_end(headers, without=_DROPPED)
+        if _NAME.fullmatch(name) and _VALUE.fullmatch(value) and not name.lower().startswith(b"x-wiretape-")
+    ]
+
+
+def _framing(answer: Answer, made: Schedule) -> tuple[bool, int | None]:
+    """Return whether an answer is sent in HTTP chunks, and the length that its head states.
+
+    That is the recorded one where not all of the body came, or none was to come.
+    """
+    facts = answer.facts
+    stated = dict(reversed([(name, value) for name, value in answer.headers])).get("content-length", "")
+    known = int(stated) if stated.isascii() and stated.isdecimal() and len(stated) < 16 else None
+    match facts.framing:
+        case "none":
+            return False, known if facts.method == "HEAD" else None
+        case "close":
+            return False, None
+        case "chunked":
+            return True, None
+        case "length" if made.end != "end":
+            return False, max(known or 0, len(made.body) + 1)
+        case "length":
+            return False, len(made.body)
+    return (True, None) if known is None else (False, max(known, len(made.body)))
+
+
+def _with_faults(plan: Plan, answer: Answer, struck: Sequence[Fault]) -> Plan:
+    status = next((fault for fault in struck if fault.kind == "status"), None)
+    if status is not None:
+        return _failure(plan, status)
+    made, done = faults.applied(plan.schedule, struck, partial(schedule.events, answer))
+    return replace(plan, schedule=made, faults=tuple(fault.text for fault in done))
+
+
+def _failure(plan: Plan, fault: Fault) -> Plan:
+    """Return an answer that is an error instead of what was recorded, at once."""
+    status = int(fault.value)
+    error = {"type": "wiretape_fault", "code": "fault", "message": f"wiretape: the fault {fault.text} was asked for"}
+    body = msgspec.json.encode({"type": "error", "error": error})
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    made = Schedule(body, 0, [0], [len(body)], 0, "end", joins_head=True, joins_end=True)
+    return replace(
+        plan, status=status, headers=headers, chunked=False, closes=False, schedule=made, faults=(fault.text,)
+    )

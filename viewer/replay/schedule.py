@@ -1,0 +1,118 @@
+"""Pure: what goes over the wire when, so that a client gets what the recorder got.
+
+One read of the recording is one write. All times are ns after the request, on one clock: lateness does not add up.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Final, Literal
+
+from recorder.decode import encoding
+from recorder.decode.decoder import Decoded, decode
+from viewer.tape.replayed import Answer
+
+End = Literal["end", "close", "reset", "garbage", "silence"]
+"""How an answer ends: as it is framed; cut by a close or a TCP reset; by what is not HTTP; or never."""
+
+_ENDS: Final[dict[str, End]] = {
+    "end": "end", "reset": "reset", "framing": "garbage", "protocol": "garbage",
+    "connect_timeout": "silence", "headers_timeout": "silence", "idle_timeout": "silence",
+}  # fmt: skip
+"""By how the transport ended; any other is a close: of a recording that was cut, too, nobody knows what followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The writes of an answer: number *i* is `body` from `ends[i-1]` to `ends[i]`, and is due at `at_ns[i]`.
+
+    The head is due at `head_ns`, None if none came; the first write goes with it, or the end with the last one, if they
+    came in one read.
+    """
+
+    body: bytes
+    head_ns: int | None
+    at_ns: Sequence[int]
+    ends: Sequence[int]
+    end_ns: int
+    end: End
+    joins_head: bool = False
+    joins_end: bool = False
+
+
+def recorded(answer: Answer) -> Schedule:
+    """Return the schedule of an answer as it came."""
+    facts, reads = answer.facts, answer.reads
+    ends, places = encoding.spans(reads.start, reads.size, len(answer.body))
+    at_ns, last = list[int](), facts.headers_ns or 0
+    for place in places:  # -1: the tape lacks the read, and what it brought goes with the one before
+        last = max(last, reads.at_ns[place]) if place >= 0 else last
+        at_ns.append(last)
+    end_ns = max(last, facts.end_ns or 0)
+    return Schedule(
+        body=answer.body,
+        head_ns=None if facts.status is None else facts.headers_ns or 0,
+        at_ns=at_ns,
+        ends=ends,
+        end_ns=end_ns,
+        end=_ENDS.get(facts.ended_by or "", "close"),
+        joins_head=bool(at_ns) and at_ns[0] == facts.headers_ns,
+        joins_end=bool(at_ns) and at_ns[-1] == facts.end_ns,
+    )
+
+
+def rechunked(schedule: Schedule, ends: Sequence[int]) -> Schedule:
+    """Cut the body at other offsets, ascending, the last its size; each piece is due when its last byte came."""
+    if not schedule.at_ns:
+        return schedule
+    at_ns = [schedule.at_ns[min(bisect_left(schedule.ends, end), len(schedule.at_ns) - 1)] for end in ends]
+    return replace(schedule, at_ns=at_ns, ends=ends)
+
+
+def in_pieces(body: bytes, size: int) -> Sequence[int]:
+    """Return where a body ends that is cut into pieces of `size` bytes."""
+    return [*range(size, len(body), size), len(body)]
+
+
+def event_ends(answer: Answer) -> Sequence[int]:
+    """Return where each event of an answer ends, and the body."""
+    ends = sorted({end for _, end in events(answer)} | {len(answer.body)})
+    return [end for end in ends if end]
+
+
+def events(answer: Answer) -> Sequence[tuple[int, int]]:
+    """Return from where to where each event is in the body, in the order in which `show` numbers them.
+
+    Of a compressed body, an event is where the read that completed it is.
+    """
+    decoded = decode(answer.facts, answer.reads, answer.body)
+    if encoding.is_identity(answer.facts.content_encoding):
+        return [*zip(_starts(decoded), decoded.ends, strict=True)]
+    spans = {read.seq: (read.start, read.start + read.size) for read in answer.reads}
+    return [spans.get(-1 if seq is None else seq, (0, 0)) for seq in decoded.reads]
+
+
+def _starts(decoded: Decoded) -> Sequence[int]:
+    """Return where events begin, with what stands before them since the one before."""
+    return [*accumulate(decoded.ends, max, initial=0)][:-1]
+
+
+def paced(schedule: Schedule, speed: float = 1.0, cap_ns: int | None = None) -> Schedule:
+    """Play so many times as fast (`math.inf`: without any wait), and wait no longer than `cap_ns` for anything."""
+    if cap_ns is not None:
+        schedule = _capped(schedule, cap_ns)
+    return schedule if speed == 1 else timed(schedule, lambda at: int(at / speed))
+
+
+def timed(schedule: Schedule, new: Callable[[int], int]) -> Schedule:
+    """Replace every time by what `new` makes of it."""
+    head_ns = None if schedule.head_ns is None else new(schedule.head_ns)
+    return replace(schedule, head_ns=head_ns, at_ns=[*map(new, schedule.at_ns)], end_ns=new(schedule.end_ns))
+
+
+def _capped(schedule: Schedule, cap_ns: int) -> Schedule:
+    instants = sorted({0, schedule.head_ns or 0, *schedule.at_ns, schedule.end_ns})
+    shown = accumulate((min(later - before, cap_ns) for before, later in pairwise(instants)), initial=0)
+    new = dict(zip(instants, shown, strict=True))
+    return timed(schedule, new.__getitem__)

@@ -1,0 +1,370 @@
+"""Serves recordings over HTTP: each answer with its bytes, reads, timing and end, one recorded read in one write.
+
+An app of the recorder's own HTTP server. What answers a request is planned in a thread (`planning`), when it is written
+is the `Pacer`'s. A client that reads slowly holds up its own answer only, of which a bounded part waits for it.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import msgspec
+
+from recorder.clock import SYSTEM, Clock
+from recorder.errors import WiretapeError
+from recorder.relay import guard
+from recorder.relay.guard import Refusal
+from recorder.relay.server import Client, Request
+from recorder.sanitize import safe
+from viewer.replay import matching
+from viewer.replay.matching import Asked, Miss
+from viewer.replay.pacing import Pacer
+from viewer.replay.planning import Plan, Planner
+from viewer.tape.replayed import Head
+
+UNSENT_BYTES = 256 << 10
+"""What a client has not taken yet; beyond it its answer waits."""
+BODY_BYTES = 64 << 20
+LIVE = 4096
+APART_NS = 300_000
+"""Writes that were apart stay apart by so much, as long as the later one is not late by more than that:"""
+_MOST_LATE_NS = 1_000_000
+_LISTED = 1000
+_NO_CHUNK = b"wiretape: this is no chunk\r\n"
+_NO_HTTP = b"wiretape: the recorded answer was no HTTP\r\n\r\n"
+_LISTED_FIELDS = ("id", "method", "path", "model", "status", "outcome", "started_at")
+
+
+@dataclass(slots=True)
+class Served:
+    """What became of a request; times are ns after it came.
+
+    `written_ns` and `sizes` have an element for each write that brought body bytes, `late` one for each that had a
+    deadline: how much later it was. `held` is when the client took nothing any more, and when it did again.
+    """
+
+    method: str
+    path: str
+    requested: int
+    uploaded_ns: int | None = None
+    head: Head | None = None
+    status: int | None = None
+    faults: tuple[str, ...] = ()
+    miss: Miss | None = None
+    head_ns: int | None = None
+    written_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    sizes: "array[int]" = field(default_factory=lambda: array("q"))
+    late: "array[int]" = field(default_factory=lambda: array("q"))
+    held: list[tuple[int, int]] = field(default_factory=list)
+    ended_ns: int | None = None
+    ended: str = ""
+    """As the schedule ends, or `client`: it left before."""
+
+
+class Replay:
+    """Answers from recordings.
+
+    `on_served` gets each request when it is over, `on_refused` each that may not pass, `on_trouble` what went wrong.
+    """
+
+    def __init__(
+        self,
+        open_planner: Callable[[], Planner],
+        *,
+        clock: Clock = SYSTEM,
+        on_served: Callable[[Served], None] = lambda _: None,
+        on_refused: Callable[[Refusal], None] = lambda _: None,
+        on_trouble: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._open, self.clock = open_planner, clock
+        self.on_served, self._on_refused, self.on_trouble = on_served, on_refused, on_trouble
+        self._policy = guard.Policy()
+        self._thread = ThreadPoolExecutor(1, "planner")
+        self._planner: Planner
+        self.pacer: Pacer
+        self.live: set[Response] = set()
+
+    async def start(self) -> Sequence[Head]:
+        """Open the recordings, and return them. Raises `WiretapeError`."""
+        self.pacer = Pacer(self.clock)
+        loop = asyncio.get_running_loop()
+        try:
+            self._planner = await loop.run_in_executor(self._thread, self._open)
+        except BaseException:
+            await self._shut()
+            raise
+        return self._planner.heads
+
+    def warm(self) -> None:
+        """Prepare answers before they are asked for."""
+        self._thread.submit(self._planner.warm)
+
+    async def stop(self) -> None:
+        """End all answers, and close the recordings."""
+        for response in list(self.live):
+            response.stop()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._planner.close)
+        await self._shut()
+
+    async def _shut(self) -> None:
+        self.pacer.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def plan(self, asked: Asked) -> "asyncio.Future[Plan | Miss]":
+        """Find what answers a request."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._planner.plan, asked)
+
+    @property
+    def heads(self) -> Sequence[Head]:
+        """What is served, oldest first."""
+        return self._planner.heads
+
+    # server.App
+
+    def serve(self, client: Client, request: Request) -> "Response | None":
+        """Answer a request from the recordings, unless it may not pass."""
+        refusal = guard.check(request.method, request.target, request.headers, self._policy)
+        refusal = refusal or self._admit(request, client.may_switch)
+        if refusal is not None:
+            self.client_rejected(refusal)
+            answer_error(client, refusal.status, refusal.message, "refused")
+            return None
+        response = Response(self, client, request)
+        self.live.add(response)
+        response.body_came()
+        return response
+
+    def _admit(self, request: Request, is_upgrade: bool) -> Refusal | None:
+        if is_upgrade:
+            return Refusal(426, "recorded WebSockets are not served: send the request over HTTP")
+        if request.version == "1.0":
+            return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
+        return Refusal(503, f"more than {LIVE} requests at a time") if len(self.live) >= LIVE else None
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        """Report what may not pass."""
+        self._on_refused(refusal)
+
+    def client_failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+        self.on_trouble(f"a connection failed by a fault of wiretape's own: {error!r}")
+
+
+class Response:
+    """One request, and its answer on the way to the client."""
+
+    def __init__(self, app: Replay, client: Client, request: Request) -> None:
+        self._app, self._client, self._request = app, client, request
+        self._now = app.clock.now
+        self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
+        self._t0 = self._served.requested
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._is_asked = self._is_over = self._is_held = False
+        self._plan: Plan
+        self._place = -1
+        """The next write, -1: the head."""
+        if any(name == b"expect" and value.lower() == b"100-continue" for name, value in request.headers):
+            client.continue_()
+
+    # server.Exchange
+
+    def body_came(self) -> None:
+        """Take what came of the request's body, and answer when that is whole."""
+        if self._is_asked:
+            return
+        piece = self._request.take()
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > BODY_BYTES:
+            self.request_failed(Refusal(413, f"the request's body is larger than {BODY_BYTES >> 20} MiB"))
+        elif self._request.complete:
+            self._is_asked = True
+            self._served.uploaded_ns = self._now() - self._t0
+            self._ask()
+
+    def _ask(self) -> None:
+        request = self._request
+        if request.target == b"/" and request.method in ("GET", "HEAD"):
+            self._end("list")
+            answer_list(self._client, request, self._app.heads)
+            return
+        header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
+        target, id = matching.named(request.target, header)
+        body = matching.uncoded(request.headers, b"".join(self._pieces))
+        self._pieces.clear()
+        self._app.plan(Asked(request.method, target, body, id)).add_done_callback(self._planned)
+
+    def _planned(self, planning: "asyncio.Future[Plan | Miss]") -> None:
+        if self._is_over or planning.cancelled():
+            return
+        try:
+            found = planning.result()
+        except WiretapeError as error:
+            self._app.on_trouble(str(error))
+            self._fail(500, str(error), "tape")
+        except Exception as error:  # noqa: BLE001 - whatever fails in there is reported to the client and the user
+            self.taker_failed(error)
+        else:
+            if isinstance(found, Miss):
+                self._served.miss = found
+                self._fail(404, found.message, "not_recorded", nearest=found.nearest, differs=found.differs)
+            else:
+                self._begin(found)
+
+    def _fail(self, status: int, message: str, code: str, **more: object) -> None:
+        self._served.status = status
+        self._end("refused")
+        answer_error(self._client, status, message, code, **more)
+
+    def request_failed(self, refusal: Refusal) -> None:
+        """End: the rest of the request's body will not come, or is not wanted."""
+        self._app.client_rejected(refusal)
+        self._fail(refusal.status, refusal.message, "refused")
+
+    def client_left(self) -> None:
+        """Note that the client left before the end."""
+        self._end("client")
+
+    def client_progressed(self) -> None:
+        """Go on when half of what may wait for the client is left."""
+        if self._is_held and self._client.unsent < UNSENT_BYTES // 2:
+            self._is_held = False
+            self._served.held[-1] = (self._served.held[-1][0], self._now() - self._t0)
+            self._add(self._now())
+
+    def taker_failed(self, error: Exception) -> None:
+        """Report a fault of our own, and close."""
+        self._app.on_trouble(f"an answer failed by a fault of wiretape's own: {error!r}")
+        self._end("fault")
+        self._client.close()
+
+    def stop(self) -> None:
+        """End at once."""
+        self._end("stopped")
+        self._client.close()
+
+    def _end(self, ended: str) -> None:
+        """Note the end, once."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._served.ended, self._served.ended_ns = ended, self._now() - self._t0
+        self._app.live.discard(self)
+        self._app.on_served(self._served)
+
+    # the answer
+
+    def _begin(self, plan: Plan) -> None:
+        self._plan = plan
+        self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
+        if plan.schedule.head_ns is None:
+            self._place = 0
+        if plan.schedule.head_ns is None and plan.schedule.end == "silence":
+            return  # the client will leave
+        self._add(self._t0 + self._due())
+
+    def _add(self, due: int) -> None:
+        self._app.pacer.add(due, self._advance)
+
+    def _due(self) -> int:
+        """Return when the next write is due, in ns after the request."""
+        made = self._plan.schedule
+        if self._place < 0:
+            return made.head_ns or 0
+        return made.at_ns[self._place] if self._place < len(made.at_ns) else made.end_ns
+
+    def _advance(self, now: int) -> int | None:
+        """Do what is due; return when the next is, None: not before the client has taken more, or never."""
+        if self._is_over:
+            return None
+        if self._client.unsent > UNSENT_BYTES:
+            self._is_held = True
+            self._served.held.append((now - self._t0, 0))
+            return None
+        due = self._due()
+        self._write()
+        if not self._served.held:
+            self._served.late.append(max(self._now() - self._t0 - due, 0))
+        return self._next()
+
+    def _next(self) -> int | None:
+        made = self._plan.schedule
+        if self._is_over or (made.end == "silence" and self._place >= len(made.at_ns)):
+            return None
+        due = self._due()
+        if made.end_ns and self._place < len(made.at_ns):  # unless nothing is waited for, and not for the end
+            due = min(max(due, self._now() - self._t0 + APART_NS), due + _MOST_LATE_NS)
+        return self._t0 + due
+
+    def _write(self) -> None:
+        """Send the head, or a write of the body, or the end; together what came together."""
+        made = self._plan.schedule
+        if self._place < 0:
+            self._start()
+            if not made.joins_head or self._request.method == "HEAD":
+                self._client.flush()
+                return
+        if self._place < len(made.at_ns) and self._request.method != "HEAD":
+            self._add_body(made.body[made.ends[self._place - 1] if self._place else 0 : made.ends[self._place]])
+            if self._place < len(made.at_ns) or not made.joins_end:
+                self._client.flush()
+                return
+        self._finish()
+
+    def _start(self) -> None:
+        plan = self._plan
+        self._place = 0
+        self._served.head_ns = self._now() - self._t0
+        self._client.start(plan.status or 0, b"", plan.headers, chunked=plan.chunked, closes=plan.closes)
+
+    def _add_body(self, body: bytes) -> None:
+        self._place += 1
+        self._client.add(body)
+        self._served.written_ns.append(self._now() - self._t0)
+        self._served.sizes.append(len(body))
+
+    def _finish(self) -> None:
+        """End as the recording ended."""
+        plan, client = self._plan, self._client
+        end = plan.schedule.end
+        if end == "silence":  # with its last write
+            client.flush()
+            return
+        self._end(end)
+        if end == "garbage" and (plan.chunked or plan.status is None):
+            client.add_unframed(_NO_HTTP if plan.status is None else _NO_CHUNK)
+        if end == "reset":
+            client.flush()
+            client.reset()
+        elif end != "end" or plan.status is None:
+            client.cut()
+        else:
+            client.add_end()
+            client.flush()
+            client.finish()
+
+
+def answer_error(client: Client, status: int, message: str, code: str, **more: object) -> None:
+    """Answer with an error of our own, in the shape that SDKs show."""
+    error = {"message": f"wiretape: {message}", "type": "wiretape_error", "code": code, **more}
+    headers = [(b"x-wiretape-error", code.encode())]
+    client.answer(status, msgspec.json.encode({"type": "error", "error": error}), "application/json", headers)
+
+
+def answer_list(client: Client, request: Request, heads: Sequence[Head]) -> None:
+    """Answer with what is served: as JSON if that is accepted by name, else as text; the newest, up to a bound."""
+    listed = heads[-_LISTED:]
+    accepted = b",".join(value for name, value in request.headers if name == b"accept")
+    if b"json" in accepted:
+        rows = [{name: getattr(head, name) for name in _LISTED_FIELDS} for head in listed]
+        client.answer(200, msgspec.json.encode({"count": len(heads), "exchanges": rows}), "application/json")
+        return
+    lines = [f"wiretape serves {len(heads)} recorded exchanges; /@ID/… asks for one of them"]
+    lines += [
+        f"{head.id}  {head.status or '–':>3}  {head.outcome:<13}  {head.model or '–':<24}  {head.method} {head.path}"
+        for head in listed
+    ]
+    client.answer(200, "".join(f"{safe(line)}\n" for line in lines).encode(), "text/plain; charset=utf-8")

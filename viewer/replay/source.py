@@ -1,0 +1,43 @@
+"""The recordings that are served: a tape, opened for reading only, which may be written meanwhile."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from viewer.tape import queries, replayed
+from viewer.tape.conditions import Condition
+from viewer.tape.replayed import Answer, Head
+
+Select = Callable[[Connection], Condition | None]
+"""Chooses the exchanges of a tape; None is for all."""
+
+
+class Source:
+    """A tape's ended exchanges. It is used by one thread, the one that opened it."""
+
+    def __init__(self, path: Path, select: Select = lambda _: None) -> None:
+        self._last = 0
+        with ExitStack() as opened:
+            self._connection = opened.enter_context(queries.opened(path))
+            self._where = select(self._connection)
+            self._opened = opened.pop_all()
+
+    def newer(self) -> Sequence[Head]:
+        """Return the exchanges that were not returned before, oldest first."""
+        found = list(replayed.heads(self._connection, self._where, self._last))
+        self._last = max((head.no for head in found), default=self._last)
+        return found
+
+    def request_body(self, head: Head) -> bytes | None:
+        """Return the body of a request without its content coding; None if not all of it is there."""
+        return replayed.request_body(self._connection, head.no)
+
+    def answer(self, head: Head) -> Answer:
+        """Return what a request was answered with. Raises `TapeDamaged`."""
+        return replayed.answer(self._connection, head.no)
+
+    def close(self) -> None:
+        """Close the tape; what was found damaged is reported."""
+        self._opened.close()

@@ -1,0 +1,74 @@
+"""What is needed of exchanges to serve them again: which requests there were, and the answer to one of them.
+
+As in `queries`, each query is short.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from recorder.decode import encoding
+from recorder.decode.outcome import Exchange, Reads
+from recorder.tape import reading
+from recorder.tape.schema import exchanges
+from viewer.rows import Headers
+from viewer.tape import queries
+from viewer.tape.columns import column
+from viewer.tape.conditions import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """An ended exchange as lists show it; `no` is its number in its source."""
+
+    no: int
+    id: str
+    method: str
+    path: str
+    upstream: str
+    model: str | None
+    status: int | None
+    outcome: str
+    framing: str | None
+    started_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request was answered with: facts, the headers as upstream sent them (redacted), reads, body."""
+
+    facts: Exchange
+    headers: Headers
+    reads: Reads
+    body: bytes
+
+
+_FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at")
+
+
+def heads(connection: Connection, where: Condition | None = None, after: int = 0) -> Iterator[Head]:
+    """Yield the exchanges that fit and have ended, with numbers above `after`, oldest first."""
+    statement = select(*(column(name).label(name) for name in _FIELDS))
+    ended = (exchanges.c.no > after) & exchanges.c.ended_by.is_not(None)
+    for batch in queries.in_batches(connection, statement, ended if where is None else ended & where):
+        yield from (Head(*row) for row in batch)
+
+
+def request_body(connection: Connection, no: int) -> bytes | None:
+    """Return a request's body without its content coding; None if the tape does not hold all of it."""
+    request = queries.request(connection, no)
+    body = request.body or b""
+    if request.size != len(body):
+        return None
+    coding = next((value for name, value in request.headers if name == "content-encoding"), None)
+    plain = encoding.plain(coding, body, (len(body),))
+    return plain.data if plain.flag is None else body
+
+
+def answer(connection: Connection, no: int) -> Answer:
+    """Read the answer of an exchange. Raises `TapeDamaged`, and sqlalchemy's `NoResultFound`."""
+    with connection.begin():
+        row = reading.row_of(connection, no)
+        facts, reads = reading.facts_of(connection, row), reading.reads_of(connection, no)
+        return Answer(facts, row.response_headers or [], reads, reading.stored_body(connection, no))

@@ -1,0 +1,255 @@
+"""The conversations of what a filter selects, the newest first, each with its totals; opened, the tree of its turns.
+
+What is recorded meanwhile appears in its place. Nothing here waits for the tape: `outline` says what a line shows.
+"""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.strip import Strip
+
+from recorder.clock import Clock
+from recorder.errors import WiretapeError
+from viewer.filters.parser import FilterError
+from viewer.model.listing import drilling, outline
+from viewer.model.listing.outline import Line
+from viewer.model.states import Look, Part
+from viewer.rows import ConversationRow, TurnRow
+from viewer.tui.base.host import Superseded, host
+from viewer.tui.base.keys import BACK, HELP, hidden
+from viewer.tui.dialogs import offers
+from viewer.tui.widgets.bar import HeaderLine
+from viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
+from viewer.tui.widgets.footer import KeyLine
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_POLL_SECONDS: Final = 0.3
+_MOST_OPENED: Final = 200
+_SHARE: Final = 5
+"""Reading takes at most one of so many parts of the time, however large the tape is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What was read: the version of the tape, its conversations, their totals, the exchanges of the opened ones."""
+
+    version: int | None = None
+    totals: str = "reading …"
+    conversations: list[ConversationRow] = field(default_factory=list)
+    turns: dict[str, list[TurnRow]] = field(default_factory=dict)
+
+
+class ConversationTree(CursorTable):
+    """Draws conversations and the exchanges of those that are opened; the cursor stays on what it is on."""
+
+    DEFAULT_CSS = "ConversationTree { width: 1fr; height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = table_keys("conversations")
+
+    def __init__(self) -> None:
+        super().__init__(id="conversations")
+        self.lines: list[Line] = []
+        self.opened: Collection[str] = ()
+        self.look = Look()
+
+    @property
+    def count(self) -> int:
+        """The number of lines."""
+        return len(self.lines)
+
+    @property
+    def line(self) -> Line | None:
+        """The line under the cursor."""
+        return self.lines[self.cursor] if self.lines else None
+
+    def show(self, lines: list[Line], opened: Collection[str]) -> None:
+        """Show other lines; the cursor stays on its conversation or exchange, as far as that is there."""
+        here = self.line
+        self.lines, self.opened = lines, opened
+        if here is not None and (self.cursor >= self.count or _key(here) != _key(lines[self.cursor])):
+            self.cursor = next((at for at, one in enumerate(lines) if _key(one) == _key(here)), self.cursor)
+        self.cursor = max(min(self.cursor, self.count - 1), 0)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the titles, or a line."""
+        width = max(self.size.width - len(MARGIN), 1)
+        columns, item = outline.fitted(width), self.top + y - 1
+        if y == 0:
+            return self.drawn_titles(outline.titles(columns, width))
+        if item >= self.count:
+            return self.drawn([])
+        one = self.lines[item]
+        is_opened = isinstance(one, ConversationRow) and one.conversation in self.opened
+        return self.drawn_item(item, outline.line(one, columns, width, self.look, opened=is_opened))
+
+
+class ConversationsScreen(Screen[None]):
+    """Lists conversations, and opens them."""
+
+    DEFAULT_CSS = "ConversationsScreen { layout: vertical; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *HELP,
+        Binding("enter", "open", "open", key_display="enter", tooltip="open or close a conversation, or an exchange",
+                id="conversations.open"),
+        hidden("right,l", "expand(True)", "open the conversation", id="conversations.expand"),
+        hidden("left,h", "expand(False)", "close the conversation", id="conversations.collapse"),
+        Binding("a", "expand_all", "all", tooltip="open all conversations, or close them", id="conversations.all"),
+        Binding("L", "list", "list", tooltip="list the exchanges of the conversation", id="conversations.list"),
+        hidden("R", "reload", "read again", id="conversations.reload"),
+        BACK,
+    ]  # fmt: skip
+
+    def __init__(self, filter_text: str) -> None:
+        super().__init__()
+        self._filter_text = filter_text
+        self._opened: set[str] = set()
+        self._trouble: str | None = None
+        self.shown = Shown()
+        self._header, self._tree = HeaderLine(), ConversationTree()
+
+    def compose(self) -> ComposeResult:
+        """Lay out the title, the tree and the keys."""
+        yield from (self._header, self._tree, KeyLine())
+
+    def on_mount(self) -> None:
+        """Read what the screen shows, and go on looking."""
+        self._tree.focus()
+        self._show()
+        self.run_worker(self._watch(), group="watch")
+
+    def copies(self) -> list[tuple[str, str]]:
+        """Return what can be copied: the command that lists these conversations, and the one under the cursor."""
+        name = self._here
+        copied = [("command", offers.command(host(self).tape.path, "ls", "--by", "conversation", *self._selection()))]
+        return copied if name is None else [*copied, ("conversation", name)]
+
+    def exports(self) -> list[tuple[str, list[str]]]:
+        """Return what can be exported: the exchanges of the conversation under the cursor, or all."""
+        name = self._here
+        text = self._filter_text if name is None else self._only(name)
+        exported = offers.arguments(host(self).tape.path, "export", *(["-f", text] if text else []))
+        return [(table, [*exported, "--table", table]) for table in ("exchanges", "texts", "chunks", "reads")]
+
+    def _selection(self) -> list[str]:
+        return ["-f", self._filter_text] if self._filter_text else []
+
+    def _only(self, name: str) -> str:
+        """Return the filter that selects a conversation."""
+        return drilling.joined(self._filter_text, drilling.group("conversation", name))
+
+    @property
+    def _here(self) -> str | None:
+        """The conversation that the cursor is on, or in."""
+        above = self._tree.lines[: self._tree.cursor + 1]
+        return next((one.conversation for one in reversed(above) if isinstance(one, ConversationRow)), None)
+
+    def on_cursor_list_opened(self) -> None:
+        """Open the exchange under the cursor in the inspector; open or close a conversation."""
+        match self._tree.line:
+            case TurnRow(no=no):
+                from viewer.tui.inspector.screen import InspectorScreen
+
+                self.app.push_screen(InspectorScreen(no))
+            case ConversationRow(conversation=name):
+                self._open({name}, is_open=name not in self._opened)
+
+    def action_open(self) -> None:
+        """Open what is under the cursor."""
+        self._tree.open()
+
+    def action_expand(self, is_open: bool) -> None:
+        """Open the conversation under the cursor, or close it; from an exchange, go to its conversation."""
+        name = self._here
+        if name is None:
+            return
+        if not is_open and isinstance(self._tree.line, TurnRow):
+            at = next(at for at, one in enumerate(self._tree.lines) if _key(one) == ("conversation", name))
+            self._tree.go_to(at)
+        else:
+            self._open({name}, is_open=is_open)
+
+    def action_expand_all(self) -> None:
+        """Open the newest conversations; where any is open, close all."""
+        names = {one.conversation for one in self.shown.conversations[:_MOST_OPENED]}
+        self._open(self._opened or names, is_open=not self._opened)
+
+    def action_list(self) -> None:
+        """List the exchanges of the conversation under the cursor."""
+        if (name := self._here) is not None:
+            host(self).show_streams(self._only(name))
+
+    def action_reload(self) -> None:
+        """Read everything again."""
+        self.shown = replace(self.shown, version=None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out of footer and help what does not apply where nothing is listed."""
+        return action not in ("open", "expand_all", "list") or bool(self.shown.conversations)
+
+    def _open(self, names: set[str], *, is_open: bool) -> None:
+        self._opened = self._opened | names if is_open else self._opened - names
+        self._show()
+        if is_open and names:
+            self.run_worker(self._read(), group="read", exclusive=True)
+
+    async def _watch(self) -> None:
+        """Read the tape, and again whenever somebody has written to it."""
+        clock = host(self).clock
+        while True:
+            began = clock.now()
+            if self.is_current:
+                await self._read()
+            await asyncio.sleep(max(_POLL_SECONDS, (_SHARE - 1) * (clock.now() - began) / 1e9))
+
+    async def _read(self) -> None:
+        opened, shown, trouble = frozenset(self._opened), self.shown, self._trouble
+        openings = host(self).tape.openings
+        question = partial(_read, text=self._filter_text, clock=host(self).clock, shown=self.shown, opened=opened)
+        try:
+            self.shown, self._trouble = await host(self).tape.ask(question), None
+            if host(self).tape.openings != openings and openings:  # another file: its version says nothing
+                self.action_reload()
+        except Superseded:
+            return
+        except (WiretapeError, FilterError) as error:
+            self._trouble = str(error)
+        if self.shown is not shown or self._trouble != trouble:
+            self._show()
+            self.refresh_bindings()
+
+    def _show(self) -> None:
+        said: list[Part] = [(f" · {self.shown.totals}", "plain")]
+        said += [(f" · {self._filter_text}", "accent")] if self._filter_text else []
+        self._header.show(
+            [("conversations", "strong"), *([(f" · {self._trouble}", "error")] if self._trouble else said)], []
+        )
+        self._tree.look = Look(wall_ns=host(self).clock.wall_ns())
+        self._tree.show(outline.lines(self.shown.conversations, self._opened, self.shown.turns), self._opened)
+
+
+def _key(one: Line) -> tuple[str, str | int]:
+    return ("exchange", one.no) if isinstance(one, TurnRow) else ("conversation", one.conversation)
+
+
+def _read(connection: "Connection", text: str, clock: Clock, shown: Shown, opened: frozenset[str]) -> Shown:
+    """Read what is not as it was shown; in the tape's thread."""
+    from viewer.filters.parser import parse
+    from viewer.tape import conditions, conversations, queries
+
+    version = queries.version(connection)
+    where = conditions.condition(parse(text, clock)) if text.strip() else None
+    if version == shown.version:
+        missing = opened - shown.turns.keys()
+        more = conversations.turns(connection, missing, where) if missing else {}
+        return replace(shown, turns=shown.turns | more) if missing else shown
+    listed = conversations.listed(connection, where)
+    turns = conversations.turns(connection, opened, where) if opened else {}
+    return Shown(version, outline.totals(listed), listed, turns)
