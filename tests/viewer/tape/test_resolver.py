@@ -81,8 +81,8 @@ def test_a_list_of_conversations_has_the_totals_of_what_fits(recording: tuple[St
     totals = [(row.conversation, row.exchanges, row.open, row.asked) for row in conversations.listed(reader)]
     assert totals == [("c1", 1, 1, None), ("u1", 2, 0, "Hi"), (key, 1, 0, "More"), ("a1", 1, 0, "Hi")]
     assert [row.models for row in conversations.listed(reader, limit=2)] == [["m"], ["m"]]
-    only_b2 = conversations.listed(reader, conditions.condition(parse("id:b2")))
-    assert [(row.conversation, row.id, row.exchanges) for row in only_b2] == [("u1", "u2", 1)]
+    only_u2 = conversations.listed(reader, conditions.condition(parse("id:u2")))
+    assert [(row.conversation, row.id, row.exchanges) for row in only_u2] == [("u1", "u2", 1)]
     assert conversations.left_out(reader) == 1
 
 
