@@ -48,6 +48,7 @@ def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> Non
     assert {"recorder/migrations/env.py", "recorder/migrations/versions/0001_the_first_tape.py"} <= names
     assert {"recorder/py.typed", "viewer/py.typed", "wiretape/py.typed"} <= names
     assert {"recorder/tape/writer.py", "viewer/cli.py", "wiretape/__init__.py"} <= names
+    assert {"viewer/page/assets/frame.css", "viewer/page/assets/frame.js"} <= names
     assert {path.name for path in installed.iterdir()} == {"recorder", "viewer", "wiretape", "wiretape-0.1.0.dist-info"}
     assert "viewer/public" not in names
 

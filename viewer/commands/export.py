@@ -23,6 +23,7 @@ from viewer.commands.output import Output
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from recorder.decode.stalls import Thresholds
     from viewer.filters.syntax import Filter
     from viewer.rows import TableRow
     from viewer.tape.conditions import Condition
@@ -32,10 +33,10 @@ Put = Callable[[BinaryIO | None], int]
 
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
-_WHOLE = {"sse": "byte", "har": "exchange", "asciicast": "event"}
+_WHOLE = {"sse": "byte", "har": "exchange", "asciicast": "event", "html": "byte"}
 """The formats of whole exchanges, and of what their files are counted in."""
 _SUFFIXES = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet", "har", "sse")}
-_SUFFIXES[".cast"] = "asciicast"
+_SUFFIXES |= {".cast": "asciicast", ".html": "html"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class _Job:
     limit: int | None
     tape: Path
     columns: tuple[str, ...] | None = None
+    with_text: bool = False
+    with_bodies: bool = False
 
     @property
     def format(self) -> str:
@@ -74,13 +77,16 @@ class _Job:
     "file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Write to FILE; - is stdout. Its suffix (.csv, .tsv, .jsonl, .json, .parquet, .har, .cast or .sse) gives the "
-    "format. [default: -]",
+    help="Write to FILE; - is stdout. Its suffix (.csv, .tsv, .jsonl, .json, .parquet, .har, .cast, .sse or .html) "
+    "gives the format. [default: -]",
 )
+@click.option("--html", is_flag=True, help="The same as --format html: a page for any browser, in one file.")
+@click.option("--with-text", is_flag=True, help="Of html: include the texts of answers, too.")
+@click.option("--with-bodies", is_flag=True, help="Of html: include texts and the bytes of request and answer, too.")
 @click.option("--schema", is_flag=True, help="Say what each column is: type, unit and meaning.")
 @output.formatted(
     (*output.FORMATS, "parquet", *_WHOLE),
-    "csv; sse is the bytes of one exchange, har any number, asciicast one; the others are of a table",
+    "csv; sse is the bytes of one exchange, har any number, asciicast and html one; the others are of a table",
     columns=True,
 )
 def export(
@@ -92,6 +98,9 @@ def export(
     by: str | None,
     all_operations: bool,
     file: Path | None,
+    html: bool,
+    with_text: bool,
+    with_bodies: bool,
     schema: bool,
     out: Output,
 ) -> None:
@@ -104,9 +113,12 @@ def export(
     from viewer.tape import queries
 
     file = None if file is None or str(file) == "-" else file
-    format = out.format or (_format_of(file) if file is not None else None)
+    if html and out.format not in (None, "html"):
+        raise click.UsageError(f"--html and --format {out.format} exclude each other")
+    format = "html" if html else out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"))
     job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.tape(db))
+    job = replace(job, with_text=with_text, with_bodies=with_bodies)
     _refuse(job, table, schema)
     if all_operations and table != "summary":
         raise click.UsageError("--all-operations is of the summary: other tables and formats have every operation")
@@ -120,9 +132,9 @@ def export(
             condition = selected = options.named(connection, ids, where)
             if job.table == "summary":
                 condition = options.covered(connection, where, selected, all_operations)
-            if job.format in ("sse", "asciicast") and not queries.count(connection, condition):
+            if job.format in ("sse", "asciicast", "html") and not queries.count(connection, condition):
                 raise NotFound(options.nothing(connection, where, ids))
-            make = {"har": _archive, "sse": _one, "asciicast": _one}.get(job.format, _table)
+            make = {"har": _archive, "sse": _one, "asciicast": _one, "html": _one}.get(job.format, _table)
             count = _save(job, make(connection, job, condition), _WHOLE.get(job.format, "row"))
             # A summary of nothing is a row as well.
             if count <= 1 and limit != 0 and not queries.count(connection, selected):
@@ -152,6 +164,10 @@ def _refuse(job: _Job, table: str | None, schema: bool) -> None:
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
     if job.format == "sse" and job.file is None and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
+    if job.format == "html" and job.file is None and output.on_terminal():
+        raise click.UsageError("a page is for a browser: name its file with -o FILE")
+    if (job.with_text or job.with_bodies) and job.format != "html":
+        raise click.UsageError("--with-text and --with-bodies are of a page: add --html")
     if job.out.columns is not None and (job.format in _WHOLE or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
 
@@ -244,9 +260,29 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
         with _opened(stream) as file:
             if job.format == "sse":
                 return file.write(queries.body(connection, numbers[0]))
+            if job.format == "html":
+                return _page(connection, job, numbers[0], limits, file)
             return asciicast.write(file, exchange.full(connection, numbers[0]), limits)
 
     return put
+
+
+def _page(connection: "Connection", job: _Job, no: int, limits: "Thresholds", file: BinaryIO) -> int:
+    from recorder.clock import Clock
+    from viewer.model.exchange import opened, pages
+    from viewer.page import stream
+    from viewer.tape import exchange, observed
+
+    known, full = exchange.known(connection, no), exchange.full(connection, no)
+    stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
+    one = stream.Exchange(
+        known,
+        full,
+        opened.opened(stored, limits),
+        observed.one(connection, no),
+        recording=not pages.is_dead(known, Clock().wall_ns()),
+    )
+    return stream.write(file, one, stream.Shared(job.with_text, job.with_bodies))
 
 
 def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[BinaryIO]:

@@ -18,7 +18,7 @@ from recorder.decode.outcome import Exchange
 from recorder.tape.schema import exchanges, measures
 from viewer.stats.tools.request import CountTokens, Judged
 from viewer.stats.tools.summary import Addend, Observed, measure_observed
-from viewer.stats.tools.tools import Authority, authority
+from viewer.stats.tools.tools import AUTHORITIES, Authority, authority
 from viewer.tape import queries
 from viewer.tape.columns import among
 from viewer.tape.conditions import Condition
@@ -44,6 +44,12 @@ def observed(connection: Connection, rule: Authority, where: Condition | None = 
         requested = _requested_tokens(connection, row.no) if rule.reads_request else None
         judged = Judged(row.outcome, row.error_code, row.duration_ns)
         yield Observed(exchange, decoded, judged, _wall_ns(row.started_at), requested)
+
+
+def one(connection: Connection, no: int) -> Observed:
+    """Return one exchange as any tool would have observed it. Raises `StopIteration` if there is none."""
+    reading = next(rule for rule in AUTHORITIES.values() if rule.reads_request)
+    return next(observed(connection, reading, among([no])))
 
 
 def measured(

@@ -69,7 +69,8 @@ def _where(verdict: Verdict) -> str:
         return f"until {ended}" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
     place = f"read {verdict.read}" if verdict.event is None else f"event #{verdict.event}"
     handed = " was handed on" if verdict.form == "delivery" else ""
-    return f"before {place}{handed}: {_quoted(verdict.before, last=True)} … {_quoted(verdict.after)}"
+    words = f": {_quoted(verdict.before, last=True)} … {_quoted(verdict.after)}"
+    return f"before {place}{handed}" + (words if verdict.before or verdict.after else "")
 
 
 def _blamed(verdict: Verdict) -> str:

@@ -1,0 +1,1 @@
+"""Pages: exchanges as one HTML file each, with all that it needs inside."""

@@ -1,0 +1,88 @@
+"""Pure: the frame of a page: one HTML file with its own style, script and data, which reaches no network.
+
+The assets are concatenated in a fixed order, as they stand in `assets`: there is no build step. The data of a page is
+one JSON value, and bytes beside it, each gzipped and in base64 in a block that no browser runs. Nothing recorded
+is ever markup: the markup is the same for every page but for these blocks, and the script makes text nodes only, which
+the policy enforces (`require-trusted-types-for`).
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any, BinaryIO, Final
+
+ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "stream": (("frame.css", "stream.css"), ("frame.js", "tables.js", "canvas.js", "stream.js")),
+}
+"""The styles and the scripts of each page, in their order. The last script begins with what the others define."""
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: blob:; "
+    "connect-src 'none'; form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_MARKUP: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="color-scheme" content="light dark">
+<title>wiretape</title>
+<style>{style}</style>
+</head>
+<body>
+<main id="page"><p id="loading">This page needs JavaScript and a browser of 2024 or later.</p></main>
+{blocks}
+<script>{script}</script>
+</body>
+</html>
+"""
+_BLOCK: Final = '<script type="application/octet-stream" id="{name}">{data}</script>'
+
+
+def write(out: BinaryIO, page: str, data: Mapping[str, Any], parts: Mapping[str, bytes] | None = None) -> int:
+    """Write a page of `ASSETS` and return its size in bytes.
+
+    The script finds `data` by the name data, and each of the `parts`, bytes, by its own name, a word.
+    """
+    styles, scripts = ASSETS[page]
+    style, script = _joined(styles), _joined(scripts)
+    value = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # JSON has escapes for the lone surrogates that UTF-8 has no bytes for.
+    blocks = {"data": value.encode("utf-8", "backslashreplace"), **(parts or {})}
+    markup = _MARKUP.format(
+        policy=_POLICY.format(script=_digest(script), style=_digest(style)),
+        style=style,
+        script=script,
+        blocks="\n".join(_BLOCK.format(name=name, data=_packed(block)) for name, block in blocks.items()),
+    )
+    return out.write(markup.encode())
+
+
+def deltas(values: Iterable[int | None]) -> list[int | None]:
+    """Return a column with each value as its difference from the known one before; None stays where it is.
+
+    Timestamps and offsets only grow: as differences they are short, and compress well.
+    """
+    coded, before = list[int | None](), 0
+    for value in values:
+        coded.append(None if value is None else value - before)
+        before = before if value is None else value
+    return coded
+
+
+def _packed(block: bytes) -> str:
+    return base64.b64encode(gzip.compress(block, 9, mtime=0)).decode("ascii")
+
+
+def _joined(names: Sequence[str]) -> str:
+    assets = resources.files("viewer.page") / "assets"
+    return "\n" + "".join((assets / name).read_text("utf-8") for name in names)
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -1,0 +1,252 @@
+"""Pure: the page of one exchange: what `show` and `stats` say of it, as data for the script of the page.
+
+Verdicts, figures and percentiles are made by the same functions as there; the script only draws them. Columns are
+differences (`document.deltas`), timestamps ns since T0, and what is unknown is null. Texts and bodies are left out
+unless they are asked for, and the page says so.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, BinaryIO, Final
+
+from recorder import __version__
+from recorder.decode.dialects import registry
+from recorder.plurals import counted
+from viewer import formatting, rows
+from viewer.model import facts, states
+from viewer.model.exchange import events, pages
+from viewer.model.exchange.opened import Known, Opened
+from viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
+from viewer.model.text import curl
+from viewer.page import document
+from viewer.page.document import deltas
+from viewer.report import tools as tool_tables
+from viewer.stats.tools.summary import Observed, measure_observed, report_of
+from viewer.stats.tools.tools import TOOLS
+from viewer.tape.exchange import FullExchange
+from viewer.timing import wording
+from viewer.timing.attribution import Attribution, Spread
+from viewer.timing.verdicts import Verdict
+
+_TOLD: Final = frozenset({"finish", "usage", "error", "role"})
+"""The kinds of events whose summary is no text of the answer."""
+
+_MARK: Final = "REDACTED"
+_TOOL_FIELDS: Final = ("metric", "unit", "n", "value", "mean", "p50", "p99", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a page holds of what was said: the texts of the answer, and the bodies, which hold them, too."""
+
+    text: bool = False
+    bodies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """All that the page of an exchange is made of; `recording` is whether its recorder still runs."""
+
+    known: Known
+    full: FullExchange
+    opened: Opened
+    observed: Observed
+    recording: bool = True
+
+
+def write(out: BinaryIO, one: Exchange, shared: Shared) -> int:
+    """Write the page of an exchange and return its size in bytes."""
+    parts: dict[str, bytes] = {}
+    if shared.bodies:
+        parts = {"body": one.opened.transcript.data, "asked": one.known.request.body or b""}
+    return document.write(out, "stream", data(one, shared), parts)
+
+
+def data(one: Exchange, shared: Shared) -> dict[str, Any]:
+    """Return what the page shows, as one JSON value."""
+    row, opened = one.known.row, one.opened
+    state = states.state(row, recording=one.recording)
+    verdicts = [_shown(verdict, shared) for verdict in opened.verdicts]
+    return {
+        "version": __version__,
+        "title": " ".join(filter(None, (row.id[:8], row.model))),
+        "id": row.id,
+        "model": row.model,
+        "request": f"{row.method} {row.upstream}{row.path}",
+        "state": {"sign": state.sign, "tone": state.tone, "text": formatting.outcome(row.outcome, row.outcome_detail)},
+        "status": row.status,
+        "reason": facts.reason(row),
+        "brief": wording.brief(verdicts),
+        "verdicts": [_verdict(verdict) for verdict in verdicts],
+        "none": None if opened.verdicts else wording.nothing(opened.limits),
+        "flags": list(facts.flags(row, ("stall", "burst"))),
+        "figures": {name: rows.value(row, name) for name in _FIGURES},
+        "facts": [[fact.label, list(fact.parts)] for fact in _facts(one)],
+        "slow": [_side(*side) for side in facts.who_was_slow(opened.slowness)] if opened.slowness else [],
+        "end": opened.end_ns,
+        "sent": one.full.sent_ns,
+        "bars": [asdict(bar) for bar in _bars(one)],
+        "reads": _reads(one),
+        "events": _events(one, shared),
+        "outputs": _outputs(one),
+        "tokens": _tokens(one),
+        "texts": list(_texts(opened.transcript, shared)),
+        "headers": {"request": one.known.request.headers, "response": one.known.response_headers},
+        "asked": _request(one, shared),
+        "tools": [_tool(name, one.observed) for name in TOOLS],
+        "banner": list(_banner(one, shared)),
+    }
+
+
+_FIGURES: Final = (
+    "ttft_ms", "ttfb_ms", "icl_p50_ms", "icl_p99_ms", "max_stall_ms", "max_silence_ms", "latency_ms", "duration_ms",
+    "input_tokens", "output_tokens", "tps_user", "reads", "events", "output_chunks", "bytes",
+)  # fmt: skip
+
+
+def _shown(verdict: Verdict, shared: Shared) -> Verdict:
+    return verdict if shared.text or shared.bodies else replace(verdict, before=None, after=None)
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    sentence, evidence = wording.sentences(verdict)
+    names = ("kind", "form", "who", "from_ns", "lasted_ns", "before", "after", "read", "event")
+    return {name: getattr(verdict, name) for name in names} | {"sentence": sentence, "evidence": evidence}
+
+
+def _facts(one: Exchange) -> Iterator[facts.Fact]:
+    row = one.known.row
+    yield from facts.story(row)
+    yield from facts.measured(row, burst=any(verdict.kind == "burst" for verdict in one.opened.verdicts))
+    yield facts.counts(row)
+    yield from facts.transport(row)
+
+
+def _side(name: str, spread: Spread | None, meaning: str) -> list[Any]:
+    figures = [None] * 4 if spread is None else [spread.n, spread.p50_ns, spread.p99_ns, spread.max_ns]
+    return [name, *figures, meaning]
+
+
+def _bars(one: Exchange) -> Iterator[pages.Bar]:
+    last = one.opened.reads_at[-1] if len(one.opened.reads_at) else None
+    return pages.bars(one.opened.facts, one.known.row, one.opened.transcript, (), last)
+
+
+def _reads(one: Exchange) -> dict[str, Any]:
+    """Return the reads in columns; `skipped` are the bytes that are missing from the tape before each."""
+    reads = one.full.reads
+    ends = [start + size for start, size in zip(reads.start, reads.size, strict=True)]
+    return {
+        "seq": deltas(reads.seq),
+        "at": deltas(reads.at_ns),
+        "relayed": [
+            None if relayed is None else relayed - at for at, relayed in zip(reads.at_ns, reads.relayed_ns, strict=True)
+        ],
+        "size": list(reads.size),
+        "skipped": [start - end for start, end in zip(reads.start, [0, *ends], strict=False)],
+        "borders": deltas(one.opened.borders),
+        "owners": deltas(one.opened.owners),
+    }
+
+
+def _events(one: Exchange, shared: Shared) -> dict[str, Any]:
+    """Return the events in columns; `types` has the names of the types, `type` the place of each event's there."""
+    transcript = one.opened.transcript
+    types: dict[str, int] = {}
+    type = [types.setdefault(item.type, len(types)) for item in one.full.decoded.items()]
+    return {
+        "kinds": KINDS,
+        "types": list(types),
+        "kind": list(transcript.kinds),
+        "type": type,
+        "at": deltas(at if timed else None for at, timed in zip(transcript.at, transcript.timed, strict=True)),
+        "read": deltas(None if read == UNKNOWN else read for read in transcript.reads),
+        "start": deltas(transcript.starts),
+        "size": [end - start for start, end in zip(transcript.starts, transcript.ends, strict=True)],
+        "sent": sorted(transcript.sent),
+        "told": _told(transcript, shared),
+    }
+
+
+def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
+    """Return the summaries of the events that have one; what adds to a text is in the texts."""
+    everything = shared.text or shared.bodies
+    return {
+        event: events.summary(transcript, event)
+        for event in range(len(transcript))
+        if (kind := transcript.kind(event)) in _TOLD or (everything and kind not in OUTPUT)
+    }
+
+
+def _outputs(one: Exchange) -> dict[str, Any]:
+    """Return when each output chunk came, and in which event: the gaps between them are those of `icl`."""
+    outputs = Attribution(one.full.facts, one.full.reads, one.full.decoded).outputs
+    return {"at": deltas(output.at_ns for output in outputs), "event": deltas(output.item for output in outputs)}
+
+
+def _tokens(one: Exchange) -> list[list[int]]:
+    """Return when usage was reported, and the output tokens that it counted by then."""
+    found = ((timed.at_ns, registry.tokens(timed.chunk).output) for timed in one.full.decoded.chunks())
+    return [[at, output] for at, output in found if at is not None and output is not None]
+
+
+def _texts(transcript: Transcript, shared: Shared) -> Iterator[dict[str, Any]]:
+    """Yield the texts by choice, in the order in which they began; without texts only how long their pieces are."""
+    for voice in transcript.voices:
+        named = [("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)]
+        for call in voice.calls:
+            named += [("call", call.name), ("arguments", call.arguments)]
+        for kind, track in sorted((one for one in named if len(one[1])), key=lambda one: one[1].number):
+            yield {"kind": kind, "choice": voice.index, **_pieces(track, shared)}
+
+
+def _pieces(track: Track, shared: Shared) -> dict[str, Any]:
+    spans = [(delta.start, delta.end) for delta in track.deltas()]
+    if shared.text or shared.bodies:
+        return {"events": deltas(track.events), "pieces": [track.text[start:end] for start, end in spans]}
+    return {"events": deltas(track.events), "sizes": [end - start for start, end in spans]}
+
+
+def _request(one: Exchange, shared: Shared) -> dict[str, Any]:
+    request = one.known.request
+    command = curl.of(request if shared.bodies else replace(request, body=None, size=0))
+    left_out = not shared.bodies and request.known_size
+    note = f": 'the body of {counted(request.known_size, 'byte')} is not in this page'\n" if left_out else ""
+    return {
+        "method": request.method,
+        "url": f"{request.upstream}{request.path}",
+        "size": request.known_size,
+        "stored": len(request.body or b""),
+        "sha256": request.sha256,
+        "curl": note + command,
+    }
+
+
+def _tool(name: str, observed: Observed) -> dict[str, Any]:
+    report = report_of(name, [measure_observed(name, observed)])
+    found = tool_tables.rows(report)
+    return {
+        "tool": name,
+        "remarks": [remark.plain for remark in tool_tables.remarks(report)],
+        "rows": [[row[field] for field in _TOOL_FIELDS] for row in found],
+    }
+
+
+def _banner(one: Exchange, shared: Shared) -> Iterator[tuple[str, str]]:
+    request, response = one.known.request, one.known.response_headers
+    left_out = [] if shared.text or shared.bodies else ["the texts of the answer (--with-text)"]
+    left_out += [] if shared.bodies else ["the bytes of the request and of the response (--with-bodies)"]
+    if left_out:
+        yield "Left out:", f"{' and '.join(left_out)}."
+    redacted = list(_redacted((*request.headers, *response)))
+    url = ["the URL"] if _MARK in request.upstream + request.path else []
+    names = ", ".join(formatting.line(name) for name in (*redacted, *url))
+    yield "Redacted:", f"{names}." if names else "nothing: no credential was found in its headers and its URL."
+    held = ["headers, labels, URL and error messages as on the tape"]
+    held += ["texts of the answer"] if shared.text or shared.bodies else []
+    held += ["bodies as they came: wiretape does not redact these"] if shared.bodies else []
+    yield "Included:", f"{'; '.join(held)}."
+
+
+def _redacted(headers: Iterable[Sequence[str]]) -> Iterator[str]:
+    return iter(dict.fromkeys(name for name, value in headers if _MARK in value))
