@@ -1,6 +1,7 @@
 """What is installed: all that wiretape needs, `import wiretape`, and nothing at the top level that is not ours."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -51,6 +52,15 @@ def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> Non
     assert {"viewer/page/assets/frame.css", "viewer/page/assets/frame.js"} <= names
     assert {path.name for path in installed.iterdir()} == {"recorder", "viewer", "wiretape", "wiretape-0.1.0.dist-info"}
     assert "viewer/public" not in names
+
+
+def test_pytest_finds_the_plugin_and_no_command_needs_pytest(installed: Path) -> None:
+    information = installed / "wiretape-0.1.0.dist-info"
+    assert "[pytest11]\nwiretape = viewer.replay.plugin" in (information / "entry_points.txt").read_text("utf-8")
+    needed = re.findall(r"^Requires-Dist: (.*)", (information / "METADATA").read_text("utf-8"), re.MULTILINE)
+    assert [line for line in needed if line.startswith("pytest") and "extra ==" not in line] == []
+    importing = [str(path) for path in installed.rglob("*.py") if "import pytest" in path.read_text("utf-8")]
+    assert importing == [str(installed / "viewer/replay/plugin.py")]
 
 
 def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) -> None:

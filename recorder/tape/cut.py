@@ -297,7 +297,6 @@ def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> 
             shutil.copyfileobj(source, out)
 
 
-@functools.cache
 def readable(path: Path) -> Path:
     """Return a tape to read: `path`, or where that is text a tape made of it, which is gone when the process ends.
 
@@ -307,6 +306,13 @@ def readable(path: Path) -> Path:
         return path
     if not path.is_file():
         raise NotFound(f"no tape at {path}: cut one with 'wiretape db cut', or name another with --db")
+    status = path.stat()
+    return _made_of(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.cache
+def _made_of(path: Path, _changed_ns: int, _size: int) -> Path:
+    """Return a tape made of a text, once as long as that does not change."""
     directory = tempfile.mkdtemp(prefix="wiretape-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     made = Path(directory, f"{path.stem}.db")

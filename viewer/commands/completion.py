@@ -42,6 +42,7 @@ TOPICS: Final = {
     "upstreams": "the APIs that are served by name where no --upstream is given",
     "intercept": "how programs with a URL of their own are recorded, and which variables they read",
     "cut": "the lines of a tape as text, as db cut writes it",
+    "testing": "tapes in test suites: the pytest plugin, its marker and fixture, and suites in other languages",
 }
 """The topics of `help` that are no commands."""
 

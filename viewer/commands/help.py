@@ -67,7 +67,7 @@ class Section(NamedTuple):
 @click.argument("topics", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=completion.topics)
 @click.pass_context
 def help_(context: click.Context, topics: tuple[str, ...]) -> None:
-    """Explain filters, fields, outcomes, upstreams, interception, cuts (help filters …), or a command (help ls)."""
+    """Explain filters, fields, outcomes, upstreams, interception, cuts, testing (help cut), or a command (help ls)."""
     root = context.find_root()
     if not topics:
         click.echo(_overview(root))
@@ -234,7 +234,53 @@ def _cut() -> Iterator[Section]:
     )
 
 
+def _testing() -> Iterator[Section]:
+    """Yield how test suites are answered from tapes."""
+    from viewer.replay import marks, timeline
+
+    yield Section(
+        "Marker of pytest: @pytest.mark.wiretape(TAPE, ...)",
+        list(marks.ARGUMENTS.items()),
+        "A marked test is answered from the tape, a path beside its file, as text (db cut) or not; "
+        f"{marks.DEFAULT} if it names none. The variables from which SDKs read base URLs point at a server in pytest's "
+        "process until the test is over, and a key that is not set is replaced by one without a meaning; so clients "
+        "are to be made within the test, or in fixtures of function scope. What has the label test=NODE_ID is for that "
+        "test alone; where the tape has none for a test, it is served all. A test that asks for what is not on the "
+        "tape fails, also if its program goes on. Markers of a module or a class hold for their tests; what a closer "
+        "one says counts for more.",
+    )
+    yield Section(
+        "Options of pytest",
+        [
+            ("--wiretape-record=MODE", f"for all tests, whatever the markers say: {', '.join(marks.RECORD)}; where "
+             "neither says so, wiretape_record in pytest's configuration does"),
+            ("--wiretape-fault=FAULT", "break the answers of all tests, besides the markers' faults; may be repeated"),
+        ],
+    )  # fmt: skip
+    yield Section(
+        "Fixture: wiretape_server",
+        [
+            ("url, url_of(API)", "the base URL, and the one that the SDK of an API expects: url_of('openai')"),
+            ("variables", "the environment variables that point at it"),
+            ("timeline()", "what became of each request, as below"),
+            ("misses", "what was asked for and is not recorded"),
+        ],
+    )
+    yield Section(
+        "What a timeline says of each request; all times are ms",
+        list(timeline.MEANINGS.items()),
+        "A program that reads into buffers of its own, as most HTTP clients do, has read before it uses what it read.",
+    )
+    yield Section(
+        "Suites in other languages",
+        [
+            ("wiretape serve --db TAPE --ready-file FILE", "serves until it is stopped; FILE has the base URL as soon "
+             "as it is ready, below which SDKs find /openai/v1, /anthropic, ..."),
+        ],
+    )  # fmt: skip
+
+
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
-    "intercept": _intercept, "cut": _cut,
+    "intercept": _intercept, "cut": _cut, "testing": _testing,
 }  # fmt: skip

@@ -32,12 +32,9 @@ def _read_faults(_context: click.Context, _option: click.Parameter, given: tuple
 
 
 def _read_rechunk(_context: click.Context, _option: click.Parameter, given: str) -> str | int:
-    if given in ("recorded", "event"):
-        return given
-    size = "1" if given == "byte" else given
-    if not size.isdecimal() or not 0 < int(size) <= 1 << 30:
-        raise click.BadParameter(f"{given!r} is not recorded, event, byte or a number of bytes")
-    return int(size)
+    from viewer.replay.planning import read_rechunk
+
+    return options.parsed("--rechunk", read_rechunk, given)
 
 
 def _options(

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -18,7 +18,6 @@ from viewer.replay import faults, schedule
 from viewer.replay.faults import Fault
 from viewer.replay.matching import Asked, Library, Miss, Mode
 from viewer.replay.schedule import Schedule
-from viewer.replay.source import Source
 from viewer.tape.replayed import Answer, Head
 
 CACHED_BYTES = 64 << 20
@@ -31,6 +30,32 @@ _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _DROPPED: Final = frozenset({b"content-length", b"set-cookie", b"set-cookie2"})
 
 Rechunk = Literal["recorded", "event"] | int
+
+
+def read_rechunk(text: str) -> Rechunk:
+    """Read where writes end: `recorded`, `event`, `byte` or a number of bytes. Raise ValueError if it is none."""
+    match "1" if text == "byte" else text:
+        case "recorded" | "event" as named:
+            return named
+        case size if size.isdecimal() and 0 < int(size) <= 1 << 30:
+            return int(size)
+    raise ValueError(f"{text!r} is not recorded, event, byte or a number of bytes")
+
+
+class Recordings(Protocol):
+    """Where exchanges are read from."""
+
+    def newer(self) -> Sequence[Head]:
+        """Return the exchanges that were not returned before, oldest first."""
+
+    def request_body(self, head: Head) -> bytes | None:
+        """Return the body of a request without its content coding; None if not all of it is there."""
+
+    def answer(self, head: Head) -> Answer:
+        """Return what a request was answered with. Raises `TapeDamaged`."""
+
+    def close(self) -> None:
+        """Read no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +87,7 @@ class Plan:
 class Planner:
     """Plans answers from a source. It is used by one thread, the one that opened the source."""
 
-    def __init__(self, source: Source, options: Options) -> None:
+    def __init__(self, source: Recordings, options: Options) -> None:
         self._source, self._options = source, options
         self._library = Library(options.mode, source.request_body, options.ignored, options.seed)
         self._cached: OrderedDict[int, tuple[Answer, Plan]] = OrderedDict()

@@ -66,7 +66,8 @@ class Served:
 class Replay:
     """Answers from recordings.
 
-    `on_served` gets each request when it is over, `on_refused` each that may not pass, `on_trouble` what went wrong.
+    `on_came` gets each request when it comes, to be filled in, and `on_served` when it is over; `on_refused` each that
+    may not pass, `on_trouble` what went wrong. Answers are planned in `thread`, if several servers share one.
     """
 
     def __init__(
@@ -74,14 +75,16 @@ class Replay:
         open_planner: Callable[[], Planner],
         *,
         clock: Clock = SYSTEM,
+        thread: ThreadPoolExecutor | None = None,
+        on_came: Callable[[Served], None] = lambda _: None,
         on_served: Callable[[Served], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
         on_trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._open, self.clock = open_planner, clock
-        self.on_served, self._on_refused, self.on_trouble = on_served, on_refused, on_trouble
+        self.on_came, self.on_served, self._on_refused, self.on_trouble = on_came, on_served, on_refused, on_trouble
         self._policy = guard.Policy()
-        self._thread = ThreadPoolExecutor(1, "planner")
+        self._thread, self._shares_thread = thread or ThreadPoolExecutor(1, "planner"), thread is not None
         self._planner: Planner
         self.pacer: Pacer
         self.live: set[Response] = set()
@@ -110,7 +113,8 @@ class Replay:
 
     async def _shut(self) -> None:
         self.pacer.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        if not self._shares_thread:
+            self._thread.shutdown(wait=False, cancel_futures=True)
 
     def plan(self, asked: Asked) -> "asyncio.Future[Plan | Miss]":
         """Find what answers a request."""
@@ -160,6 +164,7 @@ class Response:
         self._now = app.clock.now
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
         self._t0 = self._served.requested
+        app.on_came(self._served)
         self._pieces: list[bytes] = []
         self._size = 0
         self._is_asked = self._is_over = self._is_held = False

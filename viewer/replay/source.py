@@ -30,6 +30,10 @@ class Source:
         self._last = max((head.no for head in found), default=self._last)
         return found
 
+    def labelled(self, key: str) -> dict[int, str]:
+        """Return the value of a label, by the number of each exchange that has it."""
+        return replayed.labelled(self._connection, key)
+
     def request_body(self, head: Head) -> bytes | None:
         """Return the body of a request without its content coding; None if not all of it is there."""
         return replayed.request_body(self._connection, head.no)

@@ -14,7 +14,7 @@ from recorder.tape import reading
 from recorder.tape.schema import exchanges
 from viewer.rows import Headers
 from viewer.tape import queries
-from viewer.tape.columns import column
+from viewer.tape.columns import column, label
 from viewer.tape.conditions import Condition
 
 
@@ -53,6 +53,13 @@ def heads(connection: Connection, where: Condition | None = None, after: int = 0
     ended = (exchanges.c.no > after) & exchanges.c.ended_by.is_not(None)
     for batch in queries.in_batches(connection, statement, ended if where is None else ended & where):
         yield from (Head(*row) for row in batch)
+
+
+def labelled(connection: Connection, key: str) -> dict[int, str]:
+    """Return the value of a label, by the number of each exchange that has it."""
+    statement = select(exchanges.c.no, label(key)).where(label(key).is_not(None))
+    with connection.begin():
+        return {no: value for no, value in connection.execute(statement)}
 
 
 def request_body(connection: Connection, no: int) -> bytes | None:

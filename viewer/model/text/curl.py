@@ -30,14 +30,16 @@ _NOT_REPEATED: Final = frozenset({
 })  # fmt: skip
 """The headers that curl sends by itself, or that were meant for the recorder alone."""
 
-_KEYS: Final = (
+KEYS: Final = (
     ("openai.com", "OPENAI_API_KEY"),
     ("anthropic.com", "ANTHROPIC_API_KEY"), ("openrouter.ai", "OPENROUTER_API_KEY"), ("groq.com", "GROQ_API_KEY"),
     ("mistral.ai", "MISTRAL_API_KEY"), ("deepseek.com", "DEEPSEEK_API_KEY"), ("x.ai", "XAI_API_KEY"),
     ("together.xyz", "TOGETHER_API_KEY"), ("together.ai", "TOGETHER_API_KEY"), ("fireworks.ai", "FIREWORKS_API_KEY"),
     ("googleapis.com", "GEMINI_API_KEY"), ("huggingface.co", "HF_TOKEN"), ("perplexity.ai", "PERPLEXITY_API_KEY"),
     ("openai.azure.com", "AZURE_OPENAI_API_KEY"), ("nvidia.com", "NVIDIA_API_KEY"), ("cerebras.ai", "CEREBRAS_API_KEY"),
+    ("cohere.com", "CO_API_KEY"),
 )  # fmt: skip
+"""The variable that holds the key of a host, as the host's own tools name it."""
 _ANY_KEY: Final = "API_KEY"
 """The variable for a host that is not known: nobody's by name, so that no key goes to another's host."""
 
@@ -130,7 +132,7 @@ def _key(url: str) -> str:
         host = urlsplit(url).hostname or ""
     except ValueError:  # no host that can be known, so nobody's key
         host = ""
-    by_host = (variable for domain, variable in _KEYS if host == domain or host.endswith(f".{domain}"))
+    by_host = (variable for domain, variable in KEYS if host == domain or host.endswith(f".{domain}"))
     return next(by_host, _ANY_KEY)
 
 

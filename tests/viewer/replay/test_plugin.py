@@ -1,0 +1,213 @@
+"""The pytest plugin: marked tests are answered from their tape, and told what is not on it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ("pytester",)
+
+ROOT = Path(__file__).parents[3]
+HEAD = """
+import os, unittest
+import anyio, httpx, pytest
+
+def asked(model, **more):
+    messages = [{{"role": "user", "content": f"Play the scene {{model}}."}}]
+    return {{"model": f"demo-{{model}}", "stream": True, "messages": messages, **more}}
+
+def ask(model="openai", base=None, **more):
+    url = (base or os.environ["OPENAI_BASE_URL"]) + "/chat/completions"
+    return httpx.post(url, json=asked(model, **more), trust_env=False)
+
+TAPE = {tape!r}
+"""
+
+
+class Suite:
+    """Runs tests in a directory of their own; the demo's tape is their `TAPE`."""
+
+    def __init__(self, pytester: pytest.Pytester, tape: Path) -> None:
+        self._pytester, self._head = pytester, HEAD.format(tape=str(tape))
+
+    def run(self, code: str, *options: str) -> pytest.RunResult:
+        self._pytester.makepyfile(self._head + code)
+        return self._pytester.runpytest_inprocess("-W", "error", "--strict-markers", "-p", "no:cacheprovider", *options)
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, demo: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Suite:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    return Suite(pytester, demo[0])
+
+
+def test_tests_of_every_kind_are_answered_from_their_tape_and_leave_no_variable_behind(suite: Suite) -> None:
+    code = """
+pytestmark = pytest.mark.wiretape(TAPE)
+
+def test_plain(wiretape_server):
+    assert "first" in (answer := ask()).text or answer.status_code == 200
+    assert [one.exchange for one in wiretape_server.timeline()] == [answer.headers["x-wiretape-exchange"]]
+    assert wiretape_server.url_of("openai") == os.environ["OPENAI_BASE_URL"] == wiretape_server.url + "/openai/v1"
+    assert wiretape_server.url_of("anthropic") == os.environ["ANTHROPIC_BASE_URL"]
+    assert os.environ["OPENAI_API_KEY"]
+
+@pytest.mark.parametrize("model", ["reasoning", "tool"])
+def test_parametrised(model):
+    assert ask(model).status_code == 200
+
+@pytest.fixture
+def client():
+    return httpx.Client(base_url=os.environ["OPENAI_BASE_URL"], trust_env=False)
+
+@pytest.mark.wiretape(match="model")
+def test_with_a_client_of_a_fixture_and_another_way_to_match(client):
+    with client:
+        assert client.post("/chat/completions", json=asked("openai", temperature=1)).status_code == 200
+
+class TestCase(unittest.TestCase):
+    def test_method(self):
+        assert ask().status_code == 200
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_async():
+    async with httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json=asked("openai"))).is_success
+
+@pytest.mark.wiretape(match="sequence")
+@pytest.mark.parametrize("round", range(2))
+def test_a_sequence_begins_again_with_each_test(round, wiretape_server):
+    ask()
+    assert wiretape_server.timeline()[0].exchange == SEEN.setdefault("first", wiretape_server.timeline()[0].exchange)
+SEEN = {}
+
+@pytest.mark.wiretape(fault=["cut@50%"])
+def test_with_a_fault(wiretape_server):
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask()
+    assert [(one.faults, one.ended) for one in wiretape_server.timeline()] == [(("cut@50%",), "close")]
+"""
+    result = suite.run(code)
+    result.assert_outcomes(passed=9)
+    assert "OPENAI_BASE_URL" not in os.environ
+
+
+def test_an_unmarked_test_is_left_alone(suite: Suite) -> None:
+    code = """
+def test(request):
+    assert "OPENAI_BASE_URL" not in os.environ
+    assert "wiretape_server" not in request.fixturenames
+"""
+    suite.run(code).assert_outcomes(passed=1)
+
+
+def test_a_test_that_asks_for_what_is_not_recorded_fails_even_if_its_program_goes_on(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE)
+def test_swallowed():
+    ask("openai", temperature=1)
+
+@pytest.mark.wiretape(TAPE)
+def test_raised():
+    ask("openai", user="\\x1b[31m").raise_for_status()
+
+@pytest.mark.wiretape(TAPE)
+def test_after():
+    ask()
+"""
+    result = suite.run(code)
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines([
+        "wiretape: *::test_swallowed asked for what its tape cannot answer:",
+        "  no recording answers POST /openai/v1/chat/completions: the nearest is *, which differs in temperature: *",
+        "*HTTPStatusError*",
+        "*user: nothing recorded, *",
+    ])  # fmt: skip
+    assert "\x1b[31m" not in result.stdout.str()
+
+
+def test_a_client_that_outlives_its_test_is_told_so(suite: Suite) -> None:
+    code = """
+OLD = []
+
+@pytest.mark.wiretape(TAPE)
+def test_first():
+    OLD.append(os.environ["OPENAI_BASE_URL"])
+
+@pytest.mark.wiretape(TAPE)
+def test_second(wiretape_server):
+    assert "of a test that is over" in ask(base=OLD[0]).text
+    assert wiretape_server.timeline() == []
+"""
+    suite.run(code).assert_outcomes(passed=2)
+
+
+def test_a_variable_that_is_set_is_replaced_and_set_again(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_API_BASE", "https://x.openai.azure.com/openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "mine")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", "example.com")
+    code = """
+@pytest.mark.wiretape(TAPE)
+def test_inside(wiretape_server):
+    assert os.environ["AZURE_API_BASE"] == wiretape_server.url + "/azure/openai"
+    assert os.environ["OPENAI_API_KEY"] == "mine"
+    assert os.environ["NO_PROXY"] == "example.com,127.0.0.1,localhost"
+
+def test_outside():
+    assert os.environ["AZURE_API_BASE"] == "https://x.openai.azure.com/openai"
+    assert os.environ["NO_PROXY"] == "example.com"
+"""
+    suite.run(code).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(("mark", "said"), [("TAPE, speeed=1", "there are tape, record, speed"),
+                                            ("TAPE, 'b.db'", "name one tape")])  # fmt: skip
+def test_a_marker_that_is_wrong_ends_the_collection(mark: str, said: str, suite: Suite) -> None:
+    result = suite.run(f"@pytest.mark.wiretape({mark})\ndef test(): pass")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: *{said}*"])
+
+
+def test_what_is_wrong_with_a_tape_or_a_value_is_said_in_a_line(suite: Suite) -> None:
+    marks = {
+        "'none.db'": "no tape at */none.db",
+        "__file__": "*is not a database, not a wiretape tape*",
+        "": "no tape at */tapes/test_what_is_wrong_with_a_tape_or_a_value_is_said_in_a_line.jsonl",
+        "TAPE, speed=-1": "speed=-1: give a number*",
+        "TAPE, max_gap='1'": "max_gap='1': expected a duration*",
+        "TAPE, match='x'": "match='x' is none of request*",
+        "TAPE, fault='x'": "fault='x': 'x' is no fault*",
+        "TAPE, record='x'": "record='x' is none of none*",
+        "TAPE, ignore=1": "ignore=1 is no text*",
+        "TAPE, filter='x:'": "filter='x:': *",
+        "TAPE, rechunk=0": "rechunk='0': *",
+    }
+    tests = "".join(f"@pytest.mark.wiretape({mark})\ndef test_{place}(): pass\n" for place, mark in enumerate(marks))
+    result = suite.run(tests, "--tb=short")
+    result.assert_outcomes(errors=len(marks))
+    result.stdout.fnmatch_lines([f"wiretape: {said}" for said in marks.values()])
+
+
+def test_faults_of_the_command_line_come_on_top_and_are_in_the_header(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE)
+def test_fault(wiretape_server):
+    assert ask().status_code == 429
+"""
+    result = suite.run(code, "--wiretape-fault", "status:429")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["wiretape: fault status:429"])
+    assert suite.run(code, "--wiretape-fault", "status:9").ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_the_plugin_loads_nothing_heavy_until_it_is_used() -> None:
+    heavy = "sqlalchemy asyncio msgspec httptools pandas click"
+    code = f"import sys, pytest; before = set(sys.modules); import viewer.replay.plugin\n" \
+           f"print([name for name in {heavy.split()!r} if name in sys.modules and name not in before])"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,150 @@
+"""Pure: what the marker `wiretape` of a test asks for.
+
+It is read when tests are collected, in every run of pytest: nothing heavy is imported before a test is marked.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from viewer.replay.planning import Options
+
+RECORD: Final = ("none",)
+ARGUMENTS: Final = {
+    "record": "what is recorded: none",
+    "speed": "so many times as fast as it was; 0, the default: without any wait",
+    "max_gap": "cut each silence to so long: '1s', '50ms', or seconds",
+    "match": "what answers a request: request (same method, path and body), model, sequence, random, id",
+    "ignore": "compare JSON bodies without this field, or these: 'user', 'metadata.session'",
+    "rechunk": "where writes end: recorded, event, byte, or a number of bytes",
+    "fault": "break answers, by one fault or several: 'cut@50%', 'stall:5s@#120', 'status:429:0.1'",
+    "seed": "decides which faults by chance strike",
+    "filter": "serve only what fits: 'model:gpt-* -is:truncated' (wiretape help filters)",
+}
+"""What a marker may say besides the tape, mostly as the options of `wiretape serve`."""
+DEFAULT: Final = "tapes/{module}.jsonl"
+"""The tape of a test whose marker names none, beside its module."""
+
+
+class Mark(Protocol):
+    """A marker as pytest has it."""
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """What it was called with."""
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """What it was called with by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a test asks for: its tape, how that is recorded and replayed, and a filter of what is served."""
+
+    tape: Path
+    record: str
+    options: "Options"
+    filter: str | None = None
+
+
+def merged(marks: Iterable[Mark]) -> tuple[Any, dict[str, Any]]:
+    """Return the tape that markers name, None: none, and their other arguments; the first marker is the closest one.
+
+    Raise ValueError, saying what is wrong, for arguments that there are not.
+    """
+    tape, arguments = None, dict[str, Any]()
+    for mark in marks:
+        given = {**mark.kwargs}
+        named = [*mark.args, *([given.pop("tape")] if "tape" in given else [])]
+        if len(named) > 1:
+            raise ValueError(
+                f"wiretape({', '.join(map(repr, named))}): name one tape; 'wiretape db merge' joins several"
+            )
+        if unknown := [name for name in given if name not in ARGUMENTS]:
+            raise ValueError(f"wiretape(…, {unknown[0]}=…): there are tape, {', '.join(ARGUMENTS)}")
+        tape = named[0] if named and tape is None else tape
+        arguments = given | arguments
+    return tape, arguments
+
+
+def read(module: Path, marks: Iterable[Mark], record: str | None, faults: Sequence[str], default: str = "") -> Asked:
+    """Return what a test in a module asks for.
+
+    `record` and `faults` are the command line's: the former counts for more than a marker's, the latter come on top.
+    `default` is how to record where nobody says so.
+
+    Raise ValueError, saying which argument is wrong.
+    """
+    tape, arguments = merged(marks)
+    if tape is not None and not isinstance(tape, str | Path):
+        raise ValueError(f"wiretape({tape!r}): the tape is a path, relative to the test's file")
+    mode = record or arguments.get("record") or default or RECORD[0]
+    if mode not in RECORD:
+        raise ValueError(f"record={mode!r} is none of {', '.join(RECORD)}")
+    where = arguments.get("filter")
+    if where is not None:
+        _checked("filter", where, _read_filter)
+    return Asked(module.parent / (tape or DEFAULT.format(module=module.stem)), mode, _options(arguments, faults), where)
+
+
+def _options(arguments: Mapping[str, Any], faults: Sequence[str]) -> "Options":
+    from viewer.replay import planning
+    from viewer.replay.matching import MODES
+
+    match = arguments.get("match", "request")
+    if match not in MODES:
+        raise ValueError(f"match={match!r} is none of {', '.join(MODES)}")
+    return planning.Options(
+        mode=match,
+        ignored=_several("ignore", arguments.get("ignore", ())),
+        speed=_checked("speed", arguments.get("speed", 0), _read_speed),
+        cap_ns=_checked("max_gap", arguments.get("max_gap"), _read_gap),
+        rechunk=_checked("rechunk", str(arguments.get("rechunk", "recorded")), planning.read_rechunk),
+        faults=_read_faults([*_several("fault", arguments.get("fault", ())), *faults]),
+        seed=_checked("seed", arguments.get("seed", 0), int),
+    )
+
+
+def _several(name: str, given: Any) -> Sequence[str]:
+    found = (given,) if isinstance(given, str) else given
+    if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
+        raise ValueError(f"{name}={given!r} is no text and no list of texts")
+    return found
+
+
+def _checked(name: str, given: Any, read: Any) -> Any:
+    try:
+        return read(given)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}={given!r}: {error}") from error
+
+
+def _read_speed(given: float) -> float:
+    speed = float(given)
+    if not 0 <= speed < math.inf:
+        raise ValueError("give a number; 0: as fast as possible")
+    return speed or math.inf
+
+
+def _read_gap(given: str | float | None) -> int | None:
+    from viewer.filters.values import number
+
+    if given is None:
+        return None
+    return int(number(given, "duration") if isinstance(given, str) else given * 1e9)
+
+
+def _read_faults(given: Sequence[str]) -> Any:
+    from viewer.replay import faults
+
+    return [_checked("fault", one, faults.parse) for one in given]
+
+
+def _read_filter(given: str) -> object:
+    from viewer.filters.parser import parse
+
+    return parse(given)

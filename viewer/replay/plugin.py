@@ -1,0 +1,160 @@
+"""The pytest plugin: a test that is marked `wiretape` is answered from a tape, without a network.
+
+pytest imports this module in every run. All that serves is imported when the first marked test begins.
+"""
+
+import os
+import shlex
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from recorder.errors import WiretapeError
+from recorder.sanitize import safe
+from viewer.replay import marks
+
+if TYPE_CHECKING:
+    from viewer.replay.background import Background, WiretapeServer
+
+_FIXTURE: Final = "wiretape_server"
+_MARK: Final = (
+    f"wiretape(tape, *, {', '.join(f'{name}=…' for name in marks.ARGUMENTS)}): answer what the test asks of LLM APIs "
+    "from a tape, beside the test's file unless its path is absolute; see 'wiretape help testing'"
+)
+_BACKGROUND: Final = pytest.StashKey["Background"]()
+_SERVER: Final = pytest.StashKey["WiretapeServer"]()
+_TOLD: Final = pytest.StashKey[set[str]]()
+"""What was reported of what a test missed."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("wiretape", "answers of LLM APIs from tapes (wiretape help testing)")
+    group.addoption("--wiretape-record", choices=marks.RECORD, metavar="MODE",
+                    help=f"What is recorded, whatever the marks say: {', '.join(marks.RECORD)}.")  # fmt: skip
+    group.addoption("--wiretape-fault", action="append", default=[], metavar="FAULT",
+                    help="Break every answer: cut@50%%, reset@#3, stall:5s@#120, status:429:0.1, … as serve does; may "
+                    "be repeated.")  # fmt: skip
+    parser.addini("wiretape_record", "What is recorded where neither the command line nor a mark says so.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and read the faults."""
+    config.addinivalue_line("markers", _MARK)
+    if config.option.wiretape_fault:
+        from viewer.replay import faults
+
+        try:
+            for text in config.option.wiretape_fault:
+                faults.parse(text)
+        except ValueError as error:
+            raise pytest.UsageError(f"--wiretape-fault: {error}") from error
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say what the command line changes."""
+    faults, record = config.option.wiretape_fault, config.option.wiretape_record
+    said = [*([f"record {record}"] if record else []), *(f"fault {one}" for one in faults)]
+    return f"wiretape: {', '.join(said)}" if said else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let marked tests have the fixture, before all others: those may make a client."""
+    for item in items:
+        if item.get_closest_marker("wiretape") is None:
+            continue
+        try:
+            marks.merged(item.iter_markers("wiretape"))
+        except ValueError as error:
+            raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+        names = getattr(item, "fixturenames", None)
+        if names is not None and _FIXTURE not in names[:1]:
+            names.insert(0, _FIXTURE)
+
+
+@pytest.fixture
+def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]":
+    """The server that answers this test from its tape: `url`, `url_of(api)`, `timeline()`, `misses`.
+
+    The variables of all SDKs point at it until the test is over.
+    """
+    from viewer.replay import testenv
+
+    item = request.node
+    server = _begin(request.config, item)
+    server.variables = testenv.variables(server.url, os.environ)
+    with pytest.MonkeyPatch.context() as patch:
+        others = testenv.keys(os.environ) | testenv.bypasses(os.environ)
+        for name, value in (*server.variables.items(), *others.items()):
+            patch.setenv(name, value)
+        item.stash[_SERVER], item.stash[_TOLD] = server, set()
+        yield server
+    server.end()
+
+
+def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
+    record = config.option.wiretape_record
+    try:
+        asked = marks.read(item.path, item.iter_markers("wiretape"), record, config.option.wiretape_fault,
+                           config.getini("wiretape_record"))  # fmt: skip
+    except ValueError as error:
+        raise _failure(str(error)) from None
+    if not asked.tape.exists():
+        raise _failure(f"no tape at {asked.tape}")
+    try:
+        return _background(config).begin(asked, item.nodeid)
+    except WiretapeError as error:
+        raise _failure(str(error)) from None
+
+
+def _failure(message: str) -> BaseException:
+    return pytest.fail.Exception(f"wiretape: {safe(message)}", pytrace=False)
+
+
+def _background(config: pytest.Config) -> "Background":
+    """Return the thread that serves, which is started with the first test."""
+    if _BACKGROUND not in config.stash:
+        from viewer.replay.background import Background
+
+        config.stash[_BACKGROUND] = Background()
+    return config.stash[_BACKGROUND]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a test fail that asked for what is not recorded, also where its program went on without."""
+    report = yield
+    server = item.stash.get(_SERVER, None)
+    if server is not None:
+        _judge(report, item, [*server.troubles, *server.misses])
+    return report
+
+
+def _judge(report: pytest.TestReport, item: pytest.Item, problems: list[str]) -> None:
+    """Add what a test missed, and was not told before, to the report of one of its phases."""
+    told = item.stash[_TOLD]
+    fresh = [one for one in dict.fromkeys(problems) if one not in told]
+    told.update(fresh)
+    if not fresh:
+        return
+    message = _message(item, fresh)
+    if report.passed:
+        report.outcome = "failed"
+        report.longrepr = message
+    else:
+        report.sections.append(("wiretape", message))
+
+
+def _message(item: pytest.Item, problems: list[str]) -> str:
+    lines = [f"wiretape: {item.nodeid} asked for what its tape cannot answer:"]
+    lines += [f"  {safe(one)}" for one in problems]
+    lines.append(f"record it: pytest {shlex.quote(item.nodeid)} --wiretape-record=new")
+    return "\n".join(lines)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the thread."""
+    if _BACKGROUND in config.stash:
+        config.stash[_BACKGROUND].close()
+        del config.stash[_BACKGROUND]

@@ -1,0 +1,117 @@
+"""Recordings that tests share: a tape is opened once for as long as it does not change, and each test has its own part.
+
+What a test recorded has the label `test`, which is the test's id. A test is served what has its own; where the tape has
+nothing of its own, because it was cut by hand or recorded for another test, all of the tape.
+
+All of this is used by one thread.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from recorder.tape import cut
+from viewer.filters.parser import parse
+from viewer.replay.source import Source
+from viewer.tape import conditions
+from viewer.tape.replayed import Answer, Head
+
+LABEL: Final = "test"
+KEPT_BYTES = 64 << 20
+"""Requests and answers of a tape that are kept for later tests."""
+
+T = TypeVar("T")
+
+
+class _Opened(NamedTuple):
+    """A tape as it was when it was opened; what it was made of says whether it has changed."""
+
+    state: object
+    recordings: "Recordings"
+
+
+class Shelf:
+    """The tapes that are open."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[Path, str | None], _Opened] = {}
+
+    def excerpt(self, tape: Path, where: str | None, test: str) -> "Excerpt":
+        """Return what a test is served of a tape, of what fits a filter. Raises `WiretapeError`."""
+        state = [_state(tape), _state(tape.with_name(f"{tape.name}-wal"))]
+        opened = self._opened.get((tape, where))
+        if opened is None or opened.state != state:
+            if opened is not None:
+                opened.recordings.close()
+                del self._opened[tape, where]
+            opened = self._opened[tape, where] = _Opened(state, Recordings(tape, where))
+        return Excerpt(opened.recordings, test)
+
+    def close(self) -> None:
+        """Close all tapes."""
+        for opened in self._opened.values():
+            opened.recordings.close()
+        self._opened.clear()
+
+
+def _state(path: Path) -> object:
+    """Return what changes with a file; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class Recordings:
+    """The ended exchanges of a tape, in memory as far as they were asked for and there is room."""
+
+    def __init__(self, tape: Path, where: str | None) -> None:
+        condition = None if where is None else conditions.condition(parse(where))
+        self._source = Source(cut.readable(tape), lambda _: condition)
+        self._heads = self._source.newer()
+        self._tests = self._source.labelled(LABEL)
+        self._kept: dict[tuple[str, int], Any] = {}
+        self._held = 0
+
+    def of(self, test: str) -> Sequence[Head]:
+        """Return what a test is served."""
+        return [head for head in self._heads if self._tests.get(head.no) == test] or self._heads
+
+    def request_body(self, head: Head) -> bytes | None:
+        """Return the body of a request without its content coding; None if not all of it is there."""
+        return self._keep(("request", head.no), lambda: self._source.request_body(head), lambda body: len(body or b""))
+
+    def answer(self, head: Head) -> Answer:
+        """Return what a request was answered with. Raises `TapeDamaged`."""
+        return self._keep(("answer", head.no), lambda: self._source.answer(head), lambda answer: len(answer.body))
+
+    def _keep(self, key: tuple[str, int], read: Callable[[], T], size: Callable[[T], int]) -> T:
+        if key in self._kept:
+            kept: T = self._kept[key]
+            return kept
+        found = read()
+        if self._held + size(found) <= KEPT_BYTES:
+            self._kept[key] = found
+            self._held += size(found)
+        return found
+
+    def close(self) -> None:
+        """Close the tape."""
+        self._source.close()
+
+
+class Excerpt:
+    """What one test is served: the recordings of a planner."""
+
+    def __init__(self, recordings: Recordings, test: str) -> None:
+        self._newer = recordings.of(test)
+        self.request_body, self.answer = recordings.request_body, recordings.answer
+
+    def newer(self) -> Sequence[Head]:
+        """Return the exchanges that were not returned before, oldest first."""
+        newer, self._newer = self._newer, ()
+        return newer
+
+    def close(self) -> None:
+        """Leave the tape open, for other tests."""

@@ -1,0 +1,63 @@
+"""Pure: what to set in the environment of a test so that the SDKs in it call a server of recordings.
+
+Unlike `run`, which leaves a variable alone where programs might behave otherwise, all variables of an API are set: a
+test that is answered from a tape is not to reach the API by another one.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from recorder.relay.apis import APIS, BY_NAME
+from recorder.relay.environment import BYPASSES, PROXIES
+from viewer.model.text.curl import KEYS
+
+KEY: Final = "wiretape-needs-no-key"
+"""Stands in for a key: what is answered from a tape goes to no API."""
+_OTHER_NAMES: Final = {"GEMINI_API_KEY": "GOOGLE_API_KEY"}
+"""The SDK warns where both are set."""
+_LOOPBACK: Final = ("127.0.0.1", "localhost")
+
+
+def variables(base: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the base URLs for a server at `base`; a variable of which programs expect different paths keeps its own.
+
+    Such a variable is set only where it is set already.
+    """
+    found = {}
+    for api in APIS:
+        for variable in api.variables:
+            preset = environ.get(variable.name)
+            if variable.path is not None:
+                found[variable.name] = f"{base}/{api.name}{variable.path}"
+            elif preset:
+                found[variable.name] = f"{base}/{api.name}{_path(preset)}"
+    return found
+
+
+def _path(url: str) -> str:
+    try:
+        return urlsplit(url).path
+    except ValueError:
+        return ""
+
+
+def base_url(base: str, api: str) -> str:
+    """Return the base URL that the SDK of an API expects. Raise ValueError for an API that is not known by name."""
+    if api not in BY_NAME:
+        raise ValueError(f"{api!r} is no API known by name: see 'wiretape help upstreams'")
+    paths = [variable.path for variable in BY_NAME[api].variables if variable.path is not None]
+    return f"{base}/{api}{paths[0] if paths else ''}"
+
+
+def keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return stand-ins for the keys that are not set, without which SDKs refuse to start."""
+    names = [name for _, name in KEYS if name.endswith("_API_KEY")]
+    return {name: KEY for name in names if not environ.get(name) and not environ.get(_OTHER_NAMES.get(name, ""))}
+
+
+def bypasses(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what keeps calls to this machine from going to a proxy, if one is set."""
+    if not any(environ.get(name) for name in PROXIES):
+        return {}
+    return {name: ",".join(filter(None, (environ.get(name), *_LOOPBACK))) for name in BYPASSES}

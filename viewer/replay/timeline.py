@@ -1,0 +1,94 @@
+"""Pure: what became of the requests of a test, for assertions on how its client behaved.
+
+All times are ms. What the server cannot know is None: it sees what it wrote, when the client's buffers were full, and
+when the client closed its connection.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from viewer.replay.serve import Served
+
+MEANINGS: Final = {
+    "method, path": "what was asked for",
+    "asked_ms": "when the request came, since the test's server began; all other times are since then",
+    "exchange": "the id of the recording that answered; miss: why there was none",
+    "status": "of the answer",
+    "faults": "those that were applied",
+    "head_ms": "when the answer's head was written",
+    "writes": "the body as it was written: at_ms, size; one for each read of the recording; size: of all of them",
+    "waits": "from when (at_ms) to when (until_ms) the client read so little that the answer had to wait: 256 KiB, and "
+    "what the system buffers, were unread",
+    "closed_ms": "when the client closed its connection before the answer was over; None: it did not",
+    "ended_ms, ended": "when the answer was over, and how: end (whole), close, reset, garbage (as recorded, or by a "
+    "fault), client (it closed before), refused (an error of wiretape's own, as for a miss); None: it still runs",
+}
+"""What a timeline says of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write of body bytes, which is one read of the recording unless they were cut anew."""
+
+    at_ms: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """From when to when the client's buffers were full; `until_ms` is None if they stayed so."""
+
+    at_ms: float
+    until_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A request and its answer; `MEANINGS` says what each field is."""
+
+    method: str
+    path: str
+    asked_ms: float
+    exchange: str | None
+    status: int | None
+    faults: tuple[str, ...]
+    miss: str | None
+    head_ms: float | None
+    writes: tuple[Write, ...]
+    waits: tuple[Wait, ...]
+    closed_ms: float | None
+    ended_ms: float | None
+    ended: str | None
+
+    @property
+    def size(self) -> int:
+        """The body bytes that were written."""
+        return sum(write.size for write in self.writes)
+
+
+def of(served: Sequence[Served], began_ns: int) -> list[Timeline]:
+    """Return the timelines of requests to a server that began at `began_ns`, in the order in which they came."""
+    return [_one(one, began_ns) for one in served]
+
+
+def _one(one: Served, began_ns: int) -> Timeline:
+    return Timeline(
+        method=one.method,
+        path=one.path,
+        asked_ms=(one.requested - began_ns) / 1e6,
+        exchange=one.head.id if one.head else None,
+        status=one.status,
+        faults=one.faults,
+        miss=one.miss.message if one.miss else None,
+        head_ms=_ms(one.head_ns),
+        writes=tuple(Write(at / 1e6, size) for at, size in zip(one.written_ns, one.sizes, strict=True)),
+        waits=tuple(Wait(at / 1e6, _ms(until or None)) for at, until in one.held),
+        closed_ms=_ms(one.ended_ns) if one.ended == "client" else None,
+        ended_ms=_ms(one.ended_ns),
+        ended=one.ended or None,
+    )
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e6
