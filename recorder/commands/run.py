@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,15 @@ from recorder.relay.pointing import Plan
 from recorder.sanitize import safe
 
 if TYPE_CHECKING:
-    import asyncio
+    import subprocess
 
     from recorder.relay.service import Options, Recorder
     from recorder.tape.journal import Finished
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 """Exit codes as `env` and `timeout` have them."""
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
+_FORWARDED = (*_OF_TERMINALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -149,7 +150,7 @@ async def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], comm
     try:
         marked = nested.mark(recorder.base, settings.tape, plan, intercepts=settings.interception is not None)
         with _environment(settings, plan, environ, recorder.base) as environment:
-            code = await _child(command, {**environment, **marked})
+            code = await _child(command, {**environment, **marked}, recorder.cut)
     finally:
         unstored = await recorder.stop()
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
@@ -189,35 +190,51 @@ def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
     return {"NO_PROXY": past, "no_proxy": past}
 
 
-async def _child(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command with our own standard streams; return its exit code, or 128 + N if signal N ended it."""
+async def _child(command: Sequence[str], environment: Mapping[str, str], cut: Callable[[], None]) -> int:
+    """Run the command with our own standard streams; return its exit code, or 128 + N if signal N ended it.
+
+    After its end, signals call `cut`.
+    """
     import asyncio
+    import subprocess
 
     try:
-        child = await asyncio.create_subprocess_exec(*command, env=environment)
+        # Not by asyncio: on uvloop, the command would no longer ignore what we were started to ignore, as by nohup.
+        child = subprocess.Popen(command, env=environment, close_fds=False)  # noqa: ASYNC220 - nothing else runs yet
     except OSError as error:
         return _not_started(command, error)
-    _forward_signals(child)
-    code = await child.wait()
+    _forward_signals(child, cut)
+    code = await asyncio.to_thread(child.wait)
     return code if code >= 0 else 128 - code
 
 
-def _forward_signals(child: "asyncio.subprocess.Process") -> None:
-    """Pass signals on. A terminal sends its SIGINT to the child as well, so there we only have to survive it."""
+def _forward_signals(child: "subprocess.Popen[bytes]", cut: Callable[[], None]) -> None:
+    """Pass signals on. Those that a terminal sends, it sends to the child as well: these we only have to survive."""
     import asyncio
 
-    loop = asyncio.get_running_loop()
-
     def forward(number: int) -> None:
-        if child.returncode is None:
+        if child.returncode is not None:
+            cut()
+        elif number not in _OF_TERMINALS or not _is_in_foreground():
             child.send_signal(number)
 
     for number in _FORWARDED:
-        loop.add_signal_handler(number, forward, number)
-    if sys.stdin is not None and sys.stdin.isatty():
-        loop.add_signal_handler(signal.SIGINT, lambda: None)
-    else:
-        loop.add_signal_handler(signal.SIGINT, forward, signal.SIGINT)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            asyncio.get_running_loop().add_signal_handler(number, forward, number)
+
+
+def _is_in_foreground() -> bool:
+    """Return whether the keys of a terminal send signals to this process and its children."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:  # there is none
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:  # it has been closed
+        return False
+    finally:
+        os.close(terminal)
 
 
 def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str, tape: Path) -> None:

@@ -1,10 +1,12 @@
 """`wiretape run -- CMD`: the command's own streams, signals and exit code, and its calls on a tape."""
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +108,8 @@ async def test_standard_streams_are_the_commands(tmp_path: Path) -> None:
 @on_loop
 async def test_a_signal_is_passed_on_and_the_command_decides(tmp_path: Path, number: signal.Signals) -> None:
     script = f"import signal as s; s.signal({number:d}, lambda *_: exit(42)); print('ready', flush=True); s.pause()"
-    async with wiretape("run", "--db", tmp_path / "t.db", *NOWHERE, "--", sys.executable, "-c", script) as process:
+    command = ("run", "--db", tmp_path / "t.db", *NOWHERE, "--", sys.executable, "-c", script)
+    async with wiretape(*command, start_new_session=True) as process:  # away from the terminal of these tests
         assert process.stdout is not None
         assert await process.stdout.readline() == b"ready\n"
         assert (await finish(process, number))[0] == 42
@@ -174,18 +177,36 @@ async def test_a_run_within_a_run_records_once_and_ends_as_its_command_ends(tmp_
     assert f" on {tape}: only runs the command\n" in err
 
 
+def at_a_terminal() -> None:
+    """Take the terminal that is standard input as one's own, and read something else, as `x | wiretape run` does."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
 @on_loop
-async def test_at_a_terminal_which_interrupts_the_command_itself_an_interrupt_is_survived(tmp_path: Path) -> None:
+async def test_an_interrupt_by_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     script = (
-        "import sys, signal; signal.signal(2, lambda *_: sys.exit(9)); print('ready', flush=True); sys.stdin.read(1)"
+        "import signal as s; got = []; s.signal(2, lambda *_: got.append(2)); s.signal(15, lambda *_: exit(len(got)))"
+        "; print('ready', flush=True)\nwhile True: s.pause(); print('got', flush=True)"
     )
     outer, inner = os.openpty()
     command = ("run", "--db", tmp_path / "tape.db", *NOWHERE, "--", sys.executable, "-c", script)
-    async with wiretape(*command, stdin=inner) as process:
+    async with wiretape(*command, stdin=inner, start_new_session=True, preexec_fn=at_a_terminal) as process:
         assert process.stdout is not None
         await process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        os.write(outer, b"x\n")
-        assert (await finish(process))[0] == 0
+        os.write(outer, b"\x03")
+        await process.stdout.readline()
+        assert (await finish(process, signal.SIGTERM))[0] == 1
     os.close(outer)
     os.close(inner)
+
+
+def ignore() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+@on_loop
+async def test_a_signal_that_is_ignored_is_ignored_by_the_command_as_well(tmp_path: Path) -> None:
+    script = "import os, signal as s; os.kill(os.getppid(), 1); os.kill(os.getpid(), 1); print('still here')"
+    code, out, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, preexec_fn=ignore)
+    assert (code, out) == (0, "still here\n")
