@@ -52,7 +52,8 @@ def belonging(
 
     `content` and `calls` are the text and the tool calls of the answer.
     """
-    prompt = parse(asked.body) if operation in GENERATIONS else None
+    coding = next((value for name, value in asked.headers if name == "content-encoding"), None)
+    prompt = parse(asked.body, coding) if operation in GENERATIONS else None
     fields = prompt.parameters if prompt is not None else {}
     found: dict[str, Any] = _named(asked.headers, fields)
     if prompt is None or not prompt.messages:

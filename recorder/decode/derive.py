@@ -134,4 +134,6 @@ def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -
         flags |= answer.flags | timeline.flags() if decoded.stream else answer.flags - _STREAM_ONLY
     if sum(turn.generates for turn in decoded.turns) > 1:
         flags = flags - {"multi_choice"} | {"multi_response"}
+        if not decoded.ended:  # what usage there is, is that of the others
+            flags |= {"no_usage"}
     return flags

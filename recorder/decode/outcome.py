@@ -89,7 +89,7 @@ FLAGS: Final[dict[str, str]] = {
     "multi_response": "several responses over one WebSocket: TTFT and content are the first's, tokens and gaps are all",
     "no_done": "the stream has no [DONE]",
     "no_finish": "a choice has no finish reason",
-    "no_usage": "the stream has no usage",
+    "no_usage": "the stream, or one of several responses over a WebSocket, has no usage",
     "nonstream": "the answer is not an event stream",
     "object_mismatch": "chunks do not call themselves chat.completion.chunk",
     "opaque_reasoning": "reasoning came encrypted",

@@ -53,7 +53,6 @@ _AGENTS = {
     r"python|httpx|aiohttp|go-http|reqwest|ruby": "SSL_CERT_FILE",
 }
 _NODE_PROXY = str(Path(__file__).with_name("node_proxy.cjs"))
-_NODE_OPTION = f"--require={json.dumps(_NODE_PROXY) if ' ' in _NODE_PROXY else _NODE_PROXY}"
 _NAMED = 5
 _SYSTEM_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem",
@@ -72,9 +71,14 @@ def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[st
     that `NODE_OPTIONS` names makes it. That file is not in the private directory: who outlives the run still finds it.
     """
     kept = {name: value for name, value in environ.items() if name not in BYPASSES}
-    options = " ".join(filter(None, (environ.get("NODE_OPTIONS"), _NODE_OPTION)))
+    options = " ".join(filter(None, (environ.get("NODE_OPTIONS"), node_option(_NODE_PROXY))))
     node = {"NODE_USE_ENV_PROXY": "1", "NODE_OPTIONS": options}
     return {**kept, **dict.fromkeys(PROXIES, proxy_url), **node, **certificates}
+
+
+def node_option(script: str) -> str:
+    """Return the option by which Node runs a script first; Node knows no escapes such as those of JSON for letters."""
+    return f"--require={json.dumps(script, ensure_ascii=False) if ' ' in script else script}"
 
 
 def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
@@ -86,7 +90,7 @@ def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
         f'export {first}="{proxy_url}" NODE_USE_ENV_PROXY=1 {adding}={own} {bundle}={system}',
         "export " + " ".join(f"{name}=${first}" for name in others),
         "export " + " ".join(f'{name}="${bundle}"' for name in same),
-        'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(_NODE_OPTION),
+        'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(node_option(_NODE_PROXY)),
         f"unset {' '.join(BYPASSES)}",
     ]
 
@@ -122,7 +126,6 @@ def certificate_files(own: str, environ: Mapping[str, str], ca_file: Path | None
 
     `ca_file` holds further certificates. The files are removed at the end.
     """
-    _remove_left()
     adding = _certificates([own, *_contents([environ.get(ADDING)]), *_contents([ca_file])])
     preset = _contents(environ.get(name) for name in READERS)
     bundle = _certificates([own, _system_roots(), *preset, *_contents([ca_file])])
@@ -166,6 +169,7 @@ def _system_roots() -> str:
 def _private_directory() -> Iterator[Path]:
     """Make a directory, hold it by a lock, which ends with this process, and remove it at the end."""
     try:
+        _remove_left()
         directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(directory, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -179,7 +183,7 @@ def _private_directory() -> Iterator[Path]:
 
 
 def _remove_left() -> None:
-    """Remove the directories of recorders that were killed."""
+    """Remove the directories of recorders that were killed. Raises `OSError` where there is no place for such."""
     for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):  # it is held, or another start has just removed it
             found = directory.lstat()

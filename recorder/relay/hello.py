@@ -14,6 +14,7 @@ _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
 _VERSION_AND_RANDOM = 2 + 32
 _SERVER_NAME, _ALPN = 0, 16
 _HOST_NAME = 0
+_NAME_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ def _server_name(names: _Vectors) -> str | None:
     while names:
         kind, name = names.number(1), names.vector(2)
         if kind == _HOST_NAME:
+            if len(name) > _NAME_BYTES:
+                raise ValueError("the server's name is longer than a host name can be")
             return name.decode("ascii").lower()
     return None
 

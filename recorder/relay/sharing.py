@@ -88,14 +88,17 @@ def listener() -> socket.socket:
 
     Raises `WriterFailed`.
     """
-    there = tempfile.gettempdir()
-    sock = socket.socket(socket.AF_UNIX)
+    sock, path = socket.socket(socket.AF_UNIX), None
     try:
-        directory = tempfile.mkdtemp(prefix="wiretape-", dir=there if len(there) < _NAME_BYTES // 2 else "/tmp")
-        sock.bind(str(Path(directory) / "writer"))
+        there = tempfile.gettempdir()
+        there = there if len(there) < _NAME_BYTES // 2 else "/tmp"
+        path = Path(tempfile.mkdtemp(prefix="wiretape-", dir=there), "writer")
+        sock.bind(str(path))
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
+        if path is not None:
+            channels.remove(path)
         raise WriterFailed(f"the socket of the writer cannot be made: {local.cause(error)}") from error
     return sock
 

@@ -206,5 +206,5 @@ def is_ours(connection: socket.socket) -> bool:
 def remove(path: Path) -> None:
     """Remove a listening socket's name and its directory, which nobody else will."""
     with contextlib.suppress(OSError):  # the other of relay and writer has removed it
-        path.unlink()
+        path.unlink(missing_ok=True)
         path.parent.rmdir()

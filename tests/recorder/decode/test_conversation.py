@@ -1,5 +1,6 @@
 """What a request says about the conversation that it is part of: keys that clients send, hashes of messages."""
 
+import gzip
 import json
 from typing import Any
 
@@ -46,6 +47,12 @@ def test_a_conversation_is_named_by_what_names_nothing_else(
 def test_the_envelope_of_a_request_may_name_it() -> None:
     body = json.dumps({"model": "m", "request": {"contents": [{"role": "user", "parts": []}], "session_id": "s1"}})
     assert belonging(Asked([], body.encode()), "generate_content", None, None)["conversation_key"] == "s1"
+
+
+def test_a_compressed_request_belongs_where_the_plain_one_does() -> None:
+    body = json.dumps({"model": "m", "messages": [USER]}).encode()
+    compressed = Asked([["content-encoding", "gzip"]], gzip.compress(body))
+    assert belonging(compressed, "chat", None, None) == belonging(Asked([], body), "chat", None, None) == of(USER)
 
 
 def test_a_sub_agent_names_what_started_it() -> None:

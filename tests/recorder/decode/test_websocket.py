@@ -121,6 +121,7 @@ def test_a_response_that_is_asked_for_while_another_comes_follows_it() -> None:
     came, sent = conversation(ONE, (120, []), close=None)
     measures = derive(*websocket(came, sent))
     assert (measures.outcome, measures.content, measures.ttft_ns) == ("truncated", "Hello", 50 * MS)
+    assert (measures.output_tokens, {"multi_response", "no_usage"} <= set(measures.flags)) == (3, True)
 
 
 def test_without_the_message_that_asked_nothing_is_timed() -> None:

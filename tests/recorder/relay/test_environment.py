@@ -108,6 +108,11 @@ def test_what_an_unknown_program_reads_is_guessed_by_how_it_leaves(why: str, var
     )
 
 
+def test_node_reads_a_path_with_spaces_and_letters_of_any_script() -> None:
+    assert environment.node_option("/home/é/node.cjs") == "--require=/home/é/node.cjs"
+    assert environment.node_option('/home/é "x"/node.cjs') == '--require="/home/é \\"x\\"/node.cjs"'
+
+
 def test_variables_that_are_replaced_are_named_without_what_they_hold() -> None:
     first, second = environment.remarks({"NO_PROXY": "*", "https_proxy": "http://u:secret@corporate:3128"})
     assert first.startswith("NO_PROXY=* is cleared")

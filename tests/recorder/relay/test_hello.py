@@ -42,6 +42,17 @@ def test_a_message_that_is_not_complete_is_waited_for() -> None:
     assert [at for at in range(len(whole)) if hello.parse(whole[:at]) is not None] == []
 
 
+def test_a_name_that_is_longer_than_a_host_name_is_wrong() -> None:
+    name = b"a" * 60_000
+    sized = b"\0" + len(name).to_bytes(2) + name
+    names = len(sized).to_bytes(2) + sized
+    extensions = b"\0\0" + len(names).to_bytes(2) + names
+    body = b"\3\3" + bytes(32) + b"\0" + b"\0\2\0\0" + b"\1\0" + len(extensions).to_bytes(2) + extensions
+    message = b"\1" + len(body).to_bytes(3) + body
+    with pytest.raises(ValueError, match="longer than a host name"):
+        hello.parse(b"\x16\3\1" + len(message).to_bytes(2) + message)
+
+
 @given(st.binary() | st.binary().map(lambda body: b"\x16\x03\x01" + len(body).to_bytes(2) + body))
 def test_whatever_comes_is_a_hello_or_none_or_wrong(data: bytes) -> None:
     with contextlib.suppress(ValueError):

@@ -118,7 +118,7 @@ def test_verdicts_precede_flags_and_replace_theirs(connection: Connection) -> No
     assert [name for name, _, _ in told].count("stall") == 1
     assert told[0][0] == "stall"
     assert told[0][2].startswith("3,000.0 ms from 0.050 s")
-    assert ("no_usage", "muted", "the stream has no usage") in told
+    assert ("no_usage", "muted") in [line[:2] for line in told]
     assert next(name for name, _, _ in preview.evidence(row, [])) == "stall"
 
 
