@@ -2,10 +2,11 @@
 
     python -m tests.bench.roundtrip [--streams 50] [--seconds 60] [--rate 20] [--speed0 200000]
 
-First all streams of the demo, the broken ones included; then as many streams at a time as asked for, each as long; then
-the reads in a second that `serve --speed 0` sends. Printed is what differs of the bytes, the reads and the outcomes, by
-how much each timestamp of the second tape differs from that of the first, and how that changes over the stream. The
-machine should have nothing else to do.
+First all streams of the demo, the broken ones included; then as many streams at a time as asked for, each as long,
+whose reads end anywhere and of which some come in quick succession; then the reads in a second that `serve --speed 0`
+sends. Printed is what differs of the heads, the bytes, the reads and the ends, by how much each timestamp of the second
+tape, counted from its request, differs from that of the first, and how that changes over the stream. The machine should
+have nothing else to do; its load is printed.
 """
 
 import argparse
@@ -15,23 +16,30 @@ import hashlib
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from recorder.decode.outcome import Reads
 from recorder.tape import file, journal
 from recorder.tape.store import Store
+from viewer.rows import Headers
 from viewer.tape import queries, replayed
 
 MS = 1_000_000
 WIRETAPE = (sys.executable, "-m", "viewer.cli")
-KEY = {"authorization": "Bearer sk-none"}
+HEADERS = [(b"content-type", b"text/event-stream"), (b"transfer-encoding", b"chunked")]
+_OWN = ("x-wiretape-exchange", "connection")
+"""Headers that are the server's own."""
+QUICK = 0.03
+"""The share of the reads that come 0.5 to 2 ms after the one before."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,9 @@ class Recorded:
     request: bytes
     path: str
     outcome: str
+    ended_by: str | None
     status: int | None
+    headers: Headers
     body: bytes
     reads: Reads
     headers_ns: int | None
@@ -52,41 +62,56 @@ class Recorded:
         return list(self.reads.size)
 
 
+COMPARED: dict[str, Callable[[Recorded], object]] = {
+    "heads": lambda one: (one.status, one.headers),
+    "bytes": lambda one: one.body,
+    "reads": lambda one: one.sizes,
+    "ends": lambda one: one.ended_by,
+    "outcomes": lambda one: one.outcome,
+}
+
+
 def read(tape: Path) -> dict[bytes, Recorded]:
-    """Read a tape's exchanges by the bodies of their requests."""
-    found = {}
+    """Read a tape's exchanges by the bodies of their requests, of which no two may be alike."""
+    found = dict[bytes, Recorded]()
     with queries.opened(tape) as connection:
         for head in replayed.heads(connection):
             answer = replayed.answer(connection, head.no)
             request = replayed.request_body(connection, head.no) or b""
             facts = answer.facts
+            headers = [(name, value) for name, value in answer.headers if name not in _OWN]
+            assert request not in found, f"{tape}: two requests are {request[:60]!r}"
             found[request] = Recorded(
-                request, head.path, head.outcome, head.status, answer.body, answer.reads, facts.headers_ns, facts.end_ns
-            )
+                request, head.path, head.outcome, facts.ended_by, head.status, headers, answer.body, answer.reads,
+                facts.headers_ns, facts.end_ns,
+            )  # fmt: skip
     return found
 
 
 def write(path: Path, streams: int, seconds: float, rate: float) -> None:
-    """Write a tape of streams with random gaps between their reads."""
+    """Write a tape of streams with random gaps between their reads, which end anywhere in an event."""
     draw = random.Random(1)
     frames: list[journal.Frame] = []
     for number in range(streams):
         id, at_ns = f"{number:016x}", [int(draw.uniform(50, 150) * MS)]
         while at_ns[-1] < seconds * 1e9:
-            at_ns.append(at_ns[-1] + int(draw.lognormvariate(0, 0.8) * 1e9 / rate / 1.377))
+            is_quick = draw.random() < QUICK
+            gap_ms = draw.uniform(0.5, 2) if is_quick else draw.lognormvariate(0, 0.8) * 1000 / rate / 1.377
+            at_ns.append(at_ns[-1] + int(gap_ms * MS))
         chunk = (
             '{"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"%d "}}]}'
         )
-        bodies = [f"data: {chunk % seq}\n\n".encode() for seq in range(len(at_ns) - 1)] + [b"data: [DONE]\n\n"]
+        body = b"".join(f"data: {chunk % seq}\n\n".encode() for seq in range(len(at_ns) - 1)) + b"data: [DONE]\n\n"
+        cuts = sorted(draw.sample(range(1, len(body)), len(at_ns) - 1))
+        sizes = [end - start for start, end in pairwise([0, *cuts, len(body)])]
         request = json.dumps({"model": "m", "number": number}).encode()
         digest = hashlib.sha256(request).hexdigest()
         frames += [
             journal.Begin(id, "2026-01-01T00:00:00.000000Z", "POST", "/v1/chat/completions", "http://a", [], request,
                           len(request), digest, {}),
-            journal.Head(id, 200, [(b"content-type", b"text/event-stream")], "chunked", 0, 0, at_ns[0] - MS),
-            journal.Reads([journal.Run(id, 0, at_ns, [at + 50_000 for at in at_ns], [*map(len, bodies)])],
-                          b"".join(bodies)),
-            journal.End(id, "end", None, at_ns[-1] + MS, None, 0, 0, sum(map(len, bodies)), 0, 0, False),
+            journal.Head(id, 200, HEADERS, "chunked", 0, 0, at_ns[0] - MS),
+            journal.Reads([journal.Run(id, 0, at_ns, [at + 50_000 for at in at_ns], sizes)], body),
+            journal.End(id, "end", None, at_ns[-1] + MS, None, 0, 0, len(body), 0, 0, False),
         ]  # fmt: skip
     session = journal.Session("s", "0", 1, None, "http://127.0.0.1", [("", "http://a")], "2026-01-01T00:00:00.000000Z")
     with file.writing(path, "a benchmark") as connection:
@@ -148,26 +173,27 @@ def compare(name: str, first: Path, folder: Path) -> None:
         time.sleep(1)
         asyncio.run(ask_all(recorded, list(before.values())))
     after = read(second)
-    print(f"{name}: {len(before)} exchanges, {sum(len(one.reads) for one in before.values()):,} reads")
+    print(f"{name}: {len(before)} exchanges, {sum(len(one.reads) for one in before.values()):,} reads;"
+          f" load {os.getloadavg()[0]:.1f}")  # fmt: skip
     pairs = [(one, after[request]) for request, one in before.items() if request in after]
-    same = {
-        "recorded again": len(pairs),
-        "same bytes": sum(one.body == other.body for one, other in pairs),
-        "same reads": sum(one.sizes == other.sizes for one, other in pairs),
-        "same status": sum(one.status == other.status for one, other in pairs),
-        "same outcome": sum(one.outcome == other.outcome for one, other in pairs),
-    }
-    print("  " + ", ".join(f"{what} {count}/{len(before)}" for what, count in same.items()))
+    print(f"  recorded again {len(pairs)}/{len(before)}", end="")
+    for what, value in COMPARED.items():
+        print(f", same {what} {sum(value(one) == value(other) for one, other in pairs)}/{len(before)}", end="")
+    print()
     for one, other in pairs:
-        if (one.body, one.sizes, one.outcome) != (other.body, other.sizes, other.outcome):
-            print(f"  differs: {one.request[:60]!r} {len(one.reads)} → {len(other.reads)} reads, "
-                  f"{one.outcome} → {other.outcome}")  # fmt: skip
+        differing = [what for what, value in COMPARED.items() if value(one) != value(other)]
+        if differing:
+            print(f"  differs in {', '.join(differing)}: {one.request[:60]!r} {len(one.reads)} → {len(other.reads)} "
+                  f"reads, {one.outcome} {one.ended_by} → {other.outcome} {other.ended_by}")  # fmt: skip
     matched = [pair for pair in pairs if pair[0].sizes == pair[1].sizes]
-    print(f"  time of reads: {spread([d for one, other in matched for d in differences(one, other)])}")
-    heads = [(other.headers_ns or 0) - (one.headers_ns or 0) for one, other in matched]
+    late = [differences(one, other) for one, other in matched]
+    gaps = [later - before for found in late for before, later in pairwise(found)]
+    heads = [(other.headers_ns or 0) - (one.headers_ns or 0) for one, other in matched if one.headers_ns is not None]
     ends = [(other.end_ns or 0) - (one.end_ns or 0) for one, other in matched]
-    print(f"  time of heads: {spread(heads)}\n  time of ends:  {spread(ends)}")
-    print(f"  drift, first tenth to last: {drift(matched) / MS:+.3f} ms")
+    print(f"  since the request: heads {spread(heads)}")
+    print(f"                     reads {spread([one for found in late for one in found])}")
+    print(f"                     ends  {spread(ends)}\n  since the read before: {spread(gaps)}")
+    print(f"  drift, first tenth to last: {drift(late) / MS:+.3f} ms; slope {slope(matched):+.4f} ms in a minute")
 
 
 def differences(one: Recorded, other: Recorded) -> list[int]:
@@ -176,24 +202,30 @@ def differences(one: Recorded, other: Recorded) -> list[int]:
 
 
 def spread(values: Sequence[int]) -> str:
-    """Return the percentiles of differences, without their sign."""
+    """Return the percentiles of differences, without their sign, and their median."""
     found = sorted(map(abs, values))
     if not found:
         return "none"
     places = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
     shown = [f"{name} {found[int((len(found) - 1) * share)] / MS:.3f}" for name, share in places.items()]
-    return f"{', '.join(shown)}, max {found[-1] / MS:.3f} ms"
+    return f"{', '.join(shown)}, max {found[-1] / MS:.3f}, median {sorted(values)[len(values) // 2] / MS:+.3f} ms"
 
 
-def drift(pairs: Sequence[tuple[Recorded, Recorded]]) -> float:
+def drift(late: Sequence[Sequence[int]]) -> float:
     """Return the median difference in the last tenth of the streams less that in the first, ns."""
     first, last = list[int](), list[int]()
-    for one, other in pairs:
-        found = differences(one, other)
+    for found in late:
         tenth = max(len(found) // 10, 1)
         first += found[:tenth]
         last += found[-tenth:]
     return sorted(last)[len(last) // 2] - sorted(first)[len(first) // 2] if first else 0
+
+
+def slope(pairs: Sequence[tuple[Recorded, Recorded]]) -> float:
+    """Return by how many ms in a minute reads come later and later: the least squares' slope over all of them."""
+    at = [at / 60e9 for one, _ in pairs for at in one.reads.at_ns]
+    late = [late / MS for one, other in pairs for late in differences(one, other)]
+    return statistics.linear_regression(at, late).slope if len(set(at)) > 1 else 0
 
 
 def fast(chunks: int, folder: Path) -> None:
