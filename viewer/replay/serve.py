@@ -31,6 +31,7 @@ LIVE = 4096
 APART_NS = 300_000
 """Writes that were apart stay apart by so much, as long as the later one is not late by more than that:"""
 _MOST_LATE_NS = 1_000_000
+"""Beyond it they stay apart by half of what they were, so that a write that is late does not merge with the next."""
 _LISTED = 1000
 _NO_CHUNK = b"wiretape: this is no chunk\r\n"
 _NO_HTTP = b"wiretape: the recorded answer was no HTTP\r\n\r\n"
@@ -301,7 +302,10 @@ class Response:
             return None
         due = self._due()
         if made.end_ns and self._place < len(made.at_ns):  # unless nothing is waited for, and not for the end
-            due = min(max(due, self._now() - self._t0 + APART_NS), due + _MOST_LATE_NS)
+            now = self._now() - self._t0
+            gap = due - (made.at_ns[self._place - 1] if self._place else made.head_ns or 0)
+            apart = max(due + _MOST_LATE_NS, now + min(gap // 2, APART_NS))
+            due = max(due, min(now + APART_NS, apart))
         return self._t0 + due
 
     def _write(self) -> None:
