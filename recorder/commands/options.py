@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from recorder.errors import WiretapeError
 from recorder.relay import providers
 
 if TYPE_CHECKING:
@@ -214,21 +215,32 @@ def read_labels(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def read_listen(
-    text: str, allowed: frozenset[str], advice: str = "name the hosts with --allow-host, or listen on 127.0.0.1"
+    text: str,
+    allowed: frozenset[str],
+    advice: str = "name the hosts with --allow-host, or listen on 127.0.0.1",
+    option: str = "--listen",
 ) -> tuple[str, int]:
     """Read `HOST:PORT`, `:PORT` or `PORT`; an address that others can reach is only taken with hosts `allowed`."""
     match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):)?(\d{1,5})", text)
     if match is None or int(match[2]) > 65535:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint=option)
     host = (match[1] or "127.0.0.1").strip("[]")
     host = "127.0.0.1" if host == "localhost" else host
     try:
         local = ipaddress.ip_address(host).is_loopback
     except ValueError as error:
-        raise click.BadParameter(f"{host!r} is not an IP address", param_hint="--listen") from error
+        raise click.BadParameter(f"{host!r} is not an IP address", param_hint=option) from error
     if not local and not allowed:
-        raise click.BadParameter(f"{host} can be reached from other machines: {advice}", param_hint="--listen")
+        raise click.BadParameter(f"{host} can be reached from other machines: {advice}", param_hint=option)
     return host, int(match[2])
+
+
+def check_extra(module: str, extra: str, option: str) -> None:
+    """Raise `WiretapeError` if what an option needs is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise WiretapeError(f"{option} needs {module}: install it with pip install 'wiretape[{extra}]'")
 
 
 def naming(tape: Path) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from recorder.commands.status import Screen
     from recorder.relay.intercept import Interception
-    from recorder.relay.service import Options, Recorder
+    from recorder.relay.service import Observer, Options, Recorder
 
 _MOST_WORKERS = 64
 _NAMED = 3
@@ -44,6 +44,8 @@ _NAMED = 3
 @click.option("--workers", type=click.IntRange(1, _MOST_WORKERS), default=1, show_default=True, metavar="N",
               callback=options.check_workers,
               help="Relay in so many processes, on as many cores; all write to one tape. Linux only.")  # fmt: skip
+@click.option("--metrics", metavar="HOST:PORT",
+              help="Serve Prometheus metrics at http://HOST:PORT/metrics; port 0 takes a free one.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     common: options.Recording,
@@ -53,6 +55,7 @@ def record(
     keep: "timedelta | None",
     max_db_size: int | None,
     workers: int,
+    metrics: str | None,
 ) -> None:
     """Relay streams and record every socket read.
 
@@ -68,6 +71,9 @@ def record(
     """
     allowed = frozenset(host.lower() for host in allow_hosts)
     host, port = options.read_listen(listen, allowed)
+    metrics_at = None if metrics is None else options.read_listen(metrics, allowed, option="--metrics")
+    if metrics_at is not None:
+        options.check_extra("prometheus_client", "metrics", "--metrics")
     upstreams = options.read_upstreams(common.upstreams)
 
     from recorder.relay.loop import run
@@ -75,13 +81,13 @@ def record(
 
     rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
     settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule, workers=workers)
-    sys.exit(run(lambda: serve(settings, verbose)))
+    sys.exit(run(lambda: serve(settings, verbose, metrics_at)))
 
 
-async def serve(settings: "Options", verbose: bool = False) -> int:
-    """Record until a signal asks for the end; return the exit code."""
+async def serve(settings: "Options", verbose: bool = False, metrics_at: tuple[str, int] | None = None) -> int:
+    """Record until a signal asks for the end; return the exit code. Metrics are served at an address, if given."""
     with _certificates(settings) as certificates:
-        return await _serve(settings, certificates, verbose)
+        return await _serve(settings, certificates, verbose, metrics_at)
 
 
 @contextlib.contextmanager
@@ -97,15 +103,44 @@ def _certificates(settings: "Options") -> Iterator[Mapping[str, str]]:
         yield certificates
 
 
-async def _serve(settings: "Options", certificates: Mapping[str, str], verbose: bool) -> int:
+async def _serve(
+    settings: "Options", certificates: Mapping[str, str], verbose: bool, metrics_at: tuple[str, int] | None
+) -> int:
     import asyncio
 
-    from recorder.clock import SYSTEM
-    from recorder.commands.status import Screen, finished_line
-    from recorder.relay.service import Observer, Recorder
+    from recorder.commands import metrics
+    from recorder.commands.status import Screen
+    from recorder.relay.service import Recorder
 
     screen = Screen()
     faults: list[str] = []
+    sock = metrics.listen(metrics_at)
+    recorder = Recorder(settings, _observer(screen, faults))
+    stopped = asyncio.Event()
+    catch_signals(stopped, recorder)
+    await recorder.start()
+    _introduce(screen, recorder, settings, verbose)
+    if not (screen.live and sys.stdout.isatty()):
+        print(recorder.base, flush=True)
+    if settings.interception is not None:
+        for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
+            screen.line(line)
+    painter = asyncio.create_task(_paint(screen, recorder))
+    async with metrics.served(sock, settings, recorder, screen):
+        await stopped.wait()
+        if recorder.live:
+            screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
+        unstored = await recorder.stop()
+    painter.cancel()
+    return _conclude(screen, recorder, unstored, len(faults))
+
+
+def _observer(screen: "Screen", faults: list[str]) -> "Observer":
+    """Return what prints all that happens, and adds our own faults to the list."""
+    from recorder.clock import SYSTEM
+    from recorder.commands.status import finished_line
+    from recorder.relay.service import Observer
+
     passed: set[str] = set()
 
     def failed(message: str) -> None:
@@ -117,7 +152,7 @@ async def _serve(settings: "Options", certificates: Mapping[str, str], verbose: 
             passed.add(host)
             screen.line(f"wiretape: {host} is {how}, not recorded: it is no known API's")
 
-    observer = Observer(
+    return Observer(
         finished=lambda one: screen.line(finished_line(one, SYSTEM.wall()[11:19] + "Z")),
         trouble=lambda message: screen.line(f"wiretape: storing: {message or 'works again'}"),
         refused=lambda refusal: screen.line(f"wiretape: refused ({refusal.status}): {refusal.message}"),
@@ -125,23 +160,6 @@ async def _serve(settings: "Options", certificates: Mapping[str, str], verbose: 
         asked=asked,
         notice=lambda message: screen.line(f"wiretape: {message}"),
     )
-    recorder = Recorder(settings, observer)
-    stopped = asyncio.Event()
-    catch_signals(stopped, recorder)
-    await recorder.start()
-    _introduce(screen, recorder, settings, verbose)
-    if not (screen.live and sys.stdout.isatty()):
-        print(recorder.base, flush=True)
-    if settings.interception is not None:
-        for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
-            screen.line(line)
-    painter = asyncio.create_task(_paint(screen, recorder))
-    await stopped.wait()
-    if recorder.live:
-        screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
-    unstored = await recorder.stop()
-    painter.cancel()
-    return _conclude(screen, recorder, unstored, len(faults))
 
 
 def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:

@@ -687,11 +687,14 @@ class _Listener:
         self._sock.close()
 
 
-def listen(host: str, port: int, *, shares: bool = False, joins: bool = False) -> socket.socket:
+def listen(
+    host: str, port: int, *, shares: bool = False, joins: bool = False, option: str = "--listen"
+) -> socket.socket:
     """Bind a listening socket; port 0 takes a free one. Raises `CannotListen`.
 
     A socket that `shares` its port had it alone first, so that nobody else is there; later sockets of the same user
-    that have `joins` listen on it as well, and the system spreads connections over all of them.
+    that have `joins` listen on it as well, and the system spreads connections over all of them. `option` names the
+    address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -708,7 +711,7 @@ def listen(host: str, port: int, *, shares: bool = False, joins: bool = False) -
     except OSError as error:
         sock.close()
         reason = error.strerror or str(error)
-        raise CannotListen(f"cannot listen on {host}:{port} ({reason}): stop what does, or use --listen :0") from error
+        raise CannotListen(f"cannot listen on {host}:{port} ({reason}): stop what does, or use {option} :0") from error
     return sock
 
 

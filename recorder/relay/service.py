@@ -160,6 +160,11 @@ class Recorder:
             str(uuid.uuid4()), __version__, os.getpid(), boot_id(), self.base, upstreams, SYSTEM.wall()
         )
 
+    @property
+    def session(self) -> str:
+        """The uuid of its session on the tape."""
+        return self._session.uuid
+
     def _others(self) -> Sequence[Share]:
         """Return what the workers know; they cannot see by themselves that there will be no writer any more."""
         if self.tap.gave_up:

@@ -43,6 +43,7 @@ TOPICS: Final = {
     "intercept": "how programs with a URL of their own are recorded, and which variables they read",
     "cut": "the lines of a tape as text, as db cut writes it",
     "testing": "tapes in test suites: the pytest plugin, its marker and fixture, and suites in other languages",
+    "metrics": "what record --metrics serves to Prometheus",
 }
 """The topics of `help` that are no commands."""
 

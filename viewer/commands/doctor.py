@@ -89,6 +89,8 @@ def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
     results.append(judge_open_files(*local.descriptor_limits(), local.WANTED_DESCRIPTORS[0]))
     results += [of_clock(), *of_environment(path, os.environ), *map(of_upstream, urls), of_terminal()]
     results.append(judge_extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet"))
+    has_client = find_spec("prometheus_client") is not None
+    results.append(judge_extra("prometheus_client", "metrics", has_client, "record --metrics"))
     if out.is_table:
         output.show(line for finding in results for line in lines(finding))
     else:

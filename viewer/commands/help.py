@@ -67,7 +67,7 @@ class Section(NamedTuple):
 @click.argument("topics", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=completion.topics)
 @click.pass_context
 def help_(context: click.Context, topics: tuple[str, ...]) -> None:
-    """Explain filters, fields, outcomes, upstreams, interception, cuts, testing (help cut), or a command (help ls)."""
+    """Explain a topic (help filters, fields, outcomes, cut, testing, metrics, …), or a command (help ls)."""
     root = context.find_root()
     if not topics:
         click.echo(_overview(root))
@@ -280,7 +280,34 @@ def _testing() -> Iterator[Section]:
     )  # fmt: skip
 
 
+def _metrics() -> Iterator[Section]:
+    """Yield the metrics of a recorder, their labels, and how they are scraped."""
+    from viewer.stats.dashboard import FAMILIES, LABEL_SETS, LABELS, OTHER, OWN
+
+    own = {family: f"; label {family.label}" if family.label else "" for family in FAMILIES}
+    yield Section(
+        "OpenTelemetry's GenAI conventions (semconv v1.41.1), as histograms",
+        [(family.prometheus, family.meaning + label) for family, label in own.items()],
+        "record --metrics 127.0.0.1:9377 serves http://127.0.0.1:9377/metrics. They count the exchanges of that "
+        "recorder from its start, once they have ended and are measured, as stats --as otel defines them, for every "
+        "API: chat, generate_content, text_completion and embeddings. What is unknown is no sample; an exchange whose "
+        "client left has no times, and over a WebSocket, chunks have none.",
+    )
+    yield Section(
+        "wiretape's own",
+        list(OWN.items()),
+        "They cost the relay nothing: another process reads the tape.",
+    )
+    yield Section(
+        "Labels",
+        list(LABELS.items()),
+        "Those of the histograms and of wiretape_exchanges_total; empty is unknown. Models, hosts and errors are texts "
+        f"of requests and answers: {LABEL_SETS} combinations are kept apart, and what comes later has {OTHER!r} for "
+        "them and is counted by wiretape_folded_exchanges_total.",
+    )
+
+
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
-    "intercept": _intercept, "cut": _cut, "testing": _testing,
+    "intercept": _intercept, "cut": _cut, "testing": _testing, "metrics": _metrics,
 }  # fmt: skip

@@ -59,10 +59,21 @@ def ended(
 
     Of exchanges that end between two polls the times of their ends decide. `wait` is called before each poll.
     """
+    batches = ended_numbers(connection, where, last=last, wait=wait)
+    yield list(queries.numbered(connection, fields, next(batches)))
+    for numbers in batches:
+        if batch := list(queries.numbered(connection, fields, numbers, where)):
+            yield batch
+
+
+def ended_numbers(
+    connection: Connection, where: Condition | None = None, *, last: int | None = None, wait: Callable[[], None] = pause
+) -> Iterator[list[int]]:
+    """Yield the numbers of the newest `last` that fit and have ended, or of all; then of all that end, fit or not."""
     with connection.begin():  # of one moment: what ends after it comes later, and only then
         newest, running = _unsettled(connection)
         numbers = _last_ended(connection, last, where)
-    yield list(queries.numbered(connection, fields, numbers))
+    yield numbers
     version: int | None = None
     while True:
         wait()
@@ -71,8 +82,8 @@ def ended(
             continue
         version = latest
         numbers, newest, running = _settled(connection, newest, running)
-        if batch := list(queries.numbered(connection, fields, numbers, where)):
-            yield batch
+        if numbers:
+            yield numbers
 
 
 def _unsettled(connection: Connection) -> tuple[int, set[int]]:
@@ -95,7 +106,7 @@ def _settled(connection: Connection, newest: int, running: set[int]) -> tuple[li
     return _in_order_of_ending(ended), max([newest, *(row.no for row in rows)]), still
 
 
-def _last_ended(connection: Connection, count: int, where: Condition | None) -> list[int]:
+def _last_ended(connection: Connection, count: int | None, where: Condition | None) -> list[int]:
     statement = _ends().where(measures.c.exchange_no.is_not(None), true() if where is None else where)
     rows = connection.execute(statement.order_by(exchanges.c.no.desc()).limit(count)).all()
     return _in_order_of_ending(rows)

@@ -15,7 +15,7 @@ request is issued. Both count tokens as the system reports them.
 import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from viewer.stats.tools.request import (
     ClientLeft,
@@ -37,6 +37,10 @@ from viewer.stats.tools.request import (
 
 _NO_CHOICES = "IndexError on usage-only chunk (choices=[])"
 _SUCCESSES = range(200, 300)
+
+OTEL_SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+OTEL_TOKENS: Final = tuple(4.0**power for power in range(14))
+"""The bounds of the buckets that OpenTelemetry's histograms have."""
 
 
 def aiperf(request: Request) -> Numbers:
@@ -215,7 +219,7 @@ def otel(request: Request) -> Numbers:
     }
     if request.outcome != "complete":
         failed: Numbers = {"operation_duration_s": None, "failed_operation_duration_s": duration_s}
-        raise ToolError(f"error.type {_error_type(request)}", numbers=numbers | failed)
+        raise ToolError(f"error.type {error_type(request)}", numbers=numbers | failed)
     return numbers
 
 
@@ -361,7 +365,8 @@ def _llmperf_numbers(request: Request, at: list[int], texts: list[str], count: i
     }
 
 
-def _error_type(request: Request) -> str:
+def error_type(request: Request) -> str:
+    """Return the `error.type` of an operation that failed: a status, the upstream's own code, or the outcome."""
     if request.outcome == "http_error":
         return str(request.status)
     return (request.outcome == "error_event" and request.error_code) or request.outcome

@@ -253,10 +253,15 @@ def per_token(window_ns: float, tokens: int | None) -> float | None:
 def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
     if not decoded.stream:
         return "not streamed"
-    if exchange.gap_bytes or not decoded.whole or None in decoded.at_ns:
+    if not is_whole(exchange, decoded):
         return "not wholly on the tape"
     is_chat = decoded.framing == "sse" and (decoded.api in ("openai.chat", None) or "malformed" in decoded.flags)
     return _FOREIGN if not is_chat or (decoded.runs and EVENT not in decoded.kinds) else None
+
+
+def is_whole(exchange: Exchange, decoded: Decoded) -> bool:
+    """Return whether all of a body is on the tape, with the time of each of its events."""
+    return not exchange.gap_bytes and decoded.whole and None not in decoded.at_ns
 
 
 def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:

@@ -25,14 +25,13 @@ from numpy.typing import NDArray
 
 from recorder.decode.decoder import Decoded
 from recorder.decode.outcome import Exchange
+from viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
 from viewer.stats.tools.request import LEFT, ClientLeft, CountTokens, Judged, Numbers, ToolError, request
 from viewer.stats.tools.tools import Authority, authority
 
 _MOST_REASONS: Final = 20
 _WITHOUT_USAGE: Final = " without usage-only chunks"
 _PERCENTS: Final = (50, 90, 95, 99)
-_BUCKETS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-_BUCKETS_TOKENS: Final = tuple(4.0**power for power in range(14))
 
 Values = NDArray[np.float64]
 
@@ -138,8 +137,8 @@ WAYS: Final[dict[str, Callable[[Values, Values | None], dict[str, Any]]]] = {
     "pandas": partial(_numpy, ddof=1),
     "inverse_cdf": _inverse_cdf,
     "loadgen": _loadgen,
-    "buckets": partial(_buckets, bounds=_BUCKETS_S),
-    "token_buckets": partial(_buckets, bounds=_BUCKETS_TOKENS),
+    "buckets": partial(_buckets, bounds=OTEL_SECONDS),
+    "token_buckets": partial(_buckets, bounds=OTEL_TOKENS),
 }
 """How tools summarise values and their weights: the percentiles, and what of `Summary` is not that of plain values."""
 

@@ -1,0 +1,135 @@
+"""Metrics for dashboards: the process that serves them, and what the recorder tells it.
+
+`viewer.metrics.serve` reads the exchanges that have ended from the tape, as any viewer does: they cost the relay
+nothing. Once a second the recorder tells it what no tape knows: its lag, its losses, how many exchanges are running.
+What writes a tape stands alone: the program is started by its name, and the recorder goes on without it.
+"""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from recorder import __version__
+from recorder.clock import SYSTEM
+from recorder.relay import server
+
+if TYPE_CHECKING:
+    from recorder.commands.status import Screen
+    from recorder.relay.service import Options, Recorder
+
+PROGRAM = "viewer.metrics.serve"
+PULSE_SECONDS = 1.0
+_AGAIN_SECONDS = 0.25
+_MOST_AGAIN_SECONDS = 60.0
+_UNREAD_BYTES = 64 << 10
+"""What is not read is not sent."""
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """The first line that the program gets: what to serve, and by which `hosts` it may be called."""
+
+    tape: Path
+    session: str
+    version: str
+    hosts: frozenset[str]
+
+
+class Pulse(msgspec.Struct, frozen=True):
+    """Each further line: the state of the recorder."""
+
+    open: int
+    event_loop_lag_ns: int
+    write_lag_ns: int
+    unstored_bytes: int
+    unstored_exchanges: int
+    writer_restarts: int
+
+
+def listen(address: tuple[str, int] | None) -> socket.socket | None:
+    """Return the socket for `served`; None without an address. Raises `CannotListen`."""
+    return None if address is None else server.listen(*address, option="--metrics")
+
+
+@contextlib.asynccontextmanager
+async def served(
+    sock: socket.socket | None, settings: "Options", recorder: "Recorder", screen: "Screen"
+) -> AsyncIterator[None]:
+    """Serve metrics of a recorder that has started until the end of the context; without a socket, nothing."""
+    if sock is None:
+        yield
+        return
+    url = server.base_url(sock)
+    hosts = settings.allow_hosts | {url.removeprefix("http://").rpartition(":")[0]}
+    setup = msgspec.json.encode(Setup(settings.tape, recorder.session, __version__, hosts), enc_hook=str)
+    keeping = asyncio.create_task(_keep_running(sock, setup, recorder, screen))
+    screen.line(f"metrics     {url}/metrics")
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        sock.close()
+
+
+async def _keep_running(sock: socket.socket, setup: bytes, recorder: "Recorder", screen: "Screen") -> None:
+    """Start the program, and again when it ends: it reads the session from its beginning, so that counters go on."""
+    wait = _AGAIN_SECONDS
+    while True:
+        started = SYSTEM.now()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", PROGRAM, str(sock.fileno())),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(sock.fileno(),),
+                start_new_session=True,
+            )
+        except OSError as error:
+            screen.line(f"wiretape: metrics cannot be served ({error.strerror}); trying again")
+        else:
+            code = await _feed(process, setup, recorder)
+            screen.line(f"wiretape: the process that serves metrics ended (exit code {code}); starting another")
+        has_lasted = SYSTEM.now() - started > _MOST_AGAIN_SECONDS * 1e9
+        wait = _AGAIN_SECONDS if has_lasted else min(2 * wait, _MOST_AGAIN_SECONDS)
+        await asyncio.sleep(wait)
+
+
+async def _feed(process: asyncio.subprocess.Process, setup: bytes, recorder: "Recorder") -> int:
+    """Tell the program what it cannot know, until it ends; return its exit code."""
+    assert process.stdin is not None
+    pipe = process.stdin
+    pipe.write(setup + b"\n")
+    try:
+        lag_ns = 0
+        while process.returncode is None:
+            if pipe.transport.get_write_buffer_size() < _UNREAD_BYTES and not pipe.is_closing():
+                pipe.write(msgspec.json.encode(_pulse(recorder, lag_ns)) + b"\n")
+            due = SYSTEM.now() + int(PULSE_SECONDS * 1e9)
+            await asyncio.sleep(PULSE_SECONDS)
+            lag_ns = max(SYSTEM.now() - due, 0)
+        return process.returncode
+    finally:
+        pipe.close()
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                process.kill()  # it only reads
+            await process.wait()
+
+
+def _pulse(recorder: "Recorder", event_loop_lag_ns: int) -> Pulse:
+    counts = recorder.counts
+    return Pulse(
+        open=recorder.live,
+        event_loop_lag_ns=event_loop_lag_ns,
+        write_lag_ns=recorder.lag_ns(),
+        unstored_bytes=counts.dropped_bytes,
+        unstored_exchanges=counts.unrecorded,
+        writer_restarts=counts.restarts,
+    )

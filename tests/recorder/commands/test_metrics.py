@@ -1,0 +1,99 @@
+"""`wiretape record --metrics`: what Prometheus reads is what the tape holds, and only who may read it does."""
+
+import asyncio
+import os
+import re
+import signal
+from collections import defaultdict
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from tests.forked import AsyncForked
+from tests.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select
+
+STREAM = [
+    (0.01, chunk("a")),
+    (0.03, chunk("b", finish="stop", usage={"prompt_tokens": 5, "completion_tokens": 2})),
+    (0.0, DONE),
+]
+CHAT = "/v1/chat/completions"
+HOSTILE = 'm"}\\n\\u001b[2J{x=\\"1'
+FIRST_CHUNK = "gen_ai_client_operation_time_to_first_chunk_seconds"
+DURATION = "gen_ai_client_operation_duration_seconds"
+
+
+def choose(asked: ReceivedRequest) -> Scene:
+    return answer([(0, b"{}")], status=429) if b"limited" in asked.body else answer(STREAM)
+
+
+async def started(process: AsyncForked) -> tuple[str, list[str]]:
+    """Give the base URL of the metrics, and what was printed until then."""
+    assert process.stderr is not None
+    lines = []
+    while not (line := (await process.stderr.readline()).decode()).startswith("metrics "):
+        lines.append(line)
+    return line.split()[1].removesuffix("/metrics"), lines
+
+
+def get(target: str, host: str = "localhost") -> bytes:
+    return f"GET {target} HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
+
+
+async def scraped(base: str, ended: int) -> dict[str, float]:
+    """Give the sums of all samples by their names, once so many exchanges are counted."""
+    sums: dict[str, float] = {}
+    async with asyncio.timeout(20):
+        while sums.get("wiretape_exchanges_total", 0) < ended:
+            sums = defaultdict(float)
+            got: Answer = await fetch(base, get("/metrics"))
+            for family in text_string_to_metric_families(got.body.decode()):
+                for sample in family.samples:
+                    sums[sample.name] += sample.value
+            await asyncio.sleep(0.05)
+    return sums
+
+
+def server_of(pid: int) -> int:
+    """Give the process that serves the metrics of a recorder."""
+    started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (found,) = [it for it in started if "viewer.metrics.serve" in Path(f"/proc/{it}/cmdline").read_text().split("\0")]
+    return int(found)
+
+
+@on_loop
+async def test_metrics_are_those_of_the_tape_also_after_their_process_was_killed(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url, "--metrics", ":0") as (process, base),
+    ):
+        metrics, _ = await started(process)
+        for model in ("m", HOSTILE, "limited"):
+            await fetch(base, post(CHAT, b'{"model":"%s","stream":true}' % model.encode()))
+        sums = await scraped(metrics, 3)
+        os.kill(server_of(process.pid), signal.SIGKILL)
+        again = await scraped(metrics, 3)
+        evil = await fetch(metrics, get("/metrics", "evil.test"))
+        assert (evil.status, (await fetch(metrics, get("/"))).status) == (421, 404)
+        code, _, err = await finish(process, signal.SIGINT)
+    count, first_ns, whole_ns = select(tape, "SELECT count(ttfc_ns), sum(ttfc_ns), sum(duration_ns) FROM measures")[0]
+    assert (sums[f"{FIRST_CHUNK}_count"], round(sums[f"{FIRST_CHUNK}_sum"] * 1e9)) == (count, first_ns)
+    assert (sums[f"{DURATION}_count"], round(sums[f"{DURATION}_sum"] * 1e9)) == (3, whole_ns)
+    assert sums["gen_ai_client_token_usage_sum"] == 14
+    assert sums["wiretape_unstored_bytes_total"] == 0
+    same = [name for name in sums if name.startswith("gen_ai") or "exchanges_total" in name]
+    assert {name: again[name] for name in same} == {name: sums[name] for name in same}
+    assert code == 0
+    assert re.findall("the process that serves metrics ended .*", err) == [
+        "the process that serves metrics ended (exit code -9); starting another"
+    ]
+
+
+@on_loop
+async def test_metrics_are_not_served_to_other_machines_unless_their_hosts_are_named(tmp_path: Path) -> None:
+    async with recording(tmp_path / "tape.db", "http://127.0.0.1:1", "--metrics", "0.0.0.0:0") as (process, base):
+        code, _, err = await finish(process)
+    assert (code, base) == (2, "")
+    assert "--metrics: 0.0.0.0 can be reached from other machines" in err

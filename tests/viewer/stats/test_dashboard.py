@@ -1,0 +1,97 @@
+"""What dashboards count: OpenTelemetry's figures by labels, of which there is a bounded number."""
+
+from dataclasses import replace
+
+from recorder.decode.decoder import decode
+from recorder.decode.outcome import Exchange, Read
+from viewer.stats.dashboard import (
+    DURATION,
+    FIRST_CHUNK,
+    LABEL_SETS,
+    OTHER,
+    OTHER_ERROR,
+    PER_CHUNK,
+    TOKENS,
+    Ended,
+    Figures,
+)
+from viewer.stats.tools.request import Judged
+
+MS = 1_000_000
+CHUNKS = [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'] * 3
+FACTS = Exchange(200, "text/event-stream", None, "end", None, None, 500 * MS, framing="chunked")
+
+
+def body(facts=FACTS, pieces=CHUNKS):
+    reads = [Read(seq, (10 + 20 * seq) * MS, None, seq * len(CHUNKS[0]), len(data)) for seq, data in enumerate(pieces)]
+    return decode(facts, reads, b"".join(pieces))
+
+
+ONE = Ended(
+    operation="chat", api="openai.chat", upstream="https://api.example.com/v1", request_model="m",
+    response_model="m-2", exchange=FACTS, judged=Judged("complete", None, 500 * MS), body=body(), flags=["stall"],
+    input_tokens=7, output_tokens=None,
+)  # fmt: skip
+LABELS = ("chat", "openai", "m", "m-2", "api.example.com", "443", "openai.chat")
+
+
+def counted(*exchanges):
+    figures = Figures()
+    for one in exchanges:
+        figures.add(one)
+    return figures
+
+
+def sums(figures, family):
+    return {labels: (sum(it.counts), round(it.sum, 6)) for labels, it in figures.histograms[family].items()}
+
+
+def test_a_stream_has_a_first_chunk_gaps_a_duration_and_the_tokens_that_are_known():
+    figures = counted(ONE)
+    assert sums(figures, FIRST_CHUNK) == {LABELS: (1, 0.01)}
+    assert sums(figures, PER_CHUNK) == {LABELS: (2, 0.04)}
+    assert sums(figures, DURATION) == {(*LABELS, ""): (1, 0.5)}
+    assert sums(figures, TOKENS) == {(*LABELS, "input"): (1, 7.0)}
+    assert figures.outcomes == {(*LABELS, "complete"): 1}
+    assert figures.flags == {"stall": 1}
+
+
+def test_a_value_on_the_bound_of_a_bucket_is_in_it():
+    (histogram,) = counted(ONE).histograms[FIRST_CHUNK].values()
+    assert histogram.cumulative[:2] == [("0.01", 1), ("0.02", 1)]
+    assert histogram.cumulative[-1] == ("+Inf", 1)
+
+
+def test_what_failed_has_a_duration_with_an_error_type_and_what_the_client_left_has_no_times():
+    failed = replace(ONE, judged=Judged("error_event", "overloaded", 500 * MS))
+    assert sums(counted(failed), DURATION) == {(*LABELS, "overloaded"): (1, 0.5)}
+    left = counted(replace(ONE, judged=Judged("client_closed", None, 500 * MS)))
+    assert [sums(left, family) for family in (DURATION, FIRST_CHUNK, PER_CHUNK)] == [{}, {}, {}]
+    assert left.outcomes == {(*LABELS, "client_closed"): 1}
+
+
+def test_chunks_have_no_times_over_a_websocket_nor_where_the_tape_lacks_some():
+    for facts in (replace(FACTS, framing="websocket"), replace(FACTS, gap_bytes=3)):
+        figures = counted(replace(ONE, exchange=facts))
+        assert (sums(figures, FIRST_CHUNK), sums(figures, PER_CHUNK)) == ({}, {})
+        assert sums(figures, DURATION) == {(*LABELS, ""): (1, 0.5)}
+
+
+def test_a_list_of_models_is_an_exchange_and_no_operation():
+    figures = counted(replace(ONE, operation="models", api=None))
+    assert not any(figures.histograms.values())
+    assert list(figures.outcomes) == [("models", "", *LABELS[2:6], "", "complete")]
+
+
+def test_texts_of_others_make_a_bounded_number_of_labels():
+    names = [f"model {number} \x1b[2J\ud800" for number in range(LABEL_SETS + 5)]
+    figures = counted(*(replace(ONE, request_model=name) for name in names))
+    late = replace(ONE, request_model="late", judged=Judged("error_event", "late", None), upstream="http://[broken")
+    figures.add(late)
+    assert len(figures.outcomes) == LABEL_SETS + 2
+    assert figures.folded == 6
+    folded = ("chat", "openai", OTHER, OTHER, OTHER, "", "openai.chat")
+    assert figures.outcomes[*folded, "complete"] == 5
+    assert figures.histograms[FIRST_CHUNK][folded].counts[0] == 6
+    assert (*folded, OTHER_ERROR) not in figures.histograms[DURATION], "its duration is unknown"
+    assert all("\x1b" not in label and "\ud800" not in label for labels in figures.outcomes for label in labels)

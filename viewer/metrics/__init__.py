@@ -1,0 +1,1 @@
+"""Metrics for dashboards, in Prometheus' text format."""

@@ -1,0 +1,136 @@
+"""A program: serves the metrics of one recorder to Prometheus, on the socket whose descriptor is its argument.
+
+Run by `recorder.commands.metrics`. Standard input brings a `Setup` and then `Pulse`s, as lines of JSON; its end is the
+end of the recorder, and of this. The exchanges come from the tape, through a read-only connection, once they have ended
+and are measured. It yields the CPU to the relay and to the writer.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from recorder.commands.metrics import Pulse, Setup
+from recorder.errors import WiretapeError
+from recorder.relay import guard
+from recorder.relay.guard import Policy, Refusal
+from recorder.relay.server import Client, Request, Server
+from recorder.sanitize import safe
+from viewer.metrics.exposition import Exposition
+
+_NICENESS = 10
+_POLL_SECONDS = 0.5
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """Answers `GET /metrics`: an app of the recorder's own HTTP server."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._policy = Policy(setup.hosts)
+        self._exposition = Exposition(setup)
+        self._lock = threading.Lock()
+
+    def follow(self, setup: Setup) -> None:
+        """Count the exchanges of the tape, for ever. Raises `WiretapeError`."""
+        from viewer.tape import queries, session
+
+        pause = threading.Event()
+        with queries.opened(setup.tape) as connection:
+            for one in session.ended(connection, setup.session, lambda: _wait(pause)):
+                with self._lock:
+                    self._exposition.figures.add(one)
+
+    def update(self, pulse: Pulse) -> None:
+        """Take the state of the recorder."""
+        self._exposition.pulse = pulse
+
+    # server.App
+
+    def serve(self, client: Client, request: Request) -> None:
+        """Answer a request at once."""
+        refusal = guard.check(request.method, request.target, request.headers, self._policy)
+        if refusal is None and request.method not in ("GET", "HEAD"):
+            refusal = Refusal(405, "metrics are read by GET")
+        if refusal is None and request.target.partition(b"?")[0] != b"/metrics":
+            refusal = Refusal(404, "metrics are at /metrics")
+        if refusal is not None:
+            client.answer(refusal.status, f"wiretape: {refusal.message}\n".encode(), "text/plain; charset=utf-8")
+            return
+        with self._lock:
+            text = self._exposition.text()
+        client.answer(200, text, _TEXT)
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        """Do nothing: whoever sent it was told."""
+
+    def client_failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+        _say(f"metrics: a connection failed by a fault of wiretape's own: {error!r}")
+
+
+def _wait(pause: threading.Event) -> None:
+    pause.wait(_POLL_SECONDS)
+
+
+def _say(line: str) -> None:
+    print(f"wiretape: {safe(line)}", file=sys.stderr, flush=True)
+
+
+async def _main(descriptor: int) -> int:
+    loop = asyncio.get_running_loop()
+    lines = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    setup = msgspec.json.decode(await lines.readline(), type=Setup, dec_hook=lambda kind, value: kind(value))
+    app, ended = Metrics(setup), asyncio.Event()
+    codes: list[int] = []
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    # Nothing is lost with these threads: they only read.
+    threading.Thread(target=_follow, args=(app, setup, lambda: loop.call_soon_threadsafe(end, 1)), daemon=True).start()
+    front = Server(app, socket.socket(fileno=descriptor))
+    listening = asyncio.create_task(_listen(lines, app, end))
+    await ended.wait()
+    listening.cancel()
+    front.close()
+    await front.wait_closed(0)
+    return codes[0]
+
+
+def _follow(app: Metrics, setup: Setup, fail: Callable[[], object]) -> None:
+    try:
+        app.follow(setup)
+    except WiretapeError as error:
+        _say(f"metrics: {error}")
+        fail()
+    except BaseException:
+        fail()
+        raise
+
+
+async def _listen(lines: asyncio.StreamReader, app: Metrics, end: Callable[[int], None]) -> None:
+    while line := await lines.readline():
+        app.update(msgspec.json.decode(line, type=Pulse))
+    end(0)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until the recorder ends; return the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    from recorder.relay import loop
+
+    return loop.run(lambda: _main(int(arguments[0])))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

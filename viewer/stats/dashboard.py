@@ -1,0 +1,251 @@
+"""Pure: what dashboards count of exchanges that have ended: outcomes, and the histograms that OpenTelemetry defines.
+
+Times are those of `stats --as otel`, whose rule measures each exchange, of streams of every API and not of chat alone.
+What is unknown is no sample. An exchange whose client left has an outcome and tokens, but no times. Of a WebSocket,
+which may carry several answers, times of chunks are left out.
+
+Texts of requests and answers become labels, so that there is a limit to how many combinations of them are kept; what
+comes later is counted under `other`.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import fsum
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from recorder.decode.decoder import Decoded
+from recorder.decode.operation import GENERATIONS
+from recorder.decode.outcome import Exchange
+from recorder.sanitize import clipped, safe
+from viewer.stats.tools import clients
+from viewer.stats.tools.request import ClientLeft, Judged, Numbers, Request, ToolError, is_whole
+
+LABEL_SETS: Final = 500
+"""So many combinations of labels and kinds of error are kept apart."""
+
+OTHER: Final = "other"
+OTHER_ERROR: Final = "_OTHER"
+"""The name that OpenTelemetry has for an error of any other kind."""
+
+_MEASURED: Final = (*GENERATIONS, "embeddings")
+_LABEL_CHARACTERS: Final = 120
+_PORTS: Final = {"http": "80", "https": "443"}
+_PROVIDERS: Final = {"gemini": "gcp.gen_ai", "bedrock": "aws.bedrock"}
+"""OpenTelemetry's names of providers, by the first part of an API's name, where they differ from that."""
+
+
+class Labels(NamedTuple):
+    """What samples are told apart by, under OpenTelemetry's names; empty is unknown."""
+
+    gen_ai_operation_name: str
+    gen_ai_provider_name: str
+    gen_ai_request_model: str
+    gen_ai_response_model: str
+    server_address: str
+    server_port: str
+    wiretape_api: str
+
+    def folded(self) -> "Labels":
+        """Return the labels without what others chose."""
+        known = self.gen_ai_operation_name, self.gen_ai_provider_name
+        return Labels(*known, OTHER, OTHER, OTHER, "", self.wiretape_api)
+
+
+LABELS: Final = {
+    "gen_ai_operation_name": "what was asked for",
+    "gen_ai_provider_name": "whose API it is",
+    "gen_ai_request_model": "the model asked for",
+    "gen_ai_response_model": "the first model that the answer names",
+    "server_address": "the upstream's host",
+    "server_port": "its port",
+    "wiretape_api": "the API whose form the answer has",
+}
+"""What the labels mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """An exchange that has ended, as the tape has it; `body` is its decoded answer."""
+
+    operation: str | None
+    api: str | None
+    upstream: str
+    request_model: str | None
+    response_model: str | None
+    exchange: Exchange
+    judged: Judged
+    body: Decoded
+    flags: Sequence[str]
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Values counted by buckets; the last has what is above all bounds."""
+
+    bounds: Sequence[float]
+    counts: list[int] = field(default_factory=list)
+    sum: float = 0.0
+
+    def add(self, values: Iterable[float]) -> None:
+        """Count values; one on a bound is in the bucket below it."""
+        values = list(values)
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
+        for place, count in Counter(bisect_left(self.bounds, value) for value in values).items():
+            self.counts[place] += count
+        self.sum += fsum(values)
+
+    @property
+    def cumulative(self) -> list[tuple[str, int]]:
+        """The upper bound of each bucket, and how many values are not above it."""
+        bounds = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
+        return list(zip(bounds, accumulate(self.counts), strict=True))
+
+
+class Family(NamedTuple):
+    """A histogram of OpenTelemetry: its name, its unit in Prometheus' words, and a label that only it has."""
+
+    name: str
+    meaning: str
+    unit: str
+    bounds: Sequence[float]
+    label: str = ""
+
+    @property
+    def prometheus(self) -> str:
+        """The name as OpenTelemetry's rules translate it for Prometheus."""
+        return "_".join([*self.name.split("."), *([self.unit] if self.unit else [])])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of all labels."""
+        return Labels._fields + ((self.label,) if self.label else ())
+
+
+DURATION: Final = Family(
+    "gen_ai.client.operation.duration",
+    "from the request to the end of the answer, of operations that failed too, which have an error_type",
+    "seconds", clients.OTEL_SECONDS, "error_type",
+)  # fmt: skip
+FIRST_CHUNK: Final = Family(
+    "gen_ai.client.operation.time_to_first_chunk",
+    "from the request to the first chunk of any kind; of streams",
+    "seconds", clients.OTEL_SECONDS,
+)  # fmt: skip
+PER_CHUNK: Final = Family(
+    "gen_ai.client.operation.time_per_output_chunk",
+    "from each chunk to the next, of any kind; of streams",
+    "seconds", clients.OTEL_SECONDS,
+)  # fmt: skip
+TOKENS: Final = Family(
+    "gen_ai.client.token.usage",
+    "tokens of an operation, as usage reports them",
+    "", clients.OTEL_TOKENS, "gen_ai_token_type",
+)  # fmt: skip
+FAMILIES: Final = (DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS)
+
+OWN: Final = {
+    "wiretape_exchanges_total": "exchanges that have ended, by outcome",
+    "wiretape_flagged_exchanges_total": "exchanges that carry a flag, such as stall or clock_suspect",
+    "wiretape_folded_exchanges_total": f"exchanges with labels of others, as there were {LABEL_SETS} combinations",
+    "wiretape_open_exchanges": "exchanges that are running",
+    "wiretape_event_loop_lag_seconds": "how late the relay's event loop was, looked at once a second",
+    "wiretape_write_lag_seconds": "from a read to its commit on the tape: the last, or of what waits, if longer",
+    "wiretape_unstored_bytes_total": "bytes that were relayed and could not be stored",
+    "wiretape_unstored_exchanges_total": "exchanges that were relayed and could not be stored",
+    "wiretape_writer_restarts_total": "times that the process which writes the tape was started again",
+    "wiretape_info": "the recorder: its version, and its session on the tape",
+}
+"""The metrics that are wiretape's own, and what they count."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """All that was counted so far; `folded` exchanges have labels of others."""
+
+    outcomes: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    flags: Counter[str] = field(default_factory=Counter)
+    histograms: dict[Family, dict[tuple[str, ...], Histogram]] = field(
+        default_factory=lambda: {family: {} for family in FAMILIES}
+    )
+    folded: int = 0
+    _known: set[tuple[Labels, str]] = field(default_factory=set)
+
+    def add(self, one: Ended) -> None:
+        """Count an exchange."""
+        numbers, error = _measured(one)
+        labels, error = self._bounded(_labels(one), error)
+        self.outcomes[*labels, one.judged.outcome or ""] += 1
+        self.flags.update(one.flags)
+        if one.operation not in _MEASURED:
+            return
+        if numbers is not None:
+            duration_s = numbers["failed_operation_duration_s" if error else "operation_duration_s"]
+            self._add(DURATION, (*labels, error), [duration_s])
+            self._add(FIRST_CHUNK, labels, [numbers["time_to_first_chunk_s"]])
+            self._add(PER_CHUNK, labels, numbers["time_per_output_chunk_s"])
+        self._add(TOKENS, (*labels, "input"), [one.input_tokens])
+        self._add(TOKENS, (*labels, "output"), [one.output_tokens])
+
+    def _add(self, family: Family, labels: tuple[str, ...], values: object) -> None:
+        known = [value for value in values if isinstance(value, int | float)] if isinstance(values, list) else []
+        if known:
+            self.histograms[family].setdefault(labels, Histogram(family.bounds)).add(known)
+
+    def _bounded(self, labels: Labels, error: str) -> tuple[Labels, str]:
+        """Return labels that are known, or may become so; else those of what is counted as one."""
+        if (labels, error) not in self._known:
+            if len(self._known) >= LABEL_SETS:
+                self.folded += 1
+                return labels.folded(), OTHER_ERROR if error else ""
+            self._known.add((labels, error))
+        return labels, error
+
+
+def _measured(one: Ended) -> tuple[Numbers | None, str]:
+    """Return what OpenTelemetry's rule measures, None where the client left; and the kind of error, if it failed."""
+    exchange, judged = one.exchange, one.judged
+    is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
+    has_chunks = is_answer and one.body.stream and is_whole(exchange, one.body)
+    request = Request(
+        exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "", judged.error_code,
+        judged.duration_ns, one.body if has_chunks else None,
+    )  # fmt: skip
+    try:
+        return clients.otel(request), ""
+    except ClientLeft:
+        return None, ""
+    except ToolError as failed:
+        return failed.numbers, _label(clients.error_type(request)) or OTHER_ERROR
+
+
+def _labels(one: Ended) -> Labels:
+    address, port = _server(one.upstream)
+    family = (one.api or "").partition(".")[0]
+    return Labels(
+        one.operation or "",
+        _PROVIDERS.get(family, family),
+        _label(one.request_model),
+        _label(one.response_model),
+        _label(address),
+        port,
+        one.api or "",
+    )
+
+
+def _label(text: str | None) -> str:
+    return clipped(safe(text or ""), _LABEL_CHARACTERS)
+
+
+def _server(url: str) -> tuple[str, str]:
+    """Return the host and the port of an upstream; empty if its URL has none, as on a damaged tape."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", str(parts.port or _PORTS.get(parts.scheme, ""))
+    except ValueError:
+        return "", ""
