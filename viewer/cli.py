@@ -16,6 +16,7 @@ from viewer.commands.demo import demo
 from viewer.commands.doctor import doctor
 from viewer.commands.export import export
 from viewer.commands.help import help_
+from viewer.commands.import_ import import_
 from viewer.commands.ls import ls
 from viewer.commands.play import play
 from viewer.commands.rm import rm
@@ -27,7 +28,23 @@ from viewer.commands.view import view
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
 
-for _command in (ls, show, play, serve, export, rm, stats, compare, check, doctor, completion, view, help_, demo):
+for _command in (
+    ls,
+    show,
+    play,
+    serve,
+    export,
+    import_,
+    rm,
+    stats,
+    compare,
+    check,
+    doctor,
+    completion,
+    view,
+    help_,
+    demo,
+):
     group.add_command(_command)
 db.add_command(cut)
 

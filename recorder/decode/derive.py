@@ -43,7 +43,7 @@ def derive(
     # Of several responses of which one was cut, the tokens of all are not known.
     tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
     timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens)
-    values = measured(timeline)
+    values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body)})  # without reads
     if is_timed and not understood:
         values["chunks"] = 0
     its_operation = operation(exchange, decoded.api)

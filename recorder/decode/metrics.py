@@ -137,6 +137,8 @@ class Timeline:
 
     def longest_silence(self) -> int | None:
         """Return the longest silence; over a WebSocket, of a response."""
+        if not self.exchange.is_timed:
+            return None
         if self.exchange.framing != "websocket":
             return longest_silence(self.exchange, self.reads, self.duration_ns)
         answers = [(_between(self.reads, *turn), turn[1]) for turn in self.turns or ()]

@@ -84,17 +84,20 @@ FLAGS: Final[dict[str, str]] = {
     "h2_offered": "the client would have spoken HTTP/2: through wiretape it spoke HTTP/1.1, over other connections",
     "hidden_tokens": "usage counts more tokens than what came can hold, as with hidden reasoning: rates are withheld",
     "id_changed": "the response id changes within the stream",
+    "imported": "imported from another program's recording: timestamps are those that it wrote down",
     "malformed": "at least one data event is not a JSON object",
     "multi_choice": "more than one choice; the content is that of the first",
     "multi_response": "several responses over one WebSocket: TTFT and content are the first's, tokens and gaps are all",
     "no_done": "the stream has no [DONE]",
     "no_finish": "a choice has no finish reason",
+    "no_timing": "when the body came is not known: the source has no timestamps within it; measures of it are unknown",
     "no_usage": "the stream, or one of several responses over a WebSocket, has no usage",
     "nonstream": "the answer is not an event stream",
     "object_mismatch": "chunks do not call themselves chat.completion.chunk",
     "opaque_reasoning": "reasoning came encrypted",
     "pretty_printed": "a payload over several lines of which only the first has data:",
     "reasoning_additive": "total_tokens counts reasoning beside output_tokens",
+    "rebuilt": "the body is made of what the source of an import kept: its bytes are not those that came",
     "request_not_stored": "the request body is not on the tape, or only its beginning; its size and hash are",
     "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
     "single_chunk": "the whole output came in one chunk or one read",
@@ -117,7 +120,7 @@ FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "o
 
 NOTABLE: Final = (
     "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
-    "unknown_payload", "coarse_clock", "clock_suspect", "coalesced",
+    "unknown_payload", "no_timing", "coarse_clock", "clock_suspect", "coalesced",
 )  # fmt: skip
 """The flags that are worth a place where an exchange has but one line, the gravest first."""
 
@@ -189,6 +192,7 @@ class Exchange:
     Of a WebSocket, `extensions` are those that were agreed on, and `sent` is what came from the client.
     `connection_reused`: it was sent on a connection kept from an exchange before, and `connected_ns` is None.
     Timestamps may be late by `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2.
+    `clock` says whose time a read has. `rebuilt`: of an import, the body is made of what its source kept.
     """
 
     status: int | None
@@ -213,6 +217,18 @@ class Exchange:
     clock_error_ns: int | None = None
     extensions: str | None = None
     sent: Sent | None = None
+    clock: str | None = None
+    rebuilt: bool = False
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it was not recorded, but imported."""
+        return self.clock in ("imported", "none")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is known when its body came."""
+        return self.clock != "none"
 
 
 class Close(NamedTuple):
@@ -267,6 +283,9 @@ def transport_flags(exchange: Exchange, outcome: Outcome, close: Close | None = 
         "surplus_bytes": exchange.surplus,
         "coarse_clock": exchange.coarse_clock,
         "h2_offered": exchange.h2_offered,
+        "imported": exchange.is_imported,
+        "no_timing": not exchange.is_timed,
+        "rebuilt": exchange.rebuilt,
         "clock_suspect": exchange.clock_error_ns is not None and exchange.clock_error_ns > SUSPECT_NS,
         "unclean_end": exchange.ended_by in _BROKEN and not explained,
         "client_left": exchange.ended_by in _CLIENT and not explained and exchange.framing != "websocket",

@@ -30,9 +30,8 @@ _MOST = 5
 _EXCHANGES_SECONDS = 0.3
 _INTERRUPT_SECONDS = 0.02
 
-_EXCHANGES = select(
-    *(exchanges.c[name] for name in ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes"))
-)
+_CHECKED = ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes", "clock")
+_EXCHANGES = select(*(exchanges.c[name] for name in _CHECKED))
 _OUTCOME = select(measures.c.outcome).where(measures.c.exchange_no == bindparam("no"))
 _PACKED = select(bodies.c.size).where(bodies.c.exchange_no == bindparam("no"))
 
@@ -201,7 +200,7 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
 def _of_stream(
     connection: Connection, exchange: Row[Any], stream: Stream, came: int | None, gap: int | None
 ) -> Iterator[str]:
-    stored = yield from _of_reads(connection, exchange.no, stream)
+    stored = yield from _of_reads(connection, exchange.no, stream, is_timed=exchange.clock != "none")
     if exchange.ended_by is None:
         yield from _of_open(connection, exchange.no, stream, stored)
         return
@@ -220,7 +219,7 @@ def _of_stream(
         yield "it has ended but still has segments"
 
 
-def _of_reads(connection: Connection, no: int, stream: Stream) -> Generator[str, None, int]:
+def _of_reads(connection: Connection, no: int, stream: Stream, *, is_timed: bool) -> Generator[str, None, int]:
     """Check that the reads follow each other in number, time and place; return the bytes that they cover."""
     number = position = last = 0
     for piece in reading.packed_reads(connection, [no], stream).get(no, []):
@@ -231,10 +230,10 @@ def _of_reads(connection: Connection, no: int, stream: Stream) -> Generator[str,
             yield f"read {number} starts at {piece.start!s:.20}, not at {position}"
         problem, at_ns = _unpacking(piece), 0
         for seq, (delta, _, size) in enumerate(packing.elements(piece), number):
-            if delta is None or size is None:
+            if size is None or (delta is None and is_timed):
                 yield f"read {seq} is damaged"
                 problem = None
-            elif seq and at_ns + delta < last:
+            elif seq and delta is not None and at_ns + delta < last:
                 yield f"read {seq} came before the one that it follows"
             at_ns += delta or 0
             position, last, number = position + (size or 0), max(last, at_ns), seq + 1

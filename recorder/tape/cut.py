@@ -47,7 +47,8 @@ LINES: Final = {
     "process, machine and the key of the redaction hashes",
     '{"exchange": ID, "session": UUID, …}': "columns of the table exchanges; sizes and hashes are those of the bytes",
     '{"read": N, "at_ns": T, "relayed_ns": T, "text": "…"}': "a read of the exchange above: in the order in which they "
-    'came, numbered from 0; with "from": "client" after N it is of what the client sent over a WebSocket',
+    "came, numbered from 0; one without at_ns is a whole body of which nobody knows when it came; with "
+    '"from": "client" after N it is of what the client sent over a WebSocket',
     '{"read": …, "base64": "…"}': 'bytes that are no UTF-8; a request_body is {"base64": "…"} then',
 }
 """What the lines of a cut are."""
@@ -146,11 +147,17 @@ def _redacted(value: Any, redact: Redact) -> Any:
 
 def _reads(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:
     sender = {"from": "client"} if is_client else {}
+    if data and not reads:  # nobody knows when it came
+        yield {"read": 0, **sender, **_shown(data)}
     for read in reads:
-        bytes_ = _text(data[read.start : read.start + read.size])
-        shown = bytes_ if isinstance(bytes_, dict) else {"text": bytes_}
+        shown = _shown(data[read.start : read.start + read.size])
         timed = {"at_ns": read.at_ns, "relayed_ns": read.relayed_ns}
         yield {"read": read.seq, **sender, **{name: at for name, at in timed.items() if at is not None}, **shown}
+
+
+def _shown(data: bytes) -> Line:
+    text = _text(data)
+    return text if isinstance(text, dict) else {"text": text}
 
 
 def _known(values: Line) -> Line:
@@ -184,8 +191,11 @@ class _Direction:
     def add(self, line: Line) -> None:
         if line["read"] != len(self.data):
             raise ValueError(f"read {len(self.data)} is expected")
-        self.at_ns.append(line["at_ns"])
-        self.relayed_ns.append(line.get("relayed_ns"))
+        if "at_ns" in line:
+            self.at_ns.append(line["at_ns"])
+            self.relayed_ns.append(line.get("relayed_ns"))
+        if len(self.at_ns) not in (0, line["read"] + 1) or (line["read"] and not self.at_ns):
+            raise ValueError("a read has no at_ns")
         self.data.append(_bytes(line["text"] if "text" in line else {"base64": line["base64"]}))
 
     @property

@@ -44,7 +44,10 @@ class Relay(_Frame, tag="relay", frozen=True):
 
 
 class Session(_Frame, tag="session", frozen=True):
-    """One run of a recorder; sent first, and again to each writer that is started."""
+    """One run of a recorder; sent first, and again to each writer that is started.
+
+    `imported_from` is the format and the name of a file where nothing ran.
+    """
 
     uuid: str
     version: str
@@ -53,6 +56,7 @@ class Session(_Frame, tag="session", frozen=True):
     listen: str
     upstreams: list[tuple[str, str]]
     started_at: str
+    imported_from: str | None = None
 
 
 class Deleted(msgspec.Struct, tag="deleted", frozen=True):
@@ -85,7 +89,8 @@ class Keep(_Frame, tag="keep", frozen=True):
 class Begin(_Frame, tag="begin", frozen=True):
     """A request is about to be sent upstream: T0. Without `body_size`, its body follows in pieces.
 
-    `h2_offered`: its client would have spoken HTTP/2; None where its TLS was not with us.
+    `h2_offered`: its client would have spoken HTTP/2; None where its TLS was not with us. `rebuilt`: of an import, the
+    body is made of what its source kept, and its bytes are not those that came.
     """
 
     id: str
@@ -100,6 +105,7 @@ class Begin(_Frame, tag="begin", frozen=True):
     labels: dict[str, str]
     coarse_clock: bool = False
     h2_offered: bool | None = None
+    rebuilt: bool | None = None
 
 
 class Upload(_Frame, tag="upload", frozen=True):
@@ -128,10 +134,10 @@ class Head(_Frame, tag="head", frozen=True):
     id: str
     status: int
     headers: list[tuple[bytes, bytes]]
-    framing: str
+    framing: str | None
     connected_ns: int | None
     sent_ns: int | None
-    headers_ns: int
+    headers_ns: int | None
     connection_reused: bool | None = None
     clock: str | None = None
 
@@ -139,7 +145,8 @@ class Head(_Frame, tag="head", frozen=True):
 class Run(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
     """Socket reads of one exchange that follow each other, by columns; `seq` is the number of the first.
 
-    `is_client`: they are what the client sent over a WebSocket, and not of the body.
+    `is_client`: they are what the client sent over a WebSocket, and not of the body. Without timestamps, nobody knows
+    when they came, and they are all that there is of the body.
     """
 
     id: str
@@ -171,7 +178,7 @@ class End(_Frame, tag="end", frozen=True):
     id: str
     ended_by: str
     ended_detail: str | None
-    end_ns: int
+    end_ns: int | None
     client_closed_ns: int | None
     connected_ns: int | None
     sent_ns: int | None

@@ -2,6 +2,7 @@
 
 Reads are three JSON arrays, which plain SQL opens (`json_each`): the times between them, how long after each the client
 had it, and their sizes. Number and place of a read follow from those before it. A damaged read is null in the first.
+Of a body of which nobody knows when it came, the first two are null: it has no reads, and the third is its size.
 Of 300 synthetic chat streams the three took 22 bytes a read. As compressed binary numbers they would have taken 8, the
 whole tape a fifth less, and SQL could not have read them.
 
@@ -26,6 +27,7 @@ Timestamp = Annotated[int, msgspec.Meta(gt=-MOST, lt=MOST)]
 _MOST_LOST: Final = 1 << 16
 """More reads than this are not taken to be missing in a row: a number is damaged."""
 _NARROW, _WIDE = b"\x04", b"\x08"
+_UNTIMED: Final = "null"
 
 _encode = msgspec.json.Encoder().encode
 _timestamps = msgspec.json.Decoder(list[Timestamp])
@@ -52,8 +54,23 @@ def pack(reads: Reads) -> Packed:
     return packed(0, 0, reads.at_ns, reads.relayed_ns, reads.size)
 
 
+def untimed(size: int) -> Packed:
+    """Return what stands for the reads of a body of which nobody knows when it came."""
+    return Packed(0, 0, _UNTIMED, _UNTIMED, f"[{size}]")
+
+
+def is_untimed(packed: Packed) -> bool:
+    """Return whether nobody knows when the bytes came."""
+    return packed.at_ns == _UNTIMED
+
+
 def packed(seq: int, start: int, at_ns: Sequence[int], relayed_ns: Sequence[int | None], size: Sequence[int]) -> Packed:
-    """Pack reads that follow each other without a gap. Raises `OverflowError` for a time that no tape can have."""
+    """Pack reads that follow each other without a gap; without timestamps, they are untimed.
+
+    Raises `OverflowError` for a time that no tape can have.
+    """
+    if not at_ns and size:
+        return untimed(sum(size))
     if not (_are_timestamps(at_ns) and _are_timestamps(relayed_ns)):
         raise OverflowError("a timestamp is too large")
     deltas = [at_ns[0], *map(sub, at_ns[1:], at_ns)]
@@ -93,6 +110,9 @@ def unpack(packed: Packed) -> Reads:
     seq, start, *texts = packed
     if not _is_placed(packed) or set(map(type, texts)) != {str}:
         raise ValueError("an array is not text, or its place is not a number")
+    if is_untimed(packed):
+        _sizes.decode(texts[2])
+        return Reads((), (), (), (), ())
     deltas, lags, sizes = _timestamps.decode(texts[0]), _lags.decode(texts[1]), _sizes.decode(texts[2])
     if not len(deltas) == len(lags) == len(sizes):
         raise ValueError(f"its arrays have {len(deltas)}, {len(lags)} and {len(sizes)} elements")

@@ -124,6 +124,8 @@ def exchange_of(row: Any) -> Exchange:
         request=row.request_needed,
         connection_reused=row.connection_reused,
         clock_error_ns=row.clock_error_ns,
+        clock=row.clock,
+        rebuilt=bool(row.rebuilt),
         extensions=headers.get("sec-websocket-extensions"),
     )
 
@@ -191,7 +193,9 @@ def running(connection: Connection) -> list[Run]:
     One that has fallen silent while another is heard of is left out: its process's number is somebody else's by now.
     """
     rows = connection.execute(
-        _RUN.where(sessions.c.ended_at.is_(None)).order_by(sessions.c.no.desc()).limit(_MOST_RUNS)
+        _RUN.where(sessions.c.ended_at.is_(None), sessions.c.imported_from.is_(None))
+        .order_by(sessions.c.no.desc())
+        .limit(_MOST_RUNS)
     )
     runs = [run for run in map(_run, rows) if not run.gone]
     heard = [-1.0 * (run.silent_ms(0) or 0) for run in runs]

@@ -38,7 +38,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0007"
+REVISION = "0008"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -71,7 +71,8 @@ sessions = Table(
     Column("started_at", Text, nullable=False, comment="wall time, UTC, ISO 8601"),
     Column("heartbeat_at", Text, nullable=False, comment="when the relay was last heard of; wall time, UTC"),
     Column("ended_at", Text, comment="wall time, UTC; NULL: still running, or died"),
-    comment="one run of a recorder",
+    Column("imported_from", Text, comment="format and name of the file that was imported; NULL: a recorder ran"),
+    comment="one run of a recorder, or one import",
 )
 
 exchanges = Table(
@@ -111,11 +112,15 @@ exchanges = Table(
         "h2_offered", Boolean, comment="the client would have spoken HTTP/2; NULL: not known, as without --intercept"
     ),
     Column(
-        "clock", Text, comment="whose time a read has: kernel (when it came), loop (when it was taken); NULL: not known"
+        "clock",
+        Text,
+        comment="whose time a read has: kernel (when it came), loop (when it was taken), imported (another program's), "
+        "none (nobody knows when the body came: it has no reads); NULL: not known",
     ),
     Column("clock_error_ns", BigInteger, comment="timestamps may be late by this much; NULL: not known"),
     Column("client_bytes", BigInteger, comment="bytes that the client sent over a WebSocket; NULL: it is none"),
     Column("client_gap_bytes", BigInteger, comment="of these, bytes that could not be stored"),
+    Column("rebuilt", Boolean, comment="made of what a source kept: not the bytes that came; NULL: recorded"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
@@ -130,7 +135,8 @@ uploads = Table(
 )
 
 _ARRAYS: Final = {
-    "at_ns": "JSON: when the socket gave the first read, then the time to each next one; null: a damaged read",
+    "at_ns": "JSON: when the socket gave the first read, then the time to each next one; null: a damaged read, or in "
+    "place of the array: not known",
     "relayed_ns": "JSON: how long after that each read had been handed on; null: never",
     "sizes": "JSON: body bytes of each read",
 }

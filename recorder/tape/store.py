@@ -74,7 +74,7 @@ _RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes
 _FACTS = (
     "id", "method", "path", "request_model", "status", "response_headers", "ended_by", "connected_ns", "headers_ns",
     "end_ns", "gap_bytes", "paused", "surplus", "coarse_clock", "h2_offered", "framing", "request_size",
-    "request_stored", "request_needed", "connection_reused", "clock_error_ns",
+    "request_stored", "request_needed", "connection_reused", "clock_error_ns", "clock", "rebuilt",
 )  # fmt: skip
 """The columns that decoding needs."""
 
@@ -115,6 +115,8 @@ class _Facts:
         at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
         places = list(range(len(sizes)))
         reads = Reads(places, at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
+        if sizes and not at_ns:
+            reads = Reads((), (), (), (), ())
         body = b"".join(data for _, data in self.runs)
         facts = (row.id, row.method, row.path, row.request_model)
         return Unsettled(no, *facts, reading.exchange_of(row), reads, body, self.asked, is_settled=False)
@@ -222,7 +224,7 @@ class _Body(NamedTuple):
 
     @classmethod
     def of(cls, reads: Reads, data: bytes) -> "_Body":
-        packed = packing.pack(reads)
+        packed = packing.pack(reads) if reads or not data else packing.untimed(len(data))
         return cls(len(data), hashlib.sha256(data).hexdigest(), *packed[2:], zlib.compress(data, _COMPRESSION))
 
 
@@ -312,6 +314,10 @@ class Store:
             found = self.connection.execute(statement).all()
         return [Returning(no, uuid, pid) for no, uuid, pid, boot in found if may_return(pid, boot)]
 
+    def knows(self, id: str) -> bool:
+        """Return whether an exchange is on the tape."""
+        return self._row(id) is not None
+
     def newest(self) -> int:
         """Return the number of the newest exchange; 0 if there is none."""
         row = self._driver.execute("SELECT max(no) FROM exchanges").fetchone()
@@ -321,7 +327,8 @@ class Store:
         salt = self.connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
         salt = salt or secrets.token_bytes(32)
         upstreams = [[name, Redactor(salt).url(url)] for name, url in session.upstreams]
-        values = msgspec.structs.asdict(session) | {"upstreams": upstreams, "salt": salt}
+        source = session.imported_from and Redactor(salt).text(session.imported_from)
+        values = msgspec.structs.asdict(session) | {"upstreams": upstreams, "salt": salt, "imported_from": source}
         self.connection.execute(insert(sessions).values(**values, heartbeat_at=session.started_at))
         return int(self._driver.execute("SELECT max(no) FROM sessions").fetchone()[0])
 
@@ -534,8 +541,8 @@ class Store:
         """Enter an exchange; if all of its request body is in the same batch, that, too."""
         if self._find(frame.id):
             return
-        is_coming = frame.body_size is None
-        is_truncated = None if is_coming else False
+        is_coming = frame.body_size is None and frame.rebuilt is None  # of an import, it may never be known
+        is_truncated = None if frame.body_size is None else False
         if is_coming and (upload := uploads.get(frame.id)) and (end := upload.end):
             request = {"body": _stored_request(upload.data(0), end), "body_size": end.size, "body_sha256": end.sha256}
             frame, is_coming, is_truncated = msgspec.structs.replace(frame, **request), False, end.truncated
@@ -556,6 +563,7 @@ class Store:
             "labels": compact_json(self._redactor.labels(frame.labels)),
             "coarse_clock": frame.coarse_clock,
             "h2_offered": frame.h2_offered,
+            "rebuilt": frame.rebuilt,
         }
         known = self._touched[frame.id] = _Open(None, uploaded=0 if is_coming else None)
         known.changes = row

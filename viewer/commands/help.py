@@ -307,7 +307,21 @@ def _metrics() -> Iterator[Section]:
     )
 
 
+def _imports() -> Iterator[Section]:
+    """Yield the formats that can be imported, and how an exchange says how much its source knew."""
+    from recorder.decode.outcome import FLAGS
+    from viewer.importing.formats import FORMATS
+
+    yield Section(
+        "Formats of wiretape import",
+        list(FORMATS.items()),
+        "Each is recognised by its content, or named by --from. What a source does not know is unknown, never 0.",
+    )
+    flags = ("imported", "no_timing", "coarse_clock", "rebuilt", "storage_gap", "request_not_stored")
+    yield Section("Flags", [(name, FLAGS[name]) for name in flags], "What was imported is found by flag:imported.")
+
+
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
-    "intercept": _intercept, "cut": _cut, "testing": _testing, "metrics": _metrics,
+    "intercept": _intercept, "imports": _imports, "cut": _cut, "testing": _testing, "metrics": _metrics,
 }  # fmt: skip

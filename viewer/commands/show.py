@@ -55,7 +55,8 @@ def _timing(connection: "Connection", no: int, out: Output, limits: Thresholds) 
     timed = Attribution(*queries.observed(connection, no))
     judged = verdicts.verdicts(timed, queries.detail(connection, no).outcome, limits)
     if out.is_table:
-        output.show(exchange.timing(timed.slowness(), judged, limits, output.width()))
+        is_timed = timed.exchange.is_timed
+        output.show(exchange.timing(timed.slowness(), judged, limits, output.width(), is_timed=is_timed))
     else:
         out.put(verdicts.FIELDS, map(verdicts.row, judged))
 

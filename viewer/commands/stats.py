@@ -453,8 +453,11 @@ def check(
         with outfile.replacing(junit, tape_path(db)) as report:
             report.write(check.junit(judged))
     out.put_rounded(check.FIELDS, judged, check.IMPORTANT)
-    if sample.suspect:
-        click.echo(f"wiretape: {sample.suspect} of {sample.size}: {summary.WARNINGS['clock_suspect']}", err=True)
+    for count, note in (
+        (sample.suspect, "clock_suspect"), (sample.imported, "imported"), (sample.untimed, "no_timing"),
+    ):  # fmt: skip
+        if count:
+            click.echo(f"wiretape: {count} of {sample.size}: {summary.WARNINGS[note]}", err=True)
     if code := check.exit_code(judged):
         raise click.exceptions.Exit(code)
 

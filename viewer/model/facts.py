@@ -138,6 +138,8 @@ def no_body(row: DetailRow, hint: str) -> str:
         return f"no body came ({outcome(row.outcome, row.outcome_detail)})"
     if row.gap_bytes == row.bytes:
         return "nothing of the body is on the tape"
+    if "no_timing" in row.flags:
+        return f"nobody knows when the {counted(row.bytes, 'byte')} of the body came: {FLAGS['no_timing']}; {hint}"
     return f"the body of {counted(row.bytes, 'byte')} has none ({outcome(row.outcome, row.outcome_detail)}); {hint}"
 
 
@@ -202,6 +204,8 @@ def _after(row: ListRow) -> str:
 _CLOCKS: Final = {
     "kernel": "kernel (when a read came to this machine)",
     "loop": "loop (when wiretape took a read)",
+    "imported": "imported (what another program wrote down)",
+    "none": "none (nobody knows when the body came)",
 }
 _AFTERWARDS: Final = {
     "end": "then the end",

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from recorder.decode.decoder import Item
 from recorder.decode.encoding import is_utf8
+from recorder.decode.outcome import FLAGS
 from recorder.decode.stalls import Thresholds
 from recorder.plurals import counted
 from recorder.sanitize import clipped
@@ -79,8 +80,10 @@ def page(
     yield from _facts(_texts(row), width)
 
 
-def timing(slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds, width: int | None) -> Iterator[Text]:
-    """Yield who was slow, and every verdict."""
+def timing(
+    slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds, width: int | None, *, is_timed: bool = True
+) -> Iterator[Text]:
+    """Yield who was slow, and every verdict; unless `is_timed`, nobody knows."""
     sides = *facts.who_was_slow(slowness), ("both together", slowness.delay, "from a read to its handing on")
     yield from drawn(pages.who_was_slow(sides, width or _PLAIN_WIDTH))
     if slowness.client is not None and not slowness.client.max_ns:
@@ -88,7 +91,9 @@ def timing(slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds, 
     yield Text()
     for verdict in verdicts:
         yield from drawn(pages.judged(verdict, _LABELS))
-    if not verdicts:
+    if not is_timed:
+        yield Text(f"no verdict: {FLAGS['no_timing']}")
+    elif not verdicts:
         share, window = (f"{100 * value:g} %" for value in (limits.burst_share, limits.burst_window))
         yield Text(
             f"{wording.nothing(limits)}: {limits.burst_chunks} or more output chunks, "

@@ -46,9 +46,11 @@ WARNINGS: Final = {
     "hidden_tokens": "exchanges whose usage counts tokens that did not come, such as hidden reasoning: their tpot and "
     "tps are withheld",
     "clock_suspect": "exchanges whose timestamps may be late by more than 1 ms: wiretape was busy when data came",
+    "imported": "exchanges that were imported: their timestamps are what other programs wrote down",
+    "no_timing": "exchanges that were imported without timing: they count, but no time of their bodies is known",
     "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
 }
-"""What each warning means; `few` is followed by the quantities that it is about, four others by how many there are."""
+"""What each warning means; `few` is followed by the quantities that it is about, six others by how many there are."""
 
 _COUNTED: Final = (*OUTCOMES, UNMEASURED)
 _HEAD: Final = {
@@ -82,6 +84,8 @@ PERCENTILES: Final = (50, 90, 95, 99)
 _DECIMALS: Final = 6
 _BLOCK: Final = 1 << 18
 
+_COUNTS: Final = ("withheld", "held_up", "hidden", "suspect", "imported", "untimed")
+
 Method = Literal["linear", "inverse_cdf", "mlperf"]
 
 
@@ -94,7 +98,7 @@ class Sample:
     chunks, in ns. Of `withheld` of the measured ones the tokens per second are left out: they came in a burst;
     `held_up` of them were so by the client: reading from upstream was paused for it. Of `hidden` ones they are
     left out, and so are the times per token: usage counts tokens that did not come. Of `suspect` ones the
-    timestamps may be late by more than 1 ms.
+    timestamps may be late by more than 1 ms; `imported` ones have another program's, and `untimed` ones none.
     """
 
     key: Key
@@ -110,6 +114,8 @@ class Sample:
     held_up: int = 0
     hidden: int = 0
     suspect: int = 0
+    imported: int = 0
+    untimed: int = 0
 
     @property
     def size(self) -> int:
@@ -134,7 +140,7 @@ class Sample:
             gaps,
             min(starts, default=None),
             max(starts, default=None),
-            *(sum(getattr(one, name) for one in samples) for name in ("withheld", "held_up", "hidden", "suspect")),
+            *(sum(getattr(one, name) for one in samples) for name in _COUNTS),
         )
 
 
@@ -349,6 +355,8 @@ def _warnings(values: TableRow, sample: Sample) -> list[str]:
         f"backpressure:{sample.held_up}": sample.held_up > 0,
         f"hidden_tokens:{sample.hidden}": sample.hidden > 0,
         f"clock_suspect:{sample.suspect}": sample.suspect > 0,
+        f"imported:{sample.imported}": sample.imported > 0,
+        f"no_timing:{sample.untimed}": sample.untimed > 0,
         "objective_unknown": (values["objective_unknown_n"] or 0) > 0,
     }
     return [warning for warning, is_raised in raised.items() if is_raised]

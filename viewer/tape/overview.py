@@ -38,6 +38,8 @@ _FLAGGED: Final = (
     flagged("backpressure"),
     and_(flagged("hidden_tokens"), measures.c.tps_user.is_not(None)),
     flagged("clock_suspect"),
+    flagged("imported"),
+    flagged("no_timing"),
 )
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 _SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}

@@ -89,8 +89,11 @@ def row(verdict: Verdict) -> TableRow:
 
 def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdict]:
     """Judge one exchange: its stalls in their order, then its burst. With the default limits, stalls of the form `gap`
-    and bursts are what the tape's flags say. One wait for the client is one stall.
+    and bursts are what the tape's flags say. One wait for the client is one stall. Where nobody knows when the body
+    came, there are none.
     """
+    if not timed.exchange.is_timed:
+        return []
     gaps = list(_gaps(timed, limits))
     late = (one for one in _deliveries(timed, limits.stall_ns) if not any(_is_same(one, gap) for gap in gaps))
     stalls = [*gaps, *late, *_ends(timed, outcome, limits.stall_ns)]

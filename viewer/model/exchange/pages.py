@@ -117,7 +117,9 @@ def request(known: Known) -> Iterator[Line]:
     yield from headers(request.headers)
     yield []
     more = " so far, or until its recorder died" if request.size is None else ""
-    yield [(f"body · {counted(request.known_size, 'byte')}{more}", "muted")]
+    size = f"{counted(request.known_size, 'byte')}{more}"
+    is_unknown = request.size is None and "imported" in known.row.flags
+    yield [("body · not known: it is not in what was imported" if is_unknown else f"body · {size}", "muted")]
     yield from _body(request.body, request.known_size)
     if known.response_headers:
         yield []

@@ -144,7 +144,7 @@ def problem(request: Request, *, truncated: bool) -> str:
     """Return why the body of a request is no prompt."""
     body, size = request.body or b"", request.known_size
     if request.size is None:
-        return "its body has not come to its end yet, or its recorder died before"
+        return "its body has not come to its end yet, its recorder died before, or what was imported does not have it"
     if not size:
         return "it has no body"
     if not body:

@@ -1,0 +1,102 @@
+"""`import`: what other programs recorded is on the tape as far as they knew it, and no further."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorder.tape import reading as tape_reading
+from tests.recorder.frames import opened
+from tests.viewer.commanding import run
+from tests.viewer.wires import CHAT
+
+KEY = "sk-0123456789abcdefghij"
+ANSWER = b"".join(CHAT)
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    """Where a tape may be made; nothing is there yet."""
+    return tmp_path / "tape.db"
+
+
+def imported(tape: Path, *arguments: object, code: int = 0) -> str:
+    """Import, check that the tape is whole and derived alike again, and give what was printed."""
+    result = run(tape, "import", *map(str, arguments), code=code)
+    if tape.exists():
+        assert "is whole" in run(tape, "db", "check").output
+        assert " 0 changed" in run(tape, "db", "rebuild").output
+    return result.output
+
+
+def shown(tape: Path, id: str = "@") -> dict[str, Any]:
+    return json.loads(run(tape, "show", id, "--format", "json").stdout)
+
+
+def test_bytes_alone_are_measured_without_a_single_time(tape: Path, tmp_path: Path) -> None:
+    (source := tmp_path / "answer.sse").write_bytes(ANSWER)
+    printed = imported(tape, source, "--url", f"https://api.test/v1/chat/completions?key={KEY}", "--label", "a=b")
+    assert "1 exchange of sse imported" in printed
+    assert "1 without timing" in printed
+    assert stat.S_IMODE(tape.stat().st_mode) == 0o600
+    assert KEY.encode() not in tape.read_bytes()
+    row = shown(tape)
+    assert (row["outcome"], row["flags"]) == ("complete", ["imported", "no_timing"])
+    assert (row["clock"], row["bytes"], row["reads"], row["labels"]) == ("none", len(ANSWER), 0, {"a": "b"})
+    assert row["content"]
+    assert [name for name, value in row.items() if name.endswith("_ms") and value is not None] == []
+    assert run(tape, "play", "@").stdout_bytes == ANSWER
+    assert run(tape, "show", "@", "--part", "reads", "--format", "tsv").stdout.count("\n") == 1
+    assert "no_timing" in run(tape, "stats", "--format", "json").stdout
+    assert "nobody knows" in run(tape, "show", "@").stdout
+    assert "no verdict" in run(tape, "show", "@", "--part", "timing", "--format", "table").stdout
+    assert "1 of 1" in run(tape, "check", "--min", "n=1").output
+    assert run(tape, "ls", "-f", "clock:none flag:no_timing flag:imported", "--format", "tsv").stdout.count("\n") == 2
+
+
+def test_what_is_on_the_tape_already_is_left_out(tape: Path, tmp_path: Path) -> None:
+    (first := tmp_path / "1.sse").write_bytes(ANSWER)
+    (second := tmp_path / "2.sse").write_bytes(ANSWER + b": another\n\n")
+    imported(tape, first)
+    os.utime(first, (1, 1))
+    assert "0 exchanges of sse imported" in (printed := imported(tape, first))
+    assert "1 on it already" in printed
+    imported(tape, first, second)
+    assert run(tape, "ls", "--format", "jsonl").stdout.count("\n") == 2
+
+
+def test_an_import_without_timing_survives_a_cut_as_text_and_a_merge(tape: Path, tmp_path: Path) -> None:
+    (source := tmp_path / "answer.sse").write_bytes(ANSWER)
+    imported(tape, source)
+    run(tape, "db", "cut", "-o", str(tmp_path / "cut.jsonl"))
+    run(merged := tmp_path / "merged.db", "db", "merge", str(tmp_path / "cut.jsonl"))
+    assert shown(merged) == shown(tape)
+    assert run(merged, "export", "@", "--format", "sse").stdout_bytes == ANSWER
+
+
+def test_a_source_is_named_by_its_session_and_is_no_recorder_that_runs(tape: Path, tmp_path: Path) -> None:
+    (source := tmp_path / f"{KEY}.sse").write_bytes(ANSWER)
+    imported(tape, source)
+    with opened(tape) as store, store.connection.begin():
+        named = store.connection.exec_driver_sql("SELECT imported_from FROM sessions ORDER BY no").scalars().first()
+        store.connection.exec_driver_sql("UPDATE sessions SET ended_at = NULL")
+        runs = tape_reading.running(store.connection)
+    assert named is not None
+    assert named.startswith("sse REDACTED:sha256:")
+    assert [run for run in runs if not run.listen] == []
+
+
+def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_path: Path) -> None:
+    for name, data, reason in (
+        ("empty", b"", "it is empty"),
+        ("blank.sse", b" \n", "its format is not known"),
+        ("noise", os.urandom(8) + b"\xff" * 80, "its format is not known"),
+    ):
+        (source := tmp_path / name).write_bytes(data)
+        printed = imported(tape, source, code=1)
+        assert f"{name}: {reason}" in printed
+        assert not tape.exists()
+    imported(tape, tmp_path / "nowhere", code=1)

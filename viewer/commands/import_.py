@@ -1,0 +1,112 @@
+"""The command `import`: exchanges that other programs recorded."""
+
+import contextlib
+import itertools
+import mmap
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from recorder.commands.options import db, read_labels, tape_path
+from recorder.errors import NotFound
+from recorder.plurals import counted
+from recorder.sanitize import safe
+from viewer.commands import progress
+from viewer.importing import formats
+from viewer.importing.found import Data, NotImportable, Source
+
+if TYPE_CHECKING:
+    from viewer.importing.tape import Report
+
+_SHOWN: Final = 20
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@db
+@click.option(
+    "--from", "format", type=click.Choice(list(formats.FORMATS)), help="The format of the files. [default: seen]"
+)
+@click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated.")
+@click.option(
+    "--url", metavar="URL", help="Of bytes alone: what was asked, such as https://api.example.com/v1/messages"
+)
+@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY",
+              help="Of times without a date: the day of the first. [default: when the file was written]")  # fmt: skip
+def import_(
+    files: tuple[Path, ...],
+    db: Path | None,
+    format: str | None,
+    labels: tuple[str, ...],
+    url: str | None,
+    date: datetime | None,
+) -> None:
+    """Put exchanges that other programs recorded on the tape, which is made if need be.
+
+    FILE's format is recognised by its content. What the source does not know is unknown on the tape, too; the flags
+    imported, no_timing, coarse_clock and rebuilt say how much it knew (wiretape help imports). Keys are redacted as in
+    a recording. What is on the tape already is left out, so that an import can be repeated. What cannot be imported is
+    named, and the exit code is 3.
+    """
+    chosen, path = read_labels(labels), tape_path(db)
+    sources = [(file, _source(file, url, date)) for file in files]
+    failed = sum(_import(path, file, source, format, chosen) for file, source in sources)
+    if failed:
+        raise NotImportable(f"{failed:,} could not be imported: see above")
+
+
+def _source(file: Path, url: str | None, date: datetime | None) -> Source:
+    if not file.is_file():
+        raise NotFound(f"no file at {click.format_filename(file)}")
+    modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    return Source(file.name, modified, date and date.date(), url)
+
+
+def _import(path: Path, file: Path, source: Source, format: str | None, labels: dict[str, str]) -> int:
+    """Import one file; return how much of it could not be."""
+    from recorder.tape import file as tape
+    from recorder.tape.store import Store
+    from viewer.importing.tape import Importer
+
+    name = safe(click.format_filename(file))
+    try:
+        with _mapped(file) as data:
+            seen = format or formats.recognised(data)
+            found = formats.read(seen, data, source)
+            first = list(itertools.islice(found, 1))  # no tape is made of what cannot be read
+            with (
+                tape.writing(path, "wiretape import") as connection,
+                progress.Bar(f"importing {name}", lambda: None, "exchange") as bar,
+            ):
+                importer = Importer(Store(connection), source.name, seen, labels)
+                for _ in bar.over(importer.add(itertools.chain(first, found))):
+                    pass
+    except NotImportable as error:
+        click.echo(f"wiretape: {name}: {safe(str(error))}", err=True)
+        return 1
+    _report(name, path, seen, importer.report)
+    return importer.report.failed
+
+
+@contextlib.contextmanager
+def _mapped(file: Path) -> Iterator[Data]:
+    """Yield the bytes of a file, which are read when they are looked at."""
+    with file.open("rb") as opened:
+        if not file.stat().st_size:
+            raise NotImportable("it is empty")
+        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
+
+
+def _report(name: str, path: Path, format: str, report: "Report") -> None:
+    for one in report.refused[:_SHOWN]:
+        click.echo(f"wiretape: {name}: {safe(one.place)}: {safe(one.reason)}", err=True)
+    if (more := len(report.refused) - _SHOWN) > 0:
+        click.echo(f"wiretape: {name}: and {more:,} more", err=True)
+    parts = [(report.untimed, "without timing"), (report.present, "on it already"), (report.failed, "left out")]
+    told = ", ".join(f"{count:,} {what}" for count, what in parts if count)
+    done = f"{name}: {counted(len(report.added), 'exchange')} of {format} imported to {path}"
+    click.echo(f"{done}; {told}" if told else done)

@@ -1,0 +1,1 @@
+"""Other programs' recordings, read and put on a tape."""

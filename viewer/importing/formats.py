@@ -1,0 +1,36 @@
+"""Pure: which formats there are, and how each is recognised by its content."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from viewer.importing.found import Data, Found, NotImportable, Refused, Source
+
+FORMATS: Final = {
+    "sse": "the bytes of one body, as curl -N -o FILE saves them: nobody knows when they came (no_timing), nor what "
+    "was asked unless --url says where; taken to answer a POST with the status 200",
+}
+"""The formats, and what is known of an exchange in each."""
+
+_LOOKED_AT: Final = 1 << 16
+_RECOGNISED: Final = {
+    "sse": re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)[:\r\n]|:|[{\[])"),
+}
+"""How each begins; the first that fits."""
+
+
+def recognised(data: Data) -> str:
+    """Return the format of a file. Raises `NotImportable`."""
+    head = data[:_LOOKED_AT]
+    for name, looks in _RECOGNISED.items():
+        if looks.match(head):
+            return name
+    raise NotImportable(f"its format is not known: name one of {', '.join(FORMATS)} with --from")
+
+
+def read(format: str, data: Data, source: Source) -> Iterator[Found | Refused]:
+    """Return what a file holds. Raises `NotImportable`, at the latest when the first of it is taken."""
+    from viewer.importing import sse
+
+    readers = {"sse": sse.read}
+    return readers[format](data, source)

@@ -1,0 +1,164 @@
+"""Pure: what is found in other programs' recordings. Times are ns since T0, None where the source does not say.
+
+A parser yields a `Found` for each exchange, and a `Refused` for each of which nothing can be made; it raises
+`NotImportable` where that holds of the whole file.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from mmap import mmap
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from recorder.decode import encoding
+from recorder.errors import WiretapeError
+
+Data = bytes | mmap
+"""What a file holds; a slice of it is bytes."""
+
+Headers = list[tuple[bytes, bytes]]
+
+MOST_NS: Final = 366 * 86_400 * 10**9
+"""No exchange takes longer than a year: a time beyond that is a mistake."""
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_IN_PATH: Final = "/?:@!$&'()*+,;=%~[]|^`{}<>\"\\"
+_NO_BODY: Final = (204, 304)
+
+
+class NotImportable(WiretapeError):
+    """A file of which nothing can be imported; the message says why."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is known of a file beside its bytes: its name, the day of the first time in it, the URL that was asked."""
+
+    name: str
+    modified: datetime
+    day: date | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Something in a file that cannot be imported, or only in part (`is_note`): where it is, and why."""
+
+    place: str
+    reason: str
+    is_note: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One exchange. `stamp` is what the source says of when it began, `id` its id on the tape that it came from.
+
+    `body` came in pieces of `sizes` bytes at `at_ns`; without these, nobody knows when. `missing` bytes of it the
+    source does not have. `is_coarse`: the times are not those of reads. `is_rebuilt`: the bytes are not those that
+    came. `request` is None where the source does not have the request's body, which had `request_size` bytes.
+    """
+
+    place: str
+    started: datetime
+    stamp: str
+    method: str
+    url: str
+    id: str | None = None
+    request_headers: Headers = field(default_factory=list)
+    request: bytes | None = None
+    request_size: int | None = None
+    status: int | None = None
+    response_headers: Headers = field(default_factory=list)
+    framing: str | None = None
+    connected_ns: int | None = None
+    connection_reused: bool | None = None
+    sent_ns: int | None = None
+    headers_ns: int | None = None
+    end_ns: int | None = None
+    body: bytes = b""
+    at_ns: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    missing: int = 0
+    ended_by: str = "end"
+    ended_detail: str | None = None
+    is_coarse: bool = False
+    is_rebuilt: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the source says when the body came; of an answer without any byte, when its head did."""
+        return bool(self.at_ns) or (not self.body and not self.missing and self.end_ns is not None)
+
+    @property
+    def base(self) -> str:
+        """The URL of the server."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+
+    @property
+    def path(self) -> str:
+        """The path and the query, with what may not stand there percent-encoded."""
+        rest = self.url[len(self.base) :].partition("#")[0]
+        return quote(rest.encode("utf-8", "replace"), safe=_IN_PATH)
+
+
+def problem(found: Found) -> str | None:
+    """Return why an exchange cannot be on a tape."""
+    times = [found.connected_ns, found.sent_ns, found.headers_ns, found.end_ns, *found.at_ns]
+    known = [at_ns for at_ns in times if at_ns is not None]
+    if known and (min(known) < 0 or max(known) > MOST_NS):
+        return "a time is before its beginning, or more than a year after it"
+    if any(after < before for before, after in zip(found.at_ns, found.at_ns[1:], strict=False)):
+        return "its times go backwards"
+    if not _TOKEN.fullmatch(found.method):
+        return "its method is none of HTTP"
+    if found.status is not None and not 100 <= found.status <= 999:
+        return f"its status {found.status} is none of HTTP"
+    return None
+
+
+def header(headers: Headers, name: str) -> str | None:
+    """Return the first value of a header, whose `name` is in lower case."""
+    wanted = name.encode()
+    return next((value.decode("latin-1").strip() for one, value in headers if one.lower() == wanted), None)
+
+
+def encoded(pairs: Iterable[tuple[str, str]]) -> Headers:
+    """Return headers as they go over the wire, without those that HTTP/2 has for a request line."""
+    return [(_octets(name), _octets(value)) for name, value in pairs if name and not name.startswith(":")]
+
+
+def _octets(text: str) -> bytes:
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def framing(method: str, status: int, headers: Headers) -> str | None:
+    """Return how a body is delimited, as far as headers say."""
+    if method == "HEAD" or status in _NO_BODY:
+        return "none"
+    if (header(headers, "transfer-encoding") or "").lower().endswith("chunked"):
+        return "chunked"
+    return "length" if header(headers, "content-length") is not None else None
+
+
+def decoded(headers: Headers) -> tuple[Headers, bool]:
+    """Return the headers that fit a body whose content coding was undone, and whether it had one."""
+    if encoding.is_identity(header(headers, "content-encoding")):
+        return headers, False
+    dropped = (b"content-encoding", b"content-length")
+    return [(name, value) for name, value in headers if name.lower() not in dropped], True
+
+
+def utc(seconds: float) -> datetime:
+    """Return a time since the epoch. Raises `ValueError` for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError) as error:
+        raise ValueError(f"{seconds} is no time") from error

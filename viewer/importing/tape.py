@@ -1,0 +1,167 @@
+"""Puts what was found in a file on a tape, through what writes a recorder's frames: redacted, measured, packed alike.
+
+An exchange's id follows from what it is, so that a second import of a file adds nothing.
+"""
+
+import hashlib
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from recorder import __version__
+from recorder.clock import SYSTEM
+from recorder.process import boot_id
+from recorder.relay.recording import REQUEST_STORED_BYTES, STORED_BYTES
+from recorder.tape import journal
+from recorder.tape.store import Store
+from viewer.importing.found import Found, Refused, problem
+
+_MOST: Final = 100
+_MOST_BYTES: Final = 16 << 20
+"""What is written in one transaction."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What an import did: the ids of what is new, how many were on the tape already, and what was refused, or noted."""
+
+    added: list[str] = field(default_factory=list)
+    present: int = 0
+    untimed: int = 0
+    refused: list[Refused] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """How many exchanges could not be imported."""
+        return sum(not one.is_note for one in self.refused)
+
+
+class Importer:
+    """Imports one file: enters a session for it, once there is something to import."""
+
+    def __init__(self, store: Store, source: str, format: str, labels: dict[str, str]) -> None:
+        self.report = Report()
+        self._store, self._labels, self._format = store, labels, format
+        now = SYSTEM.wall()
+        listen, upstreams = "", list[tuple[str, str]]()
+        self._session = journal.Session(
+            str(uuid.uuid4()),
+            __version__,
+            os.getpid(),
+            boot_id(),
+            listen,
+            upstreams,
+            now,
+            imported_from=f"{format} {source}",
+        )
+        self._has_begun = False
+        self._seen = Counter[bytes]()
+        self._waiting = list[Found]()
+        self._ids = list[str]()
+        self._bytes = 0
+
+    def add(self, found: Iterable[Found | Refused]) -> Iterator[Found | Refused]:
+        """Import what a parser finds, and yield it when it has been looked at; the last of it is written at the end."""
+        try:
+            for one in found:
+                self._take(one)
+                yield one
+        finally:
+            self._write()
+            if self._has_begun:
+                self._store.append([journal.Close(SYSTEM.wall())])
+
+    def _take(self, one: Found | Refused) -> None:
+        reason = problem(one) if isinstance(one, Found) else None
+        if isinstance(one, Refused) or reason is not None:
+            self.report.refused.append(one if isinstance(one, Refused) else Refused(one.place, reason or ""))
+            return
+        id = one.id or self._id_of(one)
+        if id in self._ids or self._store.knows(id):
+            self.report.present += 1
+            return
+        self._waiting.append(one)
+        self._ids.append(id)
+        self._bytes += len(one.body)
+        if len(self._waiting) >= _MOST or self._bytes >= _MOST_BYTES:
+            self._write()
+
+    def _id_of(self, one: Found) -> str:
+        """Return the id of an exchange: of several that are alike in one file, each has its own."""
+        parts = (self._format, one.stamp, one.method, one.url, one.request or b"", one.status, one.ended_by, one.body)
+        digest = hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
+        self._seen[digest] += 1
+        return hashlib.sha256(digest + str(self._seen[digest]).encode()).hexdigest()[:16]
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        if not self._has_begun:
+            self._store.begin_session(self._session)
+            self._has_begun = True
+        pairs = list(zip(self._ids, self._waiting, strict=True))
+        ended = self._store.append([frame for id, one in pairs for frame in frames(id, one, self._labels)])
+        self._store.settle(ended)
+        self.report.added += self._ids
+        self.report.untimed += sum(not one.is_timed for one in self._waiting)
+        self._waiting, self._ids, self._bytes = [], [], 0
+
+
+def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Frame]:
+    """Yield what a recorder would have sent to its writer of an exchange."""
+    request = one.request
+    yield journal.Begin(
+        id=id,
+        started_at=SYSTEM.wall(round(one.started.timestamp() * 1e6) * 1000),
+        method=one.method,
+        path=one.path,
+        upstream=one.base,
+        headers=one.request_headers,
+        body=request and request[:REQUEST_STORED_BYTES],
+        body_size=one.request_size if request is None else len(request),
+        body_sha256=None if request is None else hashlib.sha256(request).hexdigest(),
+        labels={**one.labels, **labels},
+        coarse_clock=one.is_coarse,
+        rebuilt=one.is_rebuilt,
+    )
+    clock = "imported" if one.is_timed else "none"
+    facts = (one.connected_ns, one.sent_ns, one.headers_ns, one.connection_reused, clock)
+    if one.status is not None:
+        yield journal.Head(id, one.status, one.response_headers, one.framing, *facts)
+    run = _stored(id, one)
+    stored = sum(run.sizes)
+    if stored:
+        yield journal.Reads([run], one.body[:stored])
+    size = len(one.body) + one.missing
+    yield journal.End(
+        id=id,
+        ended_by=one.ended_by,
+        ended_detail=one.ended_detail,
+        end_ns=one.end_ns,
+        client_closed_ns=one.end_ns if one.ended_by == "client" else None,
+        connected_ns=one.connected_ns,
+        sent_ns=one.sent_ns,
+        bytes=size,
+        gap_bytes=size - stored,
+        paused=0,
+        surplus=False,
+        connection_reused=one.connection_reused,
+        clock=clock,
+    )
+
+
+def _stored(id: str, one: Found) -> journal.Run:
+    """Return the reads that a tape keeps, as of a recording: the first ones, up to the cap."""
+    if not one.at_ns:
+        return journal.Run(id, 0, [], [], [min(len(one.body), STORED_BYTES)] if one.body else [])
+    count = total = 0
+    for size in one.sizes:
+        if total + size > STORED_BYTES:
+            break
+        count, total = count + 1, total + size
+    return journal.Run(id, 0, one.at_ns[:count], [None] * count, one.sizes[:count])
