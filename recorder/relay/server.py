@@ -25,7 +25,7 @@ from recorder.plurals import counted
 from recorder.relay import local
 from recorder.relay.guard import Refusal
 from recorder.relay.hello import HANDSHAKE
-from recorder.relay.sockets import Handler, Socket, ask_for_times, send_at_once
+from recorder.relay.sockets import Ends, Handler, Socket, ask_for_times, send_at_once
 from recorder.relay.upstream import Connection
 
 HEAD_BYTES = 64 << 10
@@ -465,6 +465,21 @@ class Client:
     def written(self) -> int:
         """All bytes that were written to the connection."""
         return self._socket.written
+
+    @property
+    def position(self) -> int:
+        """All bytes that were written to the connection or added."""
+        return self._socket.written + sum(map(len, self._out))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the client closed in good order, and so had read all that had reached it."""
+        return self._socket.has_ended
+
+    @property
+    def ends(self) -> Ends | None:
+        """Both ends of the connection, ours first; None where it is closed, or not over IPv4."""
+        return self._socket.ends
 
     def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
         """Send a whole response of our own, the connection's last."""

@@ -63,11 +63,16 @@ class Handler(Protocol):
         """The handler itself raised."""
 
 
+Ends = tuple[tuple[str, int], tuple[str, int]]
+"""The addresses of a connection over IPv4: one end's, and the other's."""
+
+
 class Socket:
     """A connected socket.
 
     `stamp` is the instant of the last read, or of the end; `has_kernel_time` says whether that was the kernel's.
-    `unsent` counts the bytes that wait to be taken by the kernel, `written` all that were written.
+    `unsent` counts the bytes that wait to be taken by the kernel, `written` all that were written. `has_ended`: the
+    peer closed in good order, with nothing left unread, for which its kernel would have broken the connection.
     """
 
     def __init__(self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None) -> None:
@@ -77,7 +82,7 @@ class Socket:
         self._unsent: deque[memoryview] = deque()
         self._is_reading = self._is_writing = False
         self._is_ending = False
-        self.is_closed = False
+        self.is_closed = self.has_ended = False
         self.has_kernel_time = False
         self.unsent = self.written = 0
         self.stamp = 0
@@ -106,6 +111,16 @@ class Socket:
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
             self._loop.add_reader(self._sock, self.look)
+
+    @property
+    def ends(self) -> Ends | None:
+        """Both ends of the connection, ours first; None where it is closed, or not over IPv4."""
+        if self.is_closed or self._sock.family != socket.AF_INET:
+            return None
+        try:
+            return self._sock.getsockname(), self._sock.getpeername()
+        except OSError:  # the peer has left
+            return None
 
     @property
     def holds_more(self) -> bool:
@@ -241,6 +256,7 @@ class Socket:
 
     def _lose(self, error: Exception | None) -> None:
         self.stamp = self._clock.now()
+        self.has_ended = error is None
         self.close()
         self._tell(self._handler.lost, error)
 

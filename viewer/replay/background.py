@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from recorder.clock import SYSTEM, KernelTime
@@ -22,6 +22,7 @@ from viewer.replay.planning import Planner
 from viewer.replay.recordings import Shelf
 from viewer.replay.serve import Replay, Served, answer_error
 from viewer.replay.timeline import Timeline
+from viewer.replay.unread import Kernel, Watcher
 
 _PLACE: Final = re.compile(rb"(/test-\d+)(/.*|\?.*|$)", re.DOTALL)
 _SECONDS: Final = 30.0
@@ -40,8 +41,14 @@ class _Serving:
 
     replay: Replay
     began_ns: int
-    came: list[Served] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    watcher: Watcher
+    came: list[Served]
+    troubles: list[str]
+
+    def timeline(self) -> list[Timeline]:
+        """Return what became of each request by now."""
+        self.watcher.look()
+        return timeline.of(self.came, self.began_ns)
 
 
 class Background:
@@ -51,6 +58,7 @@ class Background:
         self._planning = ThreadPoolExecutor(1, "wiretape-planner")
         self._shelf = Shelf()
         self._switch = _Switch()
+        self._kernel = Kernel()
         self._count = 0
         started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="wiretape", daemon=True)
@@ -89,11 +97,15 @@ class Background:
         def open_planner() -> Planner:
             return Planner(self._shelf.excerpt(asked.tape, asked.filter, test), asked.options)
 
-        came, troubles = list[Served](), list[str]()
-        replay = Replay(open_planner, thread=self._planning, on_came=came.append, on_trouble=troubles.append)
+        def add(served: Served, client: Client) -> None:
+            came.append(served)
+            watcher.add(served, client)
+
+        came, troubles, watcher = list[Served](), list[str](), Watcher(self._kernel, SYSTEM)
+        replay = Replay(open_planner, thread=self._planning, on_came=add, on_trouble=troubles.append)
         await replay.start()
         self._switch.apps[place.encode()] = replay
-        return _Serving(replay, SYSTEM.now(), came, troubles)
+        return _Serving(replay, SYSTEM.now(), watcher, came, troubles)
 
     def end(self, place: str, serving: _Serving) -> None:
         """Serve a test no longer."""
@@ -101,6 +113,7 @@ class Background:
 
     async def _end(self, place: str, serving: _Serving) -> None:
         del self._switch.apps[place.encode()]
+        serving.watcher.close()
         await serving.replay.stop()
 
     def settled(self, read: Callable[[], T]) -> T:
@@ -116,6 +129,7 @@ class Background:
         self._thread.join(_SECONDS)
         self._planning.submit(self._shelf.close).result(_SECONDS)
         self._planning.shutdown()
+        self._kernel.close()
 
 
 async def _settled(read: Callable[[], T]) -> T:
@@ -167,8 +181,7 @@ class WiretapeServer:
 
     def timeline(self) -> list[Timeline]:
         """Return what became of each request so far, in the order in which they came."""
-        serving = self._serving
-        return self._background.settled(lambda: timeline.of(serving.came, serving.began_ns))
+        return self._background.settled(self._serving.timeline)
 
     @property
     def misses(self) -> Sequence[str]:

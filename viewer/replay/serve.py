@@ -43,7 +43,8 @@ class Served:
     """What became of a request; times are ns after it came.
 
     `written_ns` and `sizes` have an element for each write that brought body bytes, `late` one for each that had a
-    deadline: how much later it was. `held` is when the client took nothing any more, and when it did again.
+    deadline: how much later it was. `held` is when the client took nothing any more, and when it did again. `ends` are
+    where the writes end in all that the connection carries, `read_ns` when the first ones were seen to have been read.
     """
 
     method: str
@@ -58,6 +59,8 @@ class Served:
     written_ns: "array[int]" = field(default_factory=lambda: array("q"))
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
     late: "array[int]" = field(default_factory=lambda: array("q"))
+    ends: "array[int]" = field(default_factory=lambda: array("q"))
+    read_ns: "array[int]" = field(default_factory=lambda: array("q"))
     held: list[tuple[int, int]] = field(default_factory=list)
     ended_ns: int | None = None
     ended: str = ""
@@ -67,8 +70,8 @@ class Served:
 class Replay:
     """Answers from recordings.
 
-    `on_came` gets each request when it comes, to be filled in, and `on_served` when it is over; `on_refused` each that
-    may not pass, `on_trouble` what went wrong. Answers are planned in `thread`, if several servers share one.
+    `on_came` gets each request when it comes, to be filled in, and its client; `on_served` gets it when it is over.
+    `on_refused` gets what may not pass, `on_trouble` what went wrong. Several servers may share a `thread` to plan.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class Replay:
         *,
         clock: Clock = SYSTEM,
         thread: ThreadPoolExecutor | None = None,
-        on_came: Callable[[Served], None] = lambda _: None,
+        on_came: Callable[[Served, Client], None] = lambda *_: None,
         on_served: Callable[[Served], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
         on_trouble: Callable[[str], None] = lambda _: None,
@@ -165,7 +168,7 @@ class Response:
         self._now = app.clock.now
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
         self._t0 = self._served.requested
-        app.on_came(self._served)
+        app.on_came(self._served, client)
         self._pieces: list[bytes] = []
         self._size = 0
         self._is_asked = self._is_over = self._is_held = False
@@ -334,6 +337,7 @@ class Response:
         self._client.add(body)
         self._served.written_ns.append(self._now() - self._t0)
         self._served.sizes.append(len(body))
+        self._served.ends.append(self._client.position)
 
     def _finish(self) -> None:
         """End as the recording ended."""

@@ -1,11 +1,12 @@
 """Pure: what became of the requests of a test, for assertions on how its client behaved.
 
-All times are ms. What the server cannot know is None: it sees what it wrote, when the client's buffers were full, and
-when the client closed its connection.
+All times are ms. What the server cannot know is None: it sees what it wrote, when the client's buffers were full, when
+they were empty (`unread`), and when the client closed its connection.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from viewer.replay.serve import Served
@@ -17,7 +18,9 @@ MEANINGS: Final = {
     "status": "of the answer",
     "faults": "those that were applied",
     "head_ms": "when the answer's head was written",
-    "writes": "the body as it was written: at_ms, size; one for each read of the recording; size: of all of them",
+    "writes": "the body as it was written, one write for each read of the recording: at_ms, size; read_ms: when the "
+    "client was seen to have read all of it, which is looked for every 2 ms, on Linux; None: it was not",
+    "size": "the body bytes that were written",
     "waits": "from when (at_ms) to when (until_ms) the client read so little that the answer had to wait: 256 KiB, and "
     "what the system buffers, were unread",
     "closed_ms": "when the client closed its connection before the answer was over; None: it did not",
@@ -29,10 +32,11 @@ MEANINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of body bytes, which is one read of the recording unless they were cut anew."""
+    """A write of body bytes, which is one read of the recording unless they were cut anew; `read_ms`: it was read."""
 
     at_ms: float
     size: int
+    read_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,9 @@ def _one(one: Served, began_ns: int) -> Timeline:
         faults=one.faults,
         miss=one.miss.message if one.miss else None,
         head_ms=_ms(one.head_ns),
-        writes=tuple(Write(at / 1e6, size) for at, size in zip(one.written_ns, one.sizes, strict=True)),
+        writes=tuple(
+            Write(at / 1e6, size, _ms(read)) for at, size, read in zip_longest(one.written_ns, one.sizes, one.read_ns)
+        ),
         waits=tuple(Wait(at / 1e6, _ms(until or None)) for at, until in one.held),
         closed_ms=_ms(one.ended_ns) if one.ended == "client" else None,
         ended_ms=_ms(one.ended_ns),
