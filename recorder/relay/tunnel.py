@@ -8,6 +8,8 @@ from recorder.relay.guard import Origin, Refusal
 from recorder.relay.server import Client
 from recorder.relay.sockets import Socket, connect
 
+HALF_OPEN_SECONDS = 60.0
+"""Where one side has ended, the other may be silent for so long."""
 _CONNECT_SECONDS = 10.0
 _READ_BYTES = 64 << 10
 
@@ -90,25 +92,45 @@ class Tunnel:
         self._task.cancel()
 
 
+class _Direction:
+    """What one side sends, on its way to the other; `passed` counts its reads."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.passed = 0
+
+    async def run(self) -> bool:
+        """Pass bytes on; return whether they ended in good order."""
+        try:
+            while data := await self._reader.read(_READ_BYTES):
+                self._writer.write(data)
+                await self._writer.drain()
+                self.passed += 1
+            self._writer.write_eof()
+            await self._writer.drain()
+        except (OSError, RuntimeError):  # one side has broken, or is closed
+            return False
+        return True
+
+
 async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> None:
-    """Pass bytes on in both directions until both have ended, or one has broken."""
+    """Pass bytes on in both directions until both have ended, or one has broken.
+
+    Who has closed looks like who only sends no more: after one has ended, the other may not be silent for ever.
+    """
     near_reader, near_writer = await asyncio.open_connection(sock=near, limit=_READ_BYTES)
     far_reader, far_writer = await asyncio.open_connection(sock=far, limit=_READ_BYTES)
     far_writer.write(early)
+    directions = _Direction(near_reader, far_writer), _Direction(far_reader, near_writer)
+    tasks = [asyncio.create_task(direction.run()) for direction in directions]
     try:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_pass_on(near_reader, far_writer))
-            both.create_task(_pass_on(far_reader, near_writer))
-    except* (OSError, RuntimeError):
-        pass  # one of them has broken, or is closed: that ends both
+        ended, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        passed = -1
+        while running and all(task.result() for task in ended) and passed < sum(one.passed for one in directions):
+            passed = sum(one.passed for one in directions)
+            ended, running = await asyncio.wait(running, timeout=HALF_OPEN_SECONDS)
     finally:
+        for task in tasks:
+            task.cancel()
         near_writer.transport.abort()
         far_writer.transport.abort()
-
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(_READ_BYTES):
-        writer.write(data)
-        await writer.drain()
-    writer.write_eof()
-    await writer.drain()

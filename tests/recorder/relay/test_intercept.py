@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from recorder.demo.upstream import Scene, answer
-from recorder.relay import intercept
+from recorder.relay import intercept, tunnel
 from tests.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
 
 STREAM = answer([(0, chunk("Hel")), (0.02, chunk("lo", finish="stop")), (0, DONE)])
@@ -139,6 +139,27 @@ async def test_any_other_host_gets_a_blind_tunnel(relay: Intercepting) -> None:
     assert ended == [b"more"]
     assert relay.asked == [(place, "tunnelled")]
     assert relay.refused == []
+
+
+@on_loop
+async def test_a_tunnel_ends_though_its_server_does_not_close(
+    relay: Intercepting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunnel, "HALF_OPEN_SECONDS", 0.05)
+    seen = asyncio.Event()
+
+    async def stays(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.write(b"the last")
+        await seen.wait()
+        writer.close()
+
+    async with await asyncio.start_server(stays, "127.0.0.3", 0) as server, dial(relay.base) as (reader, writer):
+        writer.write(relay.connect("{}:{}".format(*server.sockets[0].getsockname()), relay.authorization))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write_eof()
+        assert await reader.read() == b"the last"
+        seen.set()
 
 
 @pytest.mark.parametrize("wrong", [(), ("content-length", "4"), ("transfer-encoding", "chunked")])
