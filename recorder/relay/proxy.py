@@ -168,7 +168,7 @@ class Proxy:
             exchange.end_if_stalled(self.clock.now() - _STALL_NS)
 
     def cut_quiet(self) -> None:
-        """End the WebSockets over which nothing comes."""
+        """End what need not be waited for."""
         for exchange in list(self.live):
             if exchange.is_quiet:
                 exchange.cut("shutdown", "wiretape was stopped")
@@ -182,11 +182,11 @@ class Proxy:
 class Exchange:
     """One request, on its way upstream, and its response, on its way back."""
 
-    is_quiet = False
-
     def __init__(self, proxy: Proxy, client: Client, request: Request, upstream: providers.Upstream, how: Way) -> None:
         self._proxy, self._client, self._request, self._upstream, self._how = proxy, client, request, upstream, how
         self._now = proxy.clock.now
+        self.is_quiet = not how.is_recorded
+        """Whether it need not be waited for when the recorder stops."""
         kind = Recording if how.is_recorded else Unrecorded
         self._recording = kind(proxy.tap, proxy.clock, secrets.token_hex(8))
         self._keeps_encoding = proxy.keep_encoding or not how.is_recorded
@@ -268,7 +268,7 @@ class Exchange:
         connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._is_upgrade)
         is_whole = body is not None
         connection.send(head + self._framed(body or b"", last=True) if is_whole else head, last=is_whole)
-        connection.limit(self._proxy.transport.limits.headers)
+        self._limit(self._proxy.transport.limits.headers)
 
     def _head(self) -> bytes:
         request, upstream = self._request, self._upstream
@@ -388,8 +388,13 @@ class Exchange:
     def _enter_head(self, head: Head, over: bool) -> None:
         """Record the response's head, which is on its way to the client."""
         self._recording.head(head.status, head.headers, head.framing)
-        if not over and self._connection is not None:
-            self._connection.limit(self._proxy.transport.limits.idle)
+        if not over:
+            self._limit(self._proxy.transport.limits.idle)
+
+    def _limit(self, seconds: float) -> None:
+        """Limit upstream's silence; what is not recorded, such as a tool's events, may be silent as in a tunnel."""
+        if self._connection is not None and self._how.is_recorded:
+            self._connection.limit(seconds)
 
     def _relayed(self, at: int, relayed: int | None, body: bytes) -> None:
         """Record a read, or wait with it until the client has taken it."""

@@ -11,6 +11,7 @@ import pytest
 
 from recorder.demo.upstream import Scene, answer
 from recorder.relay import intercept, tunnel
+from recorder.relay.upstream import Limits
 from tests.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
 
 STREAM = answer([(0, chunk("Hel")), (0.02, chunk("lo", finish="stop")), (0, DONE)])
@@ -301,4 +302,29 @@ def test_a_recorder_in_several_processes_intercepts(tmp_path: Path, authority: P
         await until(lambda: len(relay.asked) == 4)
 
     with Intercepting(tmp_path, authority, workers=2) as relay:
+        relay.runner.run(main())
+
+
+def test_what_is_not_recorded_may_be_silent_and_holds_up_no_end(tmp_path: Path, authority: Path) -> None:
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.15)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        await asyncio.sleep(0.15)
+        writer.write(b"1\r\nx\r\n")
+        await reader.read()
+        writer.close()
+
+    async def main() -> None:
+        async with (
+            await asyncio.start_server(answers, "127.0.0.3", 0) as server,
+            httpx.AsyncClient(proxy=relay.proxy) as client,
+            client.stream("GET", "http://{}:{}".format(*server.sockets[0].getsockname())) as got,
+        ):
+            assert await anext(got.aiter_raw()) == b"x"
+            before = asyncio.get_running_loop().time()
+            await relay.stop()
+            assert asyncio.get_running_loop().time() - before < 5
+
+    with Intercepting(tmp_path, authority, limits=Limits(headers=0.05, idle=0.05)) as relay:
         relay.runner.run(main())
