@@ -48,7 +48,8 @@ function install(proxy) {
     const isSecure = protocol === "https:";
     tunnel(host, port || (isSecure ? 443 : 80), (error, socket) => {
       if (error || !isSecure) return done(error, socket);
-      secure({ socket, servername: servername || (net.isIP(host) ? "" : host), ALPNProtocols: ["http/1.1"] }, done);
+      const name = servername || (net.isIP(host) ? "" : host); // an address is no name, but the certificate is for it
+      secure({ socket, host, servername: name, ALPNProtocols: ["http/1.1"] }, done);
     });
   }
 
