@@ -65,7 +65,10 @@ class Page:
         self.requests.clear()
         self.call("Page.navigate", url="about:blank")  # so that another fragment alone loads the page anew
         self.call("Page.navigate", url=f"{path.as_uri()}{'#' if fragment else ''}{fragment}")
-        self.run("new Promise((done) => document.getElementById('loading') ? addEventListener('built', done) : done())")
+        self.run(
+            "new Promise((done) => { const look = () => document.querySelector('#page > :not(#loading)')"
+            " ? done() : setTimeout(look, 2); look(); })"
+        )
 
     def run(self, expression: str) -> Any:
         """Run an expression in the page, wait for it if it is a promise, and return its value."""

@@ -15,7 +15,10 @@ from importlib import resources
 from typing import Any, BinaryIO, Final
 
 ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "stream": (("frame.css", "stream.css"), ("frame.js", "tables.js", "canvas.js", "stream.js")),
+    "stream": (
+        ("frame.css", "stream.css"),
+        ("frame.js", "tables.js", "canvas.js", "exchange.js", "timeline.js", "player.js", "stream.js"),
+    ),
 }
 """The styles and the scripts of each page, in their order. The last script begins with what the others define."""
 

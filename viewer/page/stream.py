@@ -14,7 +14,7 @@ from recorder.decode.dialects import registry
 from recorder.plurals import counted
 from viewer import formatting, rows
 from viewer.model import facts, states
-from viewer.model.exchange import events, pages
+from viewer.model.exchange import events, markers, pages
 from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
 from viewer.model.text import curl
@@ -84,13 +84,14 @@ def data(one: Exchange, shared: Shared) -> dict[str, Any]:
         "facts": [[fact.label, list(fact.parts)] for fact in _facts(one)],
         "slow": [_side(*side) for side in facts.who_was_slow(opened.slowness)] if opened.slowness else [],
         "end": opened.end_ns,
-        "sent": one.full.sent_ns,
+        "marks": _marks(one),
         "bars": [asdict(bar) for bar in _bars(one)],
         "reads": _reads(one),
         "events": _events(one, shared),
         "outputs": _outputs(one),
         "tokens": _tokens(one),
         "texts": list(_texts(opened.transcript, shared)),
+        "silence": facts.no_text(row, "see its reads"),
         "headers": {"request": one.known.request.headers, "response": one.known.response_headers},
         "asked": _request(one, shared),
         "tools": [_tool(name, one.observed) for name in TOOLS],
@@ -128,8 +129,21 @@ def _side(name: str, spread: Spread | None, meaning: str) -> list[Any]:
 
 
 def _bars(one: Exchange) -> Iterator[pages.Bar]:
+    """Yield the phases; the script has the stalls from the verdicts. A wait for a head that never came is one, too."""
     last = one.opened.reads_at[-1] if len(one.opened.reads_at) else None
-    return pages.bars(one.opened.facts, one.known.row, one.opened.transcript, (), last)
+    found = one.opened.facts
+    yield from pages.bars(found, one.known.row, one.opened.transcript, (), last)
+    if found.headers_ns is None and one.opened.end_ns:
+        name = "connecting" if found.connected_ns is None else "wait for headers"
+        yield pages.Bar(name, found.connected_ns or 0, one.opened.end_ns, "wait", "none came")
+
+
+def _marks(one: Exchange) -> list[tuple[str, int]]:
+    """Return what happened at an instant, in its order."""
+    found = one.opened.facts
+    marks = [("sent", one.full.sent_ns), ("head", found.headers_ns), ("end", found.end_ns)]
+    marks += [(markers.SIGNS[marker.sign], marker.at_ns) for marker in one.opened.markers if marker.sign != "S"]
+    return sorted(((name, at_ns) for name, at_ns in marks if at_ns is not None), key=lambda mark: mark[1])
 
 
 def _reads(one: Exchange) -> dict[str, Any]:

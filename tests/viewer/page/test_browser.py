@@ -1,14 +1,25 @@
 """Pages in Chromium: what they show, what they do when keys are pressed, and that nothing leaves them."""
 
+import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.browser import Page, chromium
 from tests.viewer.commanding import run
+from tests.viewer.conftest import ODD
+from tests.viewer.page.streams import long_stream
+from viewer.model.exchange.transcript import Transcript
+from viewer.tape import queries
 
 pytestmark = pytest.mark.nightly
+
+KEYS = {" ": 32, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Enter": 13}
+SAID = "[...document.querySelectorAll('.text')].map((one) => one.hidden ? '' : one.querySelector('.said').textContent)"
+WHEN = "document.querySelector('.when').textContent"
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +31,34 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def stall(demo: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of the demo's stalled stream, with its texts."""
-    file = tmp_path_factory.mktemp("page") / "stall.html"
-    run(demo[0], "export", "--html", "@-4", "--with-text", "-o", str(file))
+    """The page of the demo's stalled stream, with all that the tape has."""
+    return exported(demo[0], tmp_path_factory.mktemp("page") / "stall.html", "@-4", "--with-bodies")
+
+
+def exported(tape: Path, file: Path, id: str, *options: str) -> Path:
+    run(tape, "export", "--html", id, "-o", str(file), *options)
     return file
 
 
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.press(key, KEYS.get(key, 0), key if len(key) == 1 else "")
+
+
+def pixels(png: bytes) -> bytes:
+    """Return the bytes of an image's rows, each after the number of its filter."""
+    data, at = b"", 8
+    while at < len(png):
+        (size,) = struct.unpack(">I", png[at : at + 4])
+        data += png[at + 8 : at + 8 + size] if png[at + 4 : at + 8] == b"IDAT" else b""
+        at += size + 12
+    return zlib.decompress(data)
+
+
 def test_a_page_asks_for_nothing_but_itself(page: Page, stall: Path) -> None:
-    page.open(stall)
+    page.open(stall, "open=figures.tools.events.reads.headers.request.gaps.phases&read=3")
+    press(page, "Home", " ")
+    page.run("new Promise((done) => setTimeout(done, 300))")
     assert page.requests == [stall.as_uri()]
     assert page.faults == []
 
@@ -38,3 +69,75 @@ def test_the_policy_stops_requests_and_markup_made_by_a_script(page: Page, stall
     markup = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'made' } catch { return 'stopped' } })()"
     assert page.run(markup) == "stopped"
     page.faults.clear()
+
+
+def test_the_players_text_is_the_tapes_at_each_of_five_instants(
+    page: Page, stall: Path, demo: tuple[Path, str]
+) -> None:
+    with queries.opened(demo[0]) as connection:
+        transcript = Transcript(queries.decoded(connection, queries.find(connection, "@-4")))
+    content = transcript.voices[0].content
+    page.open(stall)
+    for at_ns in (0, transcript.at[0], transcript.at[5] + 1_000_000_000, transcript.at[9], transcript.at[-1]):
+        page.open(stall, f"t={at_ns / 1e6 + 0.001}")
+        assert page.run(SAID) == [content.text[: content.length(transcript.position(at_ns + 1000))]]
+
+
+def test_keys_step_through_the_reads_and_go_to_the_stall(page: Page, stall: Path) -> None:
+    page.open(stall)
+    press(page, "Home")
+    assert "reads 0 / 16" in page.run(WHEN)
+    press(page, "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft")
+    assert "reads 2 / 16" in page.run(WHEN)
+    press(page, "}")
+    assert page.run(SAID) == ["The model begins to speak , "]
+    press(page, "ArrowRight")
+    assert page.run(SAID) == ["The model begins to speak , and "]
+    assert page.run("document.querySelector('.said').lastChild.className") == "g4"
+    press(page, "l", "Enter")
+    assert "data: {" in page.run("document.querySelector('.bytes pre').textContent")
+
+
+def test_playing_takes_as_long_as_the_stream_did_at_60_frames_a_second(page: Page, tmp_path: Path) -> None:
+    tape = long_stream(tmp_path / "long.db", 1000)
+    page.open(exported(tape, tmp_path / "long.html", "@", "--with-bodies"))
+    press(page, "Home", " ")
+    frames = page.run(
+        "new Promise((done) => { const at = []; const next = (now) => { at.push(now);"
+        " at.length < 121 ? requestAnimationFrame(next) : done(at) }; requestAnimationFrame(next) })"
+    )
+    at = float(page.run(WHEN).split()[0])
+    assert 120_000 / (frames[-1] - frames[0]) > 55
+    assert 1.9 < at < 2.5
+
+
+def test_a_page_of_1000_chunks_opens_within_half_a_second(page: Page, tmp_path: Path) -> None:
+    tape = long_stream(tmp_path / "long.db", 1000)
+    page.open(exported(tape, tmp_path / "long.html", "@", "--with-bodies"))
+    assert page.run("performance.getEntriesByName('built')[0].startTime") < 500
+
+
+def test_a_hostile_exchange_is_shown_and_does_nothing(page: Page, tape: Path, tmp_path: Path) -> None:
+    page.open(exported(tape, tmp_path / "odd.html", ODD, "--with-bodies"), "open=events.headers.request.figures.tools")
+    assert page.faults == []
+    assert page.run("document.querySelectorAll('script').length") == 4
+    assert page.run(SAID)[0] == page.run("document.querySelector('.content .said').textContent")
+    # Outside of what was said, nothing is left that turns a line around.
+    outside = "[...document.querySelectorAll('h1, header p, td, dd, th, dt')].map((one) => one.textContent).join('')"
+    assert page.run(f"/[\\u202a-\\u202e\\u2066-\\u2069\\u001b]/.test({outside})") is False
+
+
+@pytest.mark.parametrize("look", [(1400, False), (1400, True), (500, False), (500, True)], ids=str)
+def test_a_page_is_drawn_in_both_themes_and_fits_its_window(page: Page, stall: Path, look: tuple[int, bool]) -> None:
+    width, dark = look
+    page.look(width, dark=dark)
+    page.open(stall)
+    page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.run("document.documentElement.scrollWidth") == width
+    assert len(set(pixels(page.screenshot()))) > 100
+    drawn: Any = page.run(
+        "[...new Uint32Array(document.querySelector('canvas').getContext('2d')"
+        ".getImageData(0, 0, 400, 300).data.buffer)].filter((one, place, all) => all.indexOf(one) === place).length"
+    )
+    assert drawn > 20
+    page.look()

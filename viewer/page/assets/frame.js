@@ -10,7 +10,7 @@ function el(tag, attributes, ...children) {
     else if (value === true) made.setAttribute(name, "");
     else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return made;
 }
 
@@ -74,7 +74,7 @@ const state = {
   values: new URLSearchParams(location.hash.slice(1)),
   get: (name, otherwise = null) => state.values.get(name) ?? otherwise,
   set(name, value) {
-    if (value === null || value === "") state.values.delete(name);
+    if (value === null) state.values.delete(name);
     else state.values.set(name, value);
     clearTimeout(state.timer);
     state.timer = setTimeout(() => {
@@ -168,10 +168,10 @@ function section(name, title, note, build) {
   };
   made.addEventListener("toggle", () => {
     open();
-    const others = state.get("open", "").split(".").filter((one) => one && one !== name);
+    const others = state.get("open", "figures").split(".").filter((one) => one && one !== name);
     state.set("open", [...others, ...(made.open ? [name] : [])].join("."));
   });
-  if (state.get("open", "").split(".").includes(name)) made.open = true;
+  if (state.get("open", "figures").split(".").includes(name)) made.open = true;
   open();
   return made;
 }
@@ -184,7 +184,7 @@ async function boot(build) {
     const parts = await build(data);
     document.title = `${visible(data.title)} · wiretape`;
     page.replaceChildren(...parts);
-    dispatchEvent(new Event("built"));
+    performance.mark("built");
   } catch (error) {
     page.replaceChildren(el("p", { class: "bad" }, `The page cannot be shown: ${error}`));
     throw error;

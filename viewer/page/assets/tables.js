@@ -15,9 +15,9 @@ function csv(columns, rows) {
 }
 
 // Return a column: its name, how its raw value is read of a row, and how that is shown.
-function column(name, raw, { number = false, long = false, shown = null, title = null } = {}) {
+function column(name, raw, { number = false, long = false, mono = false, shown = null, title = null } = {}) {
   const show = shown || ((value) => (value === null || value === undefined ? UNKNOWN : visible(String(value))));
-  return { name, raw, number, long, show, title };
+  return { name, raw, number, long, mono, show, title };
 }
 
 // Return a table with its buttons. `pick` is called with a row that is chosen; `more` are further buttons.
@@ -48,7 +48,7 @@ function table(caption, columns, rows, { pick = null, more = [], file = "table" 
 
 function line(columns, row, pick) {
   const cells = columns.map((one) => {
-    const kind = one.number ? "number" : one.long ? "long mono" : null;
+    const kind = one.number ? "number" : one.long ? (one.mono ? "long mono" : "long") : null;
     return el("td", { class: kind }, one.show(one.raw(row), row));
   });
   const made = el("tr", pick ? { tabindex: "0" } : {}, cells);

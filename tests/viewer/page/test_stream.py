@@ -1,0 +1,141 @@
+"""The page of one exchange: its data are the tape's, and what was said is in it only where that was asked for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from tests import page
+from tests.page import Read, undelta
+from tests.viewer.commanding import run
+from tests.viewer.conftest import (
+    COMPLETE,
+    FAILED,
+    LIMITED,
+    LIVE,
+    ODD,
+    TOOLS,
+    TRUNCATED,
+)
+from tests.viewer.page.streams import long_stream
+from viewer import sparkline
+from viewer.model.exchange.transcript import Transcript
+from viewer.report import tools
+from viewer.stats.tools.summary import report_of
+from viewer.stats.tools.tools import TOOLS as OTHERS
+from viewer.tape import exchange, queries
+from viewer.tape.columns import among
+from viewer.tape.observed import measured
+
+EVERY = (COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE)
+
+
+def exported(tape: Path, directory: Path, id: str, *options: str) -> Read:
+    file = directory / f"{id}.html"
+    run(tape, "export", "--html", id, "-o", str(file), *options)
+    return page.read(file.read_bytes())
+
+
+def said(data: dict[str, Any], position: int) -> list[str]:
+    """Return each text of a page as it was when so many events had come."""
+    return [
+        "".join(piece for event, piece in zip(undelta(text["events"]), text["pieces"], strict=True) if event < position)
+        for text in data["texts"]
+    ]
+
+
+@pytest.mark.parametrize("id", EVERY)
+def test_the_columns_of_a_page_are_the_tapes(tape: Path, connection: Connection, tmp_path: Path, id: str) -> None:
+    found = exported(tape, tmp_path, id, "--with-bodies")
+    full = exchange.full(connection, queries.find(connection, id))
+    transcript, reads, events = Transcript(full.decoded), found.data["reads"], found.data["events"]
+    assert undelta(reads["seq"]) == list(full.reads.seq)
+    assert undelta(reads["at"]) == list(full.reads.at_ns)
+    assert reads["size"] == list(full.reads.size)
+    relayed = zip(full.reads.at_ns, reads["relayed"], strict=True)
+    assert [None if after is None else at + after for at, after in relayed] == list(full.reads.relayed_ns)
+    assert undelta(events["at"]) == list(full.decoded.at_ns)
+    assert undelta(events["read"]) == list(full.decoded.reads)
+    assert undelta(events["start"]) == list(full.decoded.starts)
+    assert [events["kinds"][code] for code in events["kind"]] == [
+        transcript.kind(event) for event in range(len(transcript))
+    ]
+    assert [events["types"][place] for place in events["type"]] == [item.type for item in full.decoded.items()]
+    assert found.blocks["body"] == full.decoded.data
+    assert found.blocks["asked"] == (full.request.body or b"")
+
+
+@pytest.mark.parametrize("id", EVERY)
+def test_the_texts_grow_as_the_tape_has_it(tape: Path, connection: Connection, tmp_path: Path, id: str) -> None:
+    data = exported(tape, tmp_path, id, "--with-text").data
+    transcript = Transcript(queries.decoded(connection, queries.find(connection, id)))
+    tracks = [track for voice in transcript.voices for _, track in voice.texts if len(track)]
+    for position in range(len(transcript) + 1):
+        assert sorted(said(data, position)) == sorted(track.text[: track.length(position)] for track in tracks)
+
+
+@pytest.mark.parametrize("id", [COMPLETE, TOOLS])
+def test_the_gaps_of_a_page_are_those_of_the_statistics(
+    tape: Path, connection: Connection, tmp_path: Path, id: str
+) -> None:
+    known = exchange.known(connection, queries.find(connection, id))
+    at = undelta(exported(tape, tmp_path, id).data["outputs"]["at"])
+    assert at == sparkline.timestamps(at[0] or 0, known.gaps)
+
+
+def test_the_figures_of_other_tools_are_those_of_stats(tape: Path, connection: Connection, tmp_path: Path) -> None:
+    no = queries.find(connection, COMPLETE)
+    data = exported(tape, tmp_path, COMPLETE).data["tools"]
+    assert [one["tool"] for one in data] == list(OTHERS)
+    for one in data:
+        report = report_of(one["tool"], measured(connection, tape, one["tool"], among([no])))
+        names = ("metric", "unit", "n", "value", "mean", "p50", "p99", "max")
+        assert one["rows"] == [[row[name] for name in names] for row in tools.rows(report)]
+
+
+def test_a_verdict_reads_as_in_show(tape: Path, tmp_path: Path) -> None:
+    shown = run(tape, "show", TOOLS).stdout
+    (verdict,) = exported(tape, tmp_path, TOOLS, "--with-text").data["verdicts"]
+    assert verdict["sentence"] in shown
+    assert verdict["evidence"] in shown
+
+
+def test_nothing_that_was_said_is_in_a_page_unless_it_was_asked_for(tape: Path, tmp_path: Path) -> None:
+    texts = {COMPLETE: ("Hel", "world"), TOOLS: ("Think", "Oslo", "city", "get_weather")}
+    for id, words in texts.items():
+        bare, with_text, whole = (
+            exported(tape, tmp_path, id, *more) for more in ((), ("--with-text",), ("--with-bodies",))
+        )
+        assert [word for word in words if word in str(bare.data)] == []
+        assert [word for word in words if word not in str(with_text.data)] == []
+        assert bare.blocks.keys() == with_text.blocks.keys() == {"data"}
+        assert whole.blocks.keys() == {"data", "body", "asked"}
+        assert "stream" not in bare.data["asked"]["curl"]
+
+
+def test_a_page_says_what_was_left_out_and_what_is_redacted(tape: Path, tmp_path: Path) -> None:
+    def banner(*options: str) -> list[str]:
+        return [f"{word} {sentence}" for word, sentence in exported(tape, tmp_path, COMPLETE, *options).data["banner"]]
+
+    bare, whole = banner(), banner("--with-bodies")
+    assert "Redacted: authorization." in bare
+    assert bare[0].startswith("Left out: the texts of the answer (--with-text) and the bytes of the request")
+    assert not any(line.startswith("Left out") for line in whole)
+    assert "wiretape does not redact these" in whole[-1]
+
+
+def test_hostile_text_adds_no_element_and_comes_back_exact(tape: Path, connection: Connection, tmp_path: Path) -> None:
+    hostile, plain = (exported(tape, tmp_path, id, "--with-bodies") for id in (ODD, COMPLETE))
+    assert len(hostile.tags) == len(plain.tags)
+    row = queries.detail(connection, queries.find(connection, ODD))
+    assert said(hostile.data, 99)[0] == row.content
+
+
+def test_a_stream_of_1000_chunks_takes_150_kb_with_its_bytes_and_100_kb_without_text(tmp_path: Path) -> None:
+    id, tape = "a" * 16, long_stream(tmp_path / "long.db", 1000)
+    file = tmp_path / f"{id}.html"
+    exported(tape, tmp_path, id)
+    assert file.stat().st_size <= 100_000
+    exported(tape, tmp_path, id, "--with-bodies")
+    assert file.stat().st_size <= 150_000
