@@ -114,8 +114,9 @@ def advice(host: str, agent: str, why: str) -> str:
     reads = f"It {'reads' if known else 'probably reads'} {known or likely} ({READERS[known or likely]})"
     rest = "" if known else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in others)}"
     program = agent.split(" ")[0] or "a program"
+    trusts = f"{'does not' if 'alert' in why else 'seems not to'} trust"
     return (
-        f"{program} does not trust wiretape's certificate for {host} ({why}). {reads}{rest}: that must name wiretape's "
+        f"{program} {trusts} wiretape's certificate for {host} ({why}). {reads}{rest}: that must name wiretape's "
         "certificates in its environment; if it does, the program brings its own"
     )
 

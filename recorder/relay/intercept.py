@@ -67,6 +67,8 @@ class Forward:
         self._upstream = functools.lru_cache(_UPSTREAMS)(lambda origin: providers.make("", origin.url))
         self._known = {(_place(one.host), one.port) for one in proxy.upstreams}
         self._warned: set[tuple[Origin, str]] = set()
+        self._trusting: set[tuple[Origin, str]] = set()
+        """Which programs, by their User-Agent, have gone on after they had seen a certificate."""
         self.client_rejected = proxy.client_rejected
         self.client_failed = proxy.client_failed
 
@@ -148,15 +150,20 @@ class Forward:
         """Return what to speak TLS with as `host`."""
         return self._certificates.context(host)
 
-    def opened(self, origin: Origin, how: Way) -> App:
-        """Return what answers the requests of a connection that was asked for by `CONNECT`."""
+    def opened(self, origin: Origin, how: Way, agent: str | None = None) -> App:
+        """Return what answers the requests of a connection that was asked for by `CONNECT`, by a trusting `agent`."""
+        if agent is not None:
+            self._trusting.add((origin, agent))
         if self._is_own(origin):
             return self._proxy
         self._observer.asked(origin.authority, "intercepted")
         return Inside(self, self._proxy, origin, how)
 
-    def distrusted(self, origin: Origin, agent: str, why: str) -> None:
-        """Report a client that does not accept our certificate."""
+    def distrusted(self, origin: Origin, agent: str, alert: str | None) -> None:
+        """Report a client that does not accept our certificate, as it said by an `alert`, or by closing only."""
+        if alert is None and (origin, agent) in self._trusting:
+            return  # it has changed its mind
+        why = f"TLS alert {alert}" if alert else "it closed the connection on seeing it"
         self._observer.asked(origin.authority, "untrusted")
         self.warn(origin, "trust", environment.advice(origin.host, agent, why))
 
@@ -223,7 +230,7 @@ class Opening:
         """Find out what the client speaks."""
         self._came += data
         if self._how is not None:
-            self._client.read_on(self._forward.opened(self._origin, self._how), self._came)
+            self._client.read_on(self._forward.opened(self._origin, self._how, self._agent), self._came)
         elif self._came[0] != hello.HANDSHAKE:
             plain = Origin("http", self._origin.host, self._origin.port)
             self._client.read_on(self._forward.opened(plain, Way()), self._came)
@@ -277,8 +284,9 @@ class Opening:
         if self._shaking is None:
             return
         self._shaking.cancel()
-        if reason := _distrust(error):
-            self._forward.distrusted(self._origin, self._agent, reason)
+        alert = _alert(error)
+        if alert or error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
+            self._forward.distrusted(self._origin, self._agent, alert)
 
     def progressed(self) -> None:
         """Of no interest."""
@@ -295,10 +303,7 @@ def _place(host: str) -> str:
     return "127.0.0.1" if host == "localhost" else host
 
 
-def _distrust(error: Exception | None) -> str | None:
-    """Return how a client has shown that it does not trust our certificate; None if it has not."""
-    if isinstance(error, ssl.SSLError):
-        reason = error.reason or ""
-        return f"TLS alert {reason.split('ALERT_')[-1].lower()}" if reason.endswith(_DISTRUST) else None
-    is_peer = error is None or isinstance(error, ConnectionResetError | BrokenPipeError)
-    return "it closed the connection on seeing it" if is_peer else None
+def _alert(error: Exception | None) -> str | None:
+    """Return the TLS alert by which a client has said that it does not trust our certificate; None for any other."""
+    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+    return reason.split("ALERT_")[-1].lower() if reason.endswith(_DISTRUST) else None

@@ -99,11 +99,14 @@ def test_the_variable_that_a_program_reads_is_named(agent: str, variable: str) -
 
 
 @pytest.mark.parametrize(
-    ("why", "variable"),
-    [("TLS alert unknown_ca", "SSL_CERT_FILE"), ("it closed the connection on seeing it", "NODE_EXTRA_CA_CERTS")],
+    ("why", "how", "variable"),
+    [
+        ("TLS alert unknown_ca", "does not", "SSL_CERT_FILE"),
+        ("it closed the connection on seeing it", "seems not to", "NODE_EXTRA_CA_CERTS"),
+    ],
 )
-def test_what_an_unknown_program_reads_is_guessed_by_how_it_leaves(why: str, variable: str) -> None:
-    assert f"a program does not trust wiretape's certificate for api.test ({why}). It probably reads {variable} (" in (
+def test_what_an_unknown_program_reads_is_guessed_by_how_it_leaves(why: str, how: str, variable: str) -> None:
+    assert f"a program {how} trust wiretape's certificate for api.test ({why}). It probably reads {variable} (" in (
         environment.advice("api.test", "", why)
     )
 

@@ -263,6 +263,20 @@ async def test_a_client_that_leaves_on_seeing_the_certificate_does_not_trust_it(
 
 
 @on_loop
+async def test_a_client_that_has_gone_on_before_trusts_it(relay: Intercepting) -> None:
+    target, (host, port), context = relay.plays(STREAM), address(relay.upstream.url), relay.trusting()
+    async with shaking(relay, context, host, port) as (reader, writer):
+        writer.write(post(target).replace(b"localhost", f"{host}:{port}".encode()))
+        assert (await take(reader)).complete
+    async with shaking(relay, context, host, port):
+        pass
+    async with shaking(relay, context, "last.loopback.test"):
+        pass
+    await until(lambda: relay.notices)
+    assert [how for _, how in relay.asked] == ["intercepted", "untrusted"]
+
+
+@on_loop
 async def test_the_certificate_is_for_the_name_asked_for_and_http_1_1_only(relay: Intercepting) -> None:
     context = relay.trusting()
     context.set_alpn_protocols(["h2", "http/1.1"])
