@@ -25,6 +25,8 @@ HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
 _LOOKS = 8
 """A kept connection is read so often at most before it is used again."""
+_UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
+"""OpenSSL's codes for certificates that are self-signed, or signed by whom the system does not know."""
 _NO_BODY = frozenset({204, 304})
 _FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
 
@@ -436,6 +438,13 @@ def _nothing() -> None:
     pass
 
 
+def _untrusted(error: Exception) -> str | None:
+    """Return what to do where the server's authority is not trusted; None for any other error."""
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _UNKNOWN_AUTHORITY:
+        return f"its certificate is not trusted here ({error.verify_message}): name its authority's by --ca-file"
+    return None
+
+
 def words(error: Exception) -> str:
     """Return an error's own words, without addresses of memory or an empty string."""
     return str(error) or type(error).__name__
@@ -470,7 +479,7 @@ class Transport:
         except OSError as error:
             if local.is_local(error):
                 raise UpstreamError("local", local.cause(error)) from error
-            raise UpstreamError(why_not_connected(error), words(error)) from error
+            raise UpstreamError(why_not_connected(error), _untrusted(error) or words(error)) from error
         return self._connected(sock, upstream, instants)
 
     def connect_at_once(self, upstream: Upstream, instants: Instants) -> Connection | None:

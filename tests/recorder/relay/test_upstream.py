@@ -284,7 +284,9 @@ async def test_a_large_request_and_answer_pass_tls_whole(loop: Loop, authority: 
 async def test_tls_that_does_not_verify_is_never_spoken_over(loop: Loop, authority: Path, name: str) -> None:
     tls = ssl.create_default_context() if name == "good" else trusting(authority)  # good, but of an unknown authority
     async with ScriptedUpstream(lambda _: answer([(0, b"secret")]), serving(authority, name)) as upstream:
-        assert await refusal(providers.parse(upstream.url), tls=tls) == "tls"
+        with pytest.raises(UpstreamError) as caught:
+            await Transport(tls=tls).connect(providers.parse(upstream.url), Instants())
+        assert (caught.value.ended_by, "--ca-file" in str(caught.value)) == ("tls", name == "good")
         assert upstream.requests == []
 
 
