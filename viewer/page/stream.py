@@ -75,7 +75,7 @@ def data(one: Exchange, shared: Shared) -> dict[str, Any]:
         "request": f"{row.method} {row.upstream}{row.path}",
         "state": {"sign": state.sign, "tone": state.tone, "text": formatting.outcome(row.outcome, row.outcome_detail)},
         "status": row.status,
-        "reason": facts.reason(row),
+        "reasons": list(_reasons(one)),
         "brief": wording.brief(verdicts),
         "verdicts": [_verdict(verdict) for verdict in verdicts],
         "none": None if opened.verdicts else wording.nothing(opened.limits),
@@ -103,6 +103,17 @@ _FIGURES: Final = (
     "ttft_ms", "ttfb_ms", "icl_p50_ms", "icl_p99_ms", "max_stall_ms", "max_silence_ms", "latency_ms", "duration_ms",
     "input_tokens", "output_tokens", "tps_user", "reads", "events", "output_chunks", "bytes",
 )  # fmt: skip
+
+
+def _reasons(one: Exchange) -> Iterator[str]:
+    """Yield why it ended as it did, and what else is wrong with what the tape has of it."""
+    reason = facts.reason(one.known.row)
+    trouble = pages.trouble(one.known, one.opened, not one.recording)
+    wrong = "".join(text for text, _ in trouble or ()).strip()
+    if one.recording:
+        yield reason
+    if wrong and wrong != reason:
+        yield wrong
 
 
 def _shown(verdict: Verdict, shared: Shared) -> Verdict:

@@ -125,6 +125,11 @@ def test_a_page_says_what_was_left_out_and_what_is_redacted(tape: Path, tmp_path
     assert "wiretape does not redact these" in whole[-1]
 
 
+def test_an_exchange_whose_recorder_is_gone_is_not_called_running(tape: Path, tmp_path: Path) -> None:
+    (reason,) = exported(tape, tmp_path, LIVE).data["reasons"]
+    assert reason.startswith("recorder pid 1 gone")
+
+
 def test_hostile_text_adds_no_element_and_comes_back_exact(tape: Path, connection: Connection, tmp_path: Path) -> None:
     hostile, plain = (exported(tape, tmp_path, id, "--with-bodies") for id in (ODD, COMPLETE))
     assert len(hostile.tags) == len(plain.tags)

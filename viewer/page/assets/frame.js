@@ -183,7 +183,7 @@ async function boot(build) {
     const data = JSON.parse(new TextDecoder().decode(await unpack("data")));
     const parts = await build(data);
     document.title = `${visible(data.title)} · wiretape`;
-    page.replaceChildren(...parts);
+    page.replaceChildren(...parts.flat(Infinity).filter(Boolean));
     performance.mark("built");
   } catch (error) {
     page.replaceChildren(el("p", { class: "bad" }, `The page cannot be shown: ${error}`));

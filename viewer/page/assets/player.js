@@ -213,6 +213,7 @@ function player(one) {
   theme.listeners.push(() => line.picture.draw(1));
   show();
   settled();
+  requestAnimationFrame(() => (pane.scrollTop = at < one.end ? pane.scrollHeight : 0));
   const chosen = Number(state.get("read", -1));
   if (chosen >= 0 && chosen < one.reads.at.length) bytes.show(chosen);
   return { slider, controls, readout, pane, bytes, seek, seekRead, picture: line.picture };

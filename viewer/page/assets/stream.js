@@ -22,7 +22,7 @@ function verdictLine(one) {
       one.status === null ? "" : ` · ${one.status}`,
       one.brief ? el("span", { class: one.stalls.length ? "bad" : "warn" }, ` · ${visible(one.brief)}`) : "",
     ),
-    el("p", { class: "any" }, visible(one.reason)),
+    one.reasons.map((reason) => el("p", { class: "any" }, visible(reason))),
     el("dl", { class: "judged" }, judged),
     one.flags.length ? el("p", { class: "flags" }, one.flags.map(([flag, meaning], place) => [place ? " · " : "", el("b", {}, visible(flag)), ` ${visible(meaning)}`])) : null,
   );
@@ -54,7 +54,7 @@ function cards(one) {
   const figures = one.figures;
   const ms = (value) => (value === null ? [UNKNOWN] : [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")]);
   const found = [
-    ["first output (TTFT)", ms(figures.ttft_ms), "T0 to the first output"],
+    ["TTFT", ms(figures.ttft_ms), "T0 to the first output"],
     ["gap p50", ms(figures.icl_p50_ms), "median gap between output chunks"],
     ["gap p99", ms(figures.icl_p99_ms), "99th percentile of the gaps between output chunks"],
     ["longest gap", ms(figures.max_stall_ms), "between reads with output"],
@@ -229,9 +229,7 @@ boot(async (data) => {
     verdictLine(one),
     cards(one),
     shown.slider,
-    legend(one),
-    shown.controls,
-    shown.readout,
+    one.reads.at.length ? [legend(one), shown.controls, shown.readout] : null,
     one.texts.length ? shown.pane : el("p", { class: "muted" }, visible(one.silence)),
     one.texts.length ? gapLegend() : null,
     shown.bytes.node,
@@ -239,11 +237,11 @@ boot(async (data) => {
     section("figures", "Figures", "as show and stats print them", () => figures(one)),
     section("tools", "As other tools count it", one.tools.map(({ tool }) => tool).join(", "), () => others(one)),
     section("phases", "Phases and stalls", count([...one.bars, ...one.verdicts], "row"), () => phaseTable(one, shown.seek)),
-    section("events", "Events", count(one.events.kind, "event"), () => eventTable(one, shown.seek)),
-    section("reads", "Reads", count(one.reads.seq, "read"), () => readTable(one, choose)),
-    section("gaps", "Gaps", count(one.outputs.at, "output chunk"), () => gapTable(one, shown.seek)),
+    one.events.kind.length ? section("events", "Events", count(one.events.kind, "event"), () => eventTable(one, shown.seek)) : null,
+    one.reads.seq.length ? section("reads", "Reads", count(one.reads.seq, "read"), () => readTable(one, choose)) : null,
+    one.outputs.at.length ? section("gaps", "Gaps", count(one.outputs.at, "output chunk"), () => gapTable(one, shown.seek)) : null,
     section("headers", "Headers", "credentials redacted", () => headers(one)),
     section("request", "Request", "as curl", () => request(one)),
     el("p", { class: "muted" }, `wiretape ${one.version}`),
-  ].filter(Boolean);
+  ];
 });

@@ -2,6 +2,10 @@
 
 const ROWS_AT_ONCE = 500;
 
+const MOST_IN_A_CELL = 2000;
+
+const clipped = (text) => (text.length <= MOST_IN_A_CELL ? text : `${text.slice(0, MOST_IN_A_CELL)}… (${format.number(text.length)} characters)`);
+
 // Return rows as CSV by RFC 4180; a text that a spreadsheet would take for a formula gets a leading '.
 function csv(columns, rows) {
   const cell = (value) => {
@@ -16,7 +20,7 @@ function csv(columns, rows) {
 
 // Return a column: its name, how its raw value is read of a row, and how that is shown.
 function column(name, raw, { number = false, long = false, mono = false, shown = null, title = null } = {}) {
-  const show = shown || ((value) => (value === null || value === undefined ? UNKNOWN : visible(String(value))));
+  const show = shown || ((value) => (value === null || value === undefined ? UNKNOWN : visible(clipped(String(value)))));
   return { name, raw, number, long, mono, show, title };
 }
 

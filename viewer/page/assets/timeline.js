@@ -1,6 +1,6 @@
 // The timeline of one exchange: phases and stalls, events, reads, and gaps on a log scale, on one axis of time.
 
-const LANES = { phases: 22, marks: 56, events: 76, reads: 122, gaps: 172, end: 304 };
+const LANES = { phases: 22, high: 36, marks: 66, events: 84, reads: 130, gaps: 180, end: 312 };
 const KIND_COLOURS = {
   content: "content", reasoning: "reasoning", tool: "tool", refusal: "refusal", error: "bad", malformed: "bad",
   sent: "accent", comment: "muted", ping: "muted", pong: "muted",
@@ -53,7 +53,7 @@ function timeline(one, { at, moved, chosen, hovered }) {
     if (hasGaps) gapLane(pen, width, colours);
     pen.fillStyle = colours.muted;
     pen.textBaseline = "middle";
-    const names = [["phases", LANES.phases + 15], ["events", LANES.events + 24], ["reads", LANES.reads + 24], ["gaps", hasGaps ? LANES.gaps : -99]];
+    const names = [["phases", LANES.phases + 18], ["events", LANES.events + 24], ["reads", LANES.reads + 24], ["gaps", hasGaps ? LANES.gaps - 3 : -99]];
     for (const [name, y] of names) pen.fillText(name, 0, y);
   }
 
@@ -95,11 +95,12 @@ function timeline(one, { at, moved, chosen, hovered }) {
       const start = x(from, width);
       const size = Math.max(x(to, width) - start, least);
       pen.fillStyle = colour;
-      pen.fillRect(start, top, size, 30);
+      pen.fillRect(start, top, size, LANES.high);
       pen.fillStyle = inkOn(colour);
       const inside = Math.max(start, left);
-      const room = Math.min(start + size, width - right) - inside - 10;
-      pen.fillText(texts.find((text) => pen.measureText(text).width <= room) || "", inside + 5, top + 15);
+      const stall = one.stalls.find((other) => other.from_ns > from);
+      const room = Math.min(start + size, width - right, stall ? x(stall.from_ns, width) : Infinity) - inside - 10;
+      pen.fillText(texts.find((text) => pen.measureText(text).width <= room) || "", inside + 5, top + LANES.high / 2);
     };
     for (const bar of one.bars) {
       if (bar.kind === "wait") box(bar.start_ns, bar.end_ns, colours.wait, named(bar.name, bar.end_ns - bar.start_ns), 1);
@@ -110,41 +111,46 @@ function timeline(one, { at, moved, chosen, hovered }) {
     }
     pen.strokeStyle = colours.back;
     for (const bar of one.bars) {
-      if (bar.kind === "wait") pen.strokeRect(x(bar.start_ns, width) - 0.5, top - 1, x(bar.end_ns, width) - x(bar.start_ns, width), 32);
+      if (bar.kind === "wait") pen.strokeRect(x(bar.start_ns, width) - 0.5, top - 1, x(bar.end_ns, width) - x(bar.start_ns, width), LANES.high + 2);
     }
     const lines = hatch(pen, colours.stall);
     for (const stall of one.stalls) {
       const start = x(stall.from_ns, width);
       const size = Math.max(x(stall.from_ns + stall.lasted_ns, width) - start, 3);
       pen.fillStyle = colours.back;
-      pen.fillRect(start, top, size, 30);
+      pen.fillRect(start, top, size, LANES.high);
       pen.fillStyle = lines;
-      pen.fillRect(start, top, size, 30);
+      pen.fillRect(start, top, size, LANES.high);
       pen.strokeStyle = colours.stall;
-      pen.strokeRect(start + 0.5, top + 0.5, size - 1, 29);
+      pen.strokeRect(start + 0.5, top + 0.5, size - 1, LANES.high - 1);
     }
   }
 
+  // The length of a stall, and below it the words that it interrupted, as far as there is room.
   function stallLabel(pen, stall, width) {
-    const start = x(stall.from_ns, width);
-    const size = x(stall.from_ns + stall.lasted_ns, width) - start;
-    const words = stall.before || stall.after ? `  ${quoted(stall.before, true)} … ${quoted(stall.after)}` : "";
-    const inside = Math.max(start, left);
-    const room = Math.min(start + size, width - right) - inside - 18;
-    if (room < 20) return;
+    const start = Math.max(x(stall.from_ns, width), left);
+    const room = Math.min(x(stall.from_ns + stall.lasted_ns, width), width - right) - start;
+    const words = stall.before || stall.after ? `${quoted(stall.before, true)} … ${quoted(stall.after)}` : "";
+    const fits = (text) => pen.measureText(text).width <= room - 14;
     pen.font = `bold ${FONT}`;
-    pen.textBaseline = "middle";
-    const length = `stall ${format.span(stall.lasted_ns)}`;
-    const text = pen.measureText(length + words).width <= room ? length + words : fitting(pen, length, room);
-    if (text) {
-      const wide = pen.measureText(text).width;
-      const begin = inside + (room + 18 - wide) / 2;
-      pen.fillStyle = theme.colour("back");
-      pen.fillRect(begin - 5, LANES.phases + 6, wide + 10, 18);
-      pen.fillStyle = theme.colour("text");
-      pen.fillText(text, begin, LANES.phases + 15);
-    }
+    const length = [`stall ${format.span(stall.lasted_ns)}`, format.span(stall.lasted_ns)].find(fits);
+    if (!length) return;
+    const bold = pen.measureText(length).width;
     pen.font = FONT;
+    const below = words && (fits(words) ? words : fitting(pen, words, room - 14));
+    const wide = Math.max(bold, below ? pen.measureText(below).width : 0) + 8;
+    const high = below ? 30 : 18;
+    const top = LANES.phases + (LANES.high - high) / 2;
+    pen.fillStyle = theme.colour("back");
+    pen.fillRect(start + (room - wide) / 2, top, wide, high);
+    pen.fillStyle = theme.colour("text");
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    if (below) pen.fillText(below, start + room / 2, top + 22);
+    pen.font = `bold ${FONT}`;
+    pen.fillText(length, start + room / 2, top + 9);
+    pen.font = FONT;
+    pen.textAlign = "left";
   }
 
   // What happened at an instant; a label that would stand in another one's place is left out.
@@ -155,11 +161,11 @@ function timeline(one, { at, moved, chosen, hovered }) {
       const px = x(ns, width);
       if (px < left - 1 || px > width - right + 1) continue;
       pen.fillStyle = name.startsWith("error") ? colours.bad : colours.text;
-      pen.fillRect(Math.round(px), LANES.phases + 30, 1, 8);
+      pen.fillRect(Math.round(px), LANES.phases + LANES.high, 1, 7);
       const wide = pen.measureText(name).width;
       const begin = Math.min(px + 4, width - right - wide);
       if (begin < until + 6) continue;
-      pen.fillText(name, begin, LANES.marks - 2);
+      pen.fillText(name, begin, LANES.marks);
       until = begin + wide;
     }
   }
@@ -221,7 +227,7 @@ function timeline(one, { at, moved, chosen, hovered }) {
     const { at: times, gap } = one.outputs;
     const above = gap.filter((ns) => ns > 0);
     const low = Math.min(Math.floor(Math.log10(minmax(above)[0])), 6);
-    const high = Math.max(Math.log10(minmax(above)[1]) + 0.1, 8);
+    const high = Math.max(Math.log10(minmax(above)[1]) + 0.15, 8.15);
     const y = (ns) => (ns > 0 ? floor - ((Math.log10(Math.max(ns, 10 ** low)) - low) / (high - low)) * (floor - top) : LANES.end - 5);
     pen.textBaseline = "middle";
     pen.textAlign = "right";
@@ -415,7 +421,7 @@ const named = (name, ns) => [`${name} ${format.span(ns)}`, name, format.span(ns)
 
 function quoted(text, isLast = false) {
   if (!text) return UNKNOWN;
-  const shown = visible(text);
+  const shown = visible(isLast ? text.slice(-100) : text.slice(0, 100)); // of a text of any length
   return shown.length <= 24 ? `'${shown}'` : isLast ? `'…${shown.slice(-24)}'` : `'${shown.slice(0, 23)}…'`;
 }
 
