@@ -160,13 +160,20 @@ def _password() -> str:
     return password
 
 
+upstream = click.option(
+    "--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
+    help="API server: one URL is served at the root, named ones at /NAME/…  May be repeated.",
+)  # fmt: skip
+ca_file = click.option(
+    "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Trust these certificates (PEM) besides the system's.",
+)  # fmt: skip
 _SECONDS: Any = click.FloatRange(min=0, min_open=True)
 recording = gathered(
     "common",
     Recording,
     db,
-    click.option("--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
-                 help="API server: one URL is served at the root, named ones at /NAME/…  May be repeated."),
+    upstream,
     click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated."),
     click.option("--intercept", is_flag=True,
                  help="Be a forward proxy, too, and record what goes through it to the hosts of known APIs."),
@@ -176,8 +183,7 @@ recording = gathered(
                  help="Pass the client's Accept-Encoding on, instead of asking for identity."),
     click.option("--no-websocket", is_flag=True,
                  help="Answer 426 to WebSockets, so that clients fall back to HTTP, instead of recording them."),
-    click.option("--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-                 help="Trust these certificates (PEM) besides the system's."),
+    ca_file,
     click.option("--connect-timeout", type=_SECONDS, default=10, show_default=True, metavar="S",
                  help="Seconds to connect, TLS included."),
     click.option("--headers-timeout", type=_SECONDS, default=600, show_default=True, metavar="S",

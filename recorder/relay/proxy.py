@@ -204,6 +204,11 @@ class Exchange:
         self._waiting: deque[tuple[int, bytes, int]] = deque()
         """Reads that the kernel has not taken for the client: their instant, body, and end in all that was written."""
 
+    @property
+    def id(self) -> str:
+        """Its id on the tape."""
+        return self._recording.id
+
     # the request
 
     def begin(self, rest: bytes, labels: dict[str, str]) -> None:

@@ -415,6 +415,11 @@ class Client:
         self._socket.resume()
         return self._socket, early
 
+    def hand_over(self, exchange: Exchange, other: Exchange) -> None:
+        """Let another exchange answer the request that this one has, if its client is still there."""
+        if self._exchange is exchange:
+            self._exchange = other
+
     def replace(self, sock: Socket) -> None:
         """Go on over another socket: the same connection, but secured."""
         self._socket = sock

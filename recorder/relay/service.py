@@ -11,14 +11,14 @@ import os
 import socket
 import ssl
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from recorder import __version__
-from recorder.clock import SYSTEM
+from recorder.clock import SYSTEM, KernelTime
 from recorder.errors import WiretapeError
 from recorder.plurals import counted
 from recorder.process import boot_id
@@ -43,6 +43,9 @@ WRITER_SECONDS = 1.5
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""
 _LOOK_SECONDS = 0.02
+
+Before = Callable[[Proxy], Awaitable[server.App]]
+"""Returns what stands before the relay: requests come to that, which hands over to the proxy what is to be relayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 
 class Front:
-    """Relays for the clients of one socket, from `start` to `drain`; `stopping` is for whoever starts it."""
+    """Relays for the clients of one socket: `prepare`, `start`, `drain`; `stopping` is for whoever starts it."""
 
     def __init__(self, options: Options, sock: socket.socket, observer: Observer) -> None:
         local.raise_descriptor_limit()
@@ -95,8 +98,8 @@ class Front:
         """How many connections of clients there have been."""
         return self._server.accepted if self._server else 0
 
-    def start(self, tap: Tap) -> None:
-        """Accept connections."""
+    def prepare(self, tap: Tap) -> Proxy:
+        """Return what will relay."""
         self._proxy = Proxy(
             upstreams=self._options.upstreams,
             transport=self._transport,
@@ -108,10 +111,16 @@ class Front:
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,
         )
+        return self._proxy
+
+    def start(self, before: server.App | None = None) -> None:
+        """Accept connections, after `prepare`; requests come to the app that stands `before` the proxy, if any."""
+        assert self._proxy is not None
         settings = self._options.interception
         port = self._sock.getsockname()[1]
-        app = Forward(self._proxy, settings, port, self._observer) if settings else self._proxy
-        self._server = server.Server(app, self._sock, self._observer.refused)
+        app = before or (Forward(self._proxy, settings, port, self._observer) if settings else self._proxy)
+        kernel_time = KernelTime(SYSTEM) if before else None  # what answers by itself keeps time from the request
+        self._server = server.Server(app, self._sock, self._observer.refused, kernel_time=kernel_time)
         self._watching = asyncio.create_task(self._proxy.watch())
 
     async def drain(self) -> None:
@@ -203,15 +212,21 @@ class Recorder:
             problems=[*totals.problems, f"a worker process died {counted(deaths, 'time')}: what it held is lost"],
         )
 
-    async def start(self) -> None:
+    async def start(self, before: Before | None = None) -> None:
         """Open the tape, then accept connections; raises `WiretapeError` if either cannot be had."""
         try:
-            self._front = Front(self._options, self._sock, self._observer)
+            front = self._front = Front(self._options, self._sock, self._observer)
             await self.tap.start()
         except BaseException:
             self._sock.close()
             raise
-        self._front.start(self.tap)
+        proxy = front.prepare(self.tap)
+        try:
+            front.start(await before(proxy) if before else None)
+        except BaseException:
+            await self.tap.close(WRITER_SECONDS)
+            self._sock.close()
+            raise
         if self._options.workers > 1:
             await self._start_workers()
 

@@ -18,7 +18,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -314,8 +314,7 @@ def readable(path: Path) -> Path:
     """
     if path.suffix != SUFFIX:
         return path
-    if not path.is_file():
-        raise NotFound(f"no tape at {path}: cut one with 'wiretape db cut', or name another with --db")
+    _check_there(path)
     status = path.stat()
     return _made_of(path, status.st_mtime_ns, status.st_size)
 
@@ -325,8 +324,32 @@ def _made_of(path: Path, _changed_ns: int, _size: int) -> Path:
     """Return a tape made of a text, once as long as that does not change."""
     directory = tempfile.mkdtemp(prefix="wiretape-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    made = Path(directory, f"{path.stem}.db")
-    with path.open("rb") as source, made.open("wb") as out:
-        made.chmod(0o600)
+    return made(path, Path(directory, f"{path.stem}.db"))
+
+
+def _check_there(path: Path) -> None:
+    if not path.is_file():
+        raise NotFound(f"no tape at {path}: cut one with 'wiretape db cut', or name another with --db")
+
+
+def made(path: Path, tape: Path) -> Path:
+    """Make a private tape of the text at `path`, and return it. Raises `NotFound` and `TapeDamaged`."""
+    _check_there(path)
+    with path.open("rb") as source, tape.open("wb") as out:
+        tape.chmod(0o600)
         make_tape(source, out, str(path))
-    return made
+    return tape
+
+
+def without(lines: Iterable[bytes], session: str, gone: Collection[str]) -> Iterator[bytes]:
+    """Yield lines as they are, but for those of a session and of exchanges that are `gone`, by their ids.
+
+    A session is left out, too, if all its exchanges are gone. Raises `ValueError` for what is no line of a cut.
+    """
+    groups = [[line for _, line in group] for _, group in itertools.groupby(enumerate(lines, 1), _Grouped())]
+    heads = [json.loads(group[0]) for group in groups]
+    left = {head["session"] for head in heads if "exchange" in head and head["exchange"] not in gone}
+    emptied = {head["session"] for head in heads if head.get("exchange") in gone} - left | {session}
+    for head, group in zip(heads, groups, strict=True):
+        if head.get("session") not in emptied and head.get("exchange") not in gone:
+            yield from group

@@ -42,6 +42,33 @@ TERMS: Final = {
 }
 """The forms of a term, and what each selects."""
 
+RECORDED: Final = {
+    "none": "is not on the tape: 404, which names the nearest recording; nothing is recorded (the default)",
+    "once": "is not on the tape: recorded, if no answer was there at the start; else 404, as with none",
+    "new": "is not on the tape: recorded",
+    "all": "comes: recorded, whatever is there; only an exchange that is named by its id is served",
+}
+"""What `serve --record` does with a request."""
+KEPT: Final = {
+    "a request": "is passed on as 'wiretape record' does: to the provider that --upstream or the path (/openai/v1) "
+    "names, with the key that the client sent, which is never stored; nothing is sent twice",
+    "an answer": "reaches the client as it comes, with X-Wiretape-Id; once it is on the tape it is served to the same "
+    "request, in this run, too. Such a request waits for a recording that has ended to be there. Those that come at "
+    "once are recorded each, and served in turn",
+    "a failure": "is relayed, recorded and told on stderr. An answer such as 401 or 429 is served like "
+    "any other: 'wiretape rm ID' or --record all gets rid of it. Where no answer came, or wiretape itself was stopped, "
+    "the request is asked again with once, new and all",
+    "all": "replaces the older recordings of the same request (the same model, or the next of a sequence, as --match "
+    "says), when the new ones are on the tape: a .db at the end of the run, a text each time that it is written. A "
+    "failure replaces failures only: where the older recording is whole, that stays and the failure does not",
+    "a text (.jsonl)": "is written again as a whole, within a second of what was recorded, by way of a private "
+    "database: the lines that were there stay as they are, and new ones follow. If it cannot be written, the "
+    "database is kept, and named",
+    "a kill": "loses what runs, and of a text what was recorded in the last second; with all, older and newer "
+    "recordings may then both be there until the next run with all",
+}
+"""What becomes of what `serve --record` records."""
+
 _KINDS: Final = {
     "text": "Texts",
     "label": "Labels",
@@ -321,7 +348,14 @@ def _imports() -> Iterator[Section]:
     yield Section("Flags", [(name, FLAGS[name]) for name in flags], "What was imported is found by flag:imported.")
 
 
+def _cassettes() -> Iterator[Section]:
+    """Yield what `serve --record` does."""
+    yield Section("Modes of wiretape serve --record, for a request that …", list(RECORDED.items()))
+    yield Section("What becomes of a recording", list(KEPT.items()))
+
+
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
     "intercept": _intercept, "imports": _imports, "cut": _cut, "testing": _testing, "metrics": _metrics,
+    "cassettes": _cassettes,
 }  # fmt: skip

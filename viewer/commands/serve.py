@@ -3,12 +3,22 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recorder.commands.options import db, gathered, read_listen
+from recorder.commands.options import (
+    ca_file,
+    db,
+    gathered,
+    read_labels,
+    read_listen,
+    read_upstreams,
+    tape_path,
+    upstream,
+)
 from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.commands import completion, options
@@ -18,10 +28,13 @@ if TYPE_CHECKING:
     import asyncio
 
     from recorder.relay.guard import Refusal
+    from recorder.tape.journal import Finished
+    from recorder.tape.losses import Totals
     from viewer.filters.syntax import Filter
-    from viewer.replay.planning import Options, Planner
+    from viewer.replay import cassette, planning
     from viewer.replay.serve import Served
 
+_RECORD = ("none", "once", "new", "all")
 _MODES = ("request", "model", "sequence", "random", "id")
 
 
@@ -38,11 +51,13 @@ def _read_rechunk(_context: click.Context, _option: click.Parameter, given: str)
 
 
 def _options(
-    match: Any, ignored: tuple[str, ...], rechunk: Any, faults: list[Any], seed: int
-) -> "Callable[[Pace], Options]":
+    match: Any, ignored: tuple[str, ...], rechunk: Any, faults: list[Any], seed: int, record: Any
+) -> "Callable[[Pace], planning.Options]":
     from viewer.replay.planning import Options
 
-    return lambda pace: Options(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed)
+    if record != "none" and match == "id":
+        raise click.UsageError("--match id serves what is named and nothing else: leave out --record")
+    return lambda pace: Options(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, record)
 
 
 _answered = gathered(
@@ -59,6 +74,28 @@ _answered = gathered(
                  help="Break answers: cut@50%, reset@#3 (before event 3), stall:5s@#120, corrupt@#7, slow:3x, "
                  "status:429:0.1 (one in ten). May be repeated."),
     click.option("--seed", type=int, default=0, show_default=True, help="Decides which faults by chance strike."),
+    click.option("--record", type=click.Choice(_RECORD), default="none", show_default=True,
+                 help="Which requests to ask upstream, and record: none; once: what is missing, if the tape is new or "
+                 "empty; new: what is missing; all."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options that say of whom what is missing is asked, and how it is recorded."""
+
+    upstreams: tuple[str, ...]
+    record_labels: tuple[str, ...]
+    ca_file: Path | None
+
+
+_asking = gathered(
+    "asking",
+    _Asked,
+    upstream,
+    click.option("--record-label", "record_labels", multiple=True, metavar="K=V",
+                 help="Label what is recorded. May be repeated."),
+    ca_file,
 )  # fmt: skip
 
 
@@ -72,6 +109,7 @@ _answered = gathered(
               help="Write the base URL to this file when it is ready; the file is removed at the end.")  # fmt: skip
 @options.paced
 @_answered
+@_asking
 def serve(
     ids: tuple[str, ...],
     db: Path | None,
@@ -79,7 +117,8 @@ def serve(
     listen: str,
     ready_file: Path | None,
     pace: Pace,
-    answered: "Callable[[Pace], Options]",
+    answered: "Callable[[Pace], planning.Options]",
+    asking: _Asked,
 ) -> None:
     """Answer requests from a tape, as the upstream did: the same bytes, reads, timing and failures.
 
@@ -92,55 +131,66 @@ def serve(
 
     A recording that ended in a timeout falls silent until the client leaves; one that the client or the recorder ended
     is cut there. On standard error, each answer has a line that says how late its writes were. Ctrl-c stops.
+
+    With --record, a request that was not recorded is passed on to the API instead, as 'record' does, and recorded to
+    the tape, which is made if it is not there. --upstream names the API, as in 'record'; without it the well-known APIs
+    are served by name (/openai/v1). What is recorded is served to later requests, in this run, too. A recording that
+    holds no answer is asked for again; an error that upstream answered is served like any other answer. A tape that is
+    text stays text: what is in it stays as it is. See 'wiretape help cassettes'.
     """
     from recorder.relay.loop import run
-    from viewer.replay.planning import Planner
-    from viewer.replay.source import Source
+    from viewer.replay.cassette import Options
 
     host, port = read_listen(listen, frozenset(), "serve answers programs on this one, so listen on 127.0.0.1")
-    path, settings = options.tape(db), answered(pace)
+    answers = answered(pace)
+    if answers.record != "none" and ids:
+        raise click.UsageError("--record needs room for more than what is named: choose by a filter, not by IDs")
+    settings = Options(
+        tape_path(db),
+        answers,
+        lambda connection: options.named(connection, ids, where),
+        host,
+        port,
+        read_upstreams(asking.upstreams) if answers.record != "none" else (),
+        read_labels(asking.record_labels),
+        ca_file=asking.ca_file,
+        purpose=f"wiretape serve --record {answers.record}",
+    )
+    sys.exit(run(lambda: _serve(settings, ready_file)))
 
-    def open_planner() -> Planner:
-        return Planner(Source(path, lambda connection: options.named(connection, ids, where)), settings)
 
-    sys.exit(run(lambda: _serve(open_planner, host, port, ready_file, path)))
-
-
-async def _serve(
-    open_planner: "Callable[[], Planner]", host: str, port: int, ready_file: Path | None, path: Path
-) -> int:
+async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     import asyncio
 
-    from recorder.clock import SYSTEM, KernelTime
-    from recorder.relay import local, server
-    from viewer.replay.serve import Replay
+    from viewer.replay.cassette import Cassette, Observer
 
-    local.raise_descriptor_limit()
     report = _Report()
-    app = Replay(open_planner, on_served=report.served, on_refused=report.refused, on_trouble=report.trouble)
-    sock = server.listen(host, port)
-    heads = await app.start()
-    front = server.Server(app, sock, report.refused, kernel_time=KernelTime(SYSTEM))
+    observer = Observer(report.served, report.refused, report.trouble, report.recorded)
+    serving = Cassette(settings, observer)
+    await serving.start()
     stopped = asyncio.Event()
-    _catch_signals(stopped)
-    _say(f"serving {counted(len(heads), 'exchange')} of {path}; stop: ctrl-c")
-    with _ready(server.base_url(sock), ready_file):
-        app.warm()
+    _catch_signals(stopped, serving)
+    recording = f", recording {settings.answers.record}" if settings.is_recording else ""
+    _say(f"serving {counted(len(serving.heads), 'exchange')} of {settings.tape}{recording}; stop: ctrl-c")
+    with _ready(serving.base, ready_file):
         await stopped.wait()
-    front.close()
-    await app.stop()
-    await front.wait_closed(0)
-    report.conclude()
+    report.conclude(await serving.stop())
     return report.code
 
 
-def _catch_signals(stopped: "asyncio.Event") -> None:
+def _catch_signals(stopped: "asyncio.Event", serving: "cassette.Cassette") -> None:
+    """Stop at the first signal, and wait for nothing more at the second."""
     import asyncio
     import signal
 
+    def stop() -> None:
+        if stopped.is_set():
+            serving.cut()
+        stopped.set()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+            asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 @contextmanager
@@ -166,7 +216,7 @@ class _Report:
         from viewer.replay.accuracy import Lateness
 
         self._all = Lateness()
-        self._answered = self._missed = self.code = 0
+        self._answered = self._missed = self._recorded = self._failed = self.code = 0
 
     def served(self, one: "Served") -> None:
         """Tell what became of a request."""
@@ -174,7 +224,7 @@ class _Report:
 
         if one.head is None:
             self._missed += one.miss is not None
-            if one.ended != "list":
+            if one.ended not in ("list", "relayed"):
                 _say(f"{one.status or '–'} {one.method} {one.path}: {one.miss.message if one.miss else one.ended}")
             return
         self._answered += 1
@@ -192,9 +242,33 @@ class _Report:
         self.code = 1
         _say(message)
 
-    def conclude(self) -> None:
+    def recorded(self, one: "Finished", is_kept: bool) -> None:
+        """Tell what was recorded, and what becomes of it where it failed."""
+        from recorder.clock import SYSTEM
+        from recorder.commands.status import finished_line
+        from recorder.decode.outcome import FAILURES
+
+        self._recorded += 1
+        _say(f"recorded {finished_line(one, SYSTEM.wall()[11:19] + 'Z')}")
+        if one.outcome not in FAILURES:
+            return
+        self._failed += 1
+        if not is_kept:
+            _say(f"{one.id[:8]} failed: the older recording stays, and this one does not")
+        elif one.status is None:
+            _say(f"{one.id[:8]} has no answer: it will be asked for again")
+        else:
+            _say(f"{one.id[:8]} is a failure, and will be served as one: wiretape rm {one.id[:8]}, or --record all")
+
+    def conclude(self, totals: "Totals | None") -> None:
         """Tell of all requests."""
-        _say(f"{counted(self._answered, 'request')} answered, {self._missed} not recorded; writes were {self._all}")
+        recorded = ""
+        if totals is not None:
+            recorded = f", {self._recorded} recorded ({self._failed} failed)"
+            for problem in totals.problems:
+                self.trouble(problem)
+        asked = counted(self._answered, "request")
+        _say(f"{asked} answered{recorded}, {self._missed} not recorded; writes were {self._all}")
 
 
 def _say(line: str) -> None:

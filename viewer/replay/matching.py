@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple
@@ -64,11 +64,15 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why no recording answers a request; `nearest` is the one that is most like it, `differs` the fields in which."""
+    """Why no recording answers a request; `nearest` is the one that is most like it, `differs` the fields in which.
+
+    `is_unanswered`: it was recorded, but no answer came.
+    """
 
     message: str
     nearest: str | None = None
     differs: tuple[str, ...] = ()
+    is_unanswered: bool = False
 
 
 def named(target: bytes, header: bytes | None) -> tuple[bytes, str | None]:
@@ -118,13 +122,20 @@ def _remove(value: Any, path: Sequence[str]) -> None:
 class Library:
     """The recordings, and which of them comes next; `body_of` reads the body of a recorded request.
 
-    Recordings that match equally well are given in turn, except that a `sequence` ends with its last one.
+    Recordings that match equally well are given in turn, except that a `sequence` ends with its last one. With
+    `needs_answer`, those without an answer are passed over: upstream can be asked again.
     """
 
     def __init__(
-        self, mode: Mode, body_of: Callable[[Head], bytes | None], ignored: Sequence[str] = (), seed: int = 0
+        self,
+        mode: Mode,
+        body_of: Callable[[Head], bytes | None],
+        ignored: Sequence[str] = (),
+        seed: int = 0,
+        *,
+        needs_answer: bool = False,
     ) -> None:
-        self._mode, self._body_of, self._ignored = mode, body_of, ignored
+        self._mode, self._body_of, self._ignored, self._needs_answer = mode, body_of, ignored, needs_answer
         self._random = random.Random(seed)
         self.heads: list[Head] = []
         self._by_id: dict[str, Head] = {}
@@ -132,12 +143,16 @@ class Library:
         self._upstreams: dict[str, list[Upstream]] = {}
         self._bodies: dict[int, Body | None] = {}
         self._turns: dict[int, int] = {}
+        self.apart: set[str] = set()
+        """The ids of exchanges that no sequence goes on with: they answered one of its requests already."""
 
     def add(self, heads: Sequence[Head]) -> None:
         """Add recordings."""
         for head in heads:
             self.heads.append(head)
             self._by_id[head.id] = head
+            if self._mode == "sequence" and head.id in self.apart:
+                continue
             if head.upstream not in self._upstreams:
                 self._upstreams[head.upstream] = _mounts(head.upstream)
             self._by_path.setdefault((head.method, head.upstream, _plain(head.path)), []).append(head)
@@ -152,16 +167,42 @@ class Library:
             )
         body = read_body(asked.body, self._ignored)
         candidates = self._at(asked)
+        if self._mode == "sequence":
+            return self._next(asked, candidates)
+        fitting = self._fitting(asked, body, candidates)
+        answered = [head for head in fitting if head.is_answered] if self._needs_answer else fitting
+        if answered:
+            return self._random.choice(answered) if self._mode == "random" else self._in_turn(answered)
+        return self._unanswered(asked, fitting[-1]) if fitting else self._missed(asked, body, candidates)
+
+    def _fitting(self, asked: Asked, body: Body, candidates: Sequence[Head]) -> Sequence[Head]:
         match self._mode:
-            case "sequence":
-                return self._next(asked, candidates)
-            case "random" if candidates:
-                return self._random.choice(candidates)
+            case "random":
+                return candidates
             case "model":
-                fitting = [head for head in candidates if head.model == (body.model or _model_of(asked.target))]
-            case _:
-                fitting = [head for head in candidates if self._is_same(head, body)]
-        return self._in_turn(fitting) if fitting else self._missed(asked, body, candidates)
+                return [head for head in candidates if head.model == _model(asked, body)]
+        return [head for head in candidates if self._is_same(head, body)]
+
+    def key(self, asked: Asked) -> Hashable | None:
+        """Return what is equal for requests that the same recordings answer; None where each has its own."""
+        if self._mode == "sequence":
+            return None
+        body = read_body(asked.body, self._ignored)
+        what = {"random": None, "model": _model(asked, body)}.get(self._mode, body.digest)
+        return asked.method, asked.target, what
+
+    def before(self, asked: Asked, until: int) -> Sequence[Head]:
+        """Return the recordings, with numbers up to `until`, that a new one of a request is to replace.
+
+        They are those that answer it, but of a sequence the next one, and at random those of the same body.
+        """
+        candidates = [head for head in self._at(asked) if head.no <= until]
+        if self._mode == "sequence":
+            turn = self._turn(candidates) if candidates else 0
+            return candidates[turn : turn + 1]
+        body = read_body(asked.body, self._ignored)
+        fitting = self._fitting(asked, body, candidates)
+        return [head for head in fitting if self._is_same(head, body)] if self._mode == "random" else fitting
 
     def _with_id(self, id: str) -> Head | Miss:
         if id in self._by_id:
@@ -212,10 +253,13 @@ class Library:
     def _next(self, asked: Asked, candidates: Sequence[Head]) -> Head | Miss:
         if not candidates:
             return self._missed(asked, Body(None, b""), [])
-        turn = self._turn(candidates)
-        if turn < len(candidates):
-            return candidates[turn]
+        if self._turns.get(candidates[0].no, 0) < len(candidates):
+            return candidates[self._turn(candidates)]
         return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(asked)}, and this is one more")
+
+    def _unanswered(self, asked: Asked, head: Head) -> Miss:
+        message = f"no recording answers {_line(asked)}: {head.id} holds no answer ({head.outcome})"
+        return Miss(message, head.id, ("answer",), is_unanswered=True)
 
     def _missed(self, asked: Asked, body: Body, candidates: Sequence[Head]) -> Miss:
         """Say which recording is nearest, and in what it differs."""
@@ -267,8 +311,8 @@ def _plain(path: str) -> str:
     return _MARK.sub("REDACTED", path)
 
 
-def _model_of(target: bytes) -> str | None:
-    return model_in_path(target.decode("latin-1"))
+def _model(asked: Asked, body: Body) -> str | None:
+    return body.model or model_in_path(asked.target.decode("latin-1"))
 
 
 def _likeness(head: Head, asked: Asked) -> tuple[int, bool, int]:

@@ -6,7 +6,7 @@ keeps the time.
 
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, Protocol
@@ -30,6 +30,10 @@ _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _DROPPED: Final = frozenset({b"content-length", b"set-cookie", b"set-cookie2"})
 
 Rechunk = Literal["recorded", "event"] | int
+Record = Literal["none", "once", "new", "all"]
+"""Which requests upstream answers, and a recorder records: none; `once`: those that no recording answers, if none is
+there at the start; `new`: those that no recording answers; all."""
+RECORD: Final[tuple[Record, ...]] = ("none", "once", "new", "all")
 
 
 def read_rechunk(text: str) -> Rechunk:
@@ -69,6 +73,19 @@ class Options:
     rechunk: Rechunk = "recorded"
     faults: Sequence[Fault] = field(default=())
     seed: int = 0
+    record: Record = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ToRecord:
+    """A request that upstream is to answer; `replaces`: the recordings whose place the new one takes.
+
+    `key` is equal for requests that the same recording would answer; None: there is none that would.
+    """
+
+    miss: Miss
+    key: Hashable | None = None
+    replaces: Sequence[Head] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +106,20 @@ class Planner:
 
     def __init__(self, source: Recordings, options: Options) -> None:
         self._source, self._options = source, options
-        self._library = Library(options.mode, source.request_body, options.ignored, options.seed)
+        self._library = Library(
+            options.mode,
+            source.request_body,
+            options.ignored,
+            options.seed,
+            needs_answer=options.record != "none",
+        )
         self._cached: OrderedDict[int, tuple[Answer, Plan]] = OrderedDict()
         self._held = 0
         self._served: dict[int, int] = {}
         self.refresh()
+        self._before = max((head.no for head in self.heads), default=0)
+        is_new = not any(head.is_answered for head in self.heads)
+        self._adds = options.record in ("new", "all") or (options.record == "once" and is_new)
 
     def refresh(self) -> bool:
         """Take in what was recorded since; return whether there was anything."""
@@ -113,17 +139,30 @@ class Planner:
                 return
             self._base(head)
 
-    def plan(self, asked: Asked) -> Plan | Miss:
+    def recorded(self, id: str) -> None:
+        """Note that an exchange is being recorded to answer a request."""
+        self._library.apart.add(id)
+
+    def plan(self, asked: Asked) -> Plan | Miss | ToRecord:
         """Return how to answer a request."""
+        if self._options.record == "all" and asked.id is None:
+            return ToRecord(Miss("all requests are asked again"), None, self._library.before(asked, self._before))
         found = self._library.find(asked)
         if isinstance(found, Miss) and self.refresh():
             found = self._library.find(asked)
         if isinstance(found, Miss):
-            return found
+            return self._missed(asked, found)
         answer, plan = self._base(found)
         turn = self._served[found.no] = self._served.get(found.no, 0) + 1
         struck = faults.striking(self._options.faults, self._options.seed, found.id, turn)
         return _with_faults(plan, answer, struck) if struck else plan
+
+    def _missed(self, asked: Asked, miss: Miss) -> Miss | ToRecord:
+        if asked.id is not None or self._options.mode == "id" or self._options.record == "none":
+            return miss
+        if self._adds or miss.is_unanswered:
+            return ToRecord(miss, self._library.key(asked))
+        return replace(miss, message=f"{miss.message} (to record what is missing: --record new)")
 
     def _base(self, head: Head) -> tuple[Answer, Plan]:
         """Return an exchange's answer, and how it is served without faults."""

@@ -8,7 +8,8 @@ import asyncio
 from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 
@@ -16,12 +17,12 @@ from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 from recorder.relay import guard
 from recorder.relay.guard import Refusal
-from recorder.relay.server import Client, Request
+from recorder.relay.server import Client, Exchange, Request
 from recorder.sanitize import safe
 from viewer.replay import matching
 from viewer.replay.matching import Asked, Miss
 from viewer.replay.pacing import Pacer
-from viewer.replay.planning import Plan, Planner
+from viewer.replay.planning import Plan, Planner, ToRecord
 from viewer.tape.replayed import Head
 
 UNSENT_BYTES = 256 << 10
@@ -64,11 +65,21 @@ class Served:
     held: list[tuple[int, int]] = field(default_factory=list)
     ended_ns: int | None = None
     ended: str = ""
-    """As the schedule ends, or `client`: it left before."""
+    """As the schedule ends, `client`: it left before, or `relayed`: upstream answers."""
+
+
+class Upstreams(Protocol):
+    """What has requests answered by upstream, and recorded."""
+
+    async def settle(self, to_record: ToRecord) -> bool:
+        """Wait until a recording that would answer the request, and has ended, is on the tape; False: there is none."""
+
+    def relay(self, client: Client, request: Request, to_record: ToRecord) -> Exchange | Refusal | None:
+        """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
 
 
 class Replay:
-    """Answers from recordings.
+    """Answers from recordings; what they do not answer is asked of `upstreams`, if there are any.
 
     `on_came` gets each request when it comes, to be filled in, and its client; `on_served` gets it when it is over.
     `on_refused` gets what may not pass, `on_trouble` what went wrong. Several servers may share a `thread` to plan.
@@ -78,6 +89,7 @@ class Replay:
         self,
         open_planner: Callable[[], Planner],
         *,
+        upstreams: Upstreams | None = None,
         clock: Clock = SYSTEM,
         thread: ThreadPoolExecutor | None = None,
         on_came: Callable[[Served, Client], None] = lambda *_: None,
@@ -85,7 +97,7 @@ class Replay:
         on_refused: Callable[[Refusal], None] = lambda _: None,
         on_trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._open, self.clock = open_planner, clock
+        self._open, self.clock, self.upstreams = open_planner, clock, upstreams
         self.on_came, self.on_served, self._on_refused, self.on_trouble = on_came, on_served, on_refused, on_trouble
         self._policy = guard.Policy()
         self._thread, self._shares_thread = thread or ThreadPoolExecutor(1, "planner"), thread is not None
@@ -120,9 +132,13 @@ class Replay:
         if not self._shares_thread:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def plan(self, asked: Asked) -> "asyncio.Future[Plan | Miss]":
+    def plan(self, asked: Asked) -> "asyncio.Future[Plan | Miss | ToRecord]":
         """Find what answers a request."""
         return asyncio.get_running_loop().run_in_executor(self._thread, self._planner.plan, asked)
+
+    def recorded(self, id: str) -> None:
+        """Note that an exchange is being recorded to answer a request."""
+        self._planner.recorded(id)
 
     @property
     def heads(self) -> Sequence[Head]:
@@ -171,7 +187,8 @@ class Response:
         app.on_came(self._served, client)
         self._pieces: list[bytes] = []
         self._size = 0
-        self._is_asked = self._is_over = self._is_held = False
+        self._settling: asyncio.Task[None] | None = None
+        self._is_asked = self._is_over = self._is_held = self._has_settled = False
         self._plan: Plan
         self._place = -1
         """The next write, -1: the head."""
@@ -202,11 +219,11 @@ class Response:
             return
         header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
         target, id = matching.named(request.target, header)
-        body = matching.uncoded(request.headers, b"".join(self._pieces))
-        self._pieces.clear()
-        self._app.plan(Asked(request.method, target, body, id)).add_done_callback(self._planned)
+        self._pieces = [b"".join(self._pieces)]
+        self._asked = Asked(request.method, target, matching.uncoded(request.headers, self._pieces[0]), id)
+        self._app.plan(self._asked).add_done_callback(self._planned)
 
-    def _planned(self, planning: "asyncio.Future[Plan | Miss]") -> None:
+    def _planned(self, planning: "asyncio.Future[Plan | Miss | ToRecord]") -> None:
         if self._is_over or planning.cancelled():
             return
         try:
@@ -217,11 +234,44 @@ class Response:
         except Exception as error:  # noqa: BLE001 - whatever fails in there is reported to the client and the user
             self.taker_failed(error)
         else:
-            if isinstance(found, Miss):
-                self._served.miss = found
-                self._fail(404, found.message, "not_recorded", nearest=found.nearest, differs=found.differs)
-            else:
+            self._answer(found)
+
+    def _answer(self, found: Plan | Miss | ToRecord) -> None:
+        match found:
+            case ToRecord():
+                self._settling = asyncio.get_running_loop().create_task(self._record(found))
+            case Miss():
+                self._miss(found)
+            case Plan():
+                self._pieces.clear()
                 self._begin(found)
+
+    def _miss(self, miss: Miss) -> None:
+        self._served.miss = miss
+        self._fail(404, miss.message, "not_recorded", nearest=miss.nearest, differs=miss.differs)
+
+    async def _record(self, found: ToRecord) -> None:
+        """Have upstream answer, unless an answer is recorded that only has to settle."""
+        upstreams = self._app.upstreams
+        assert upstreams is not None  # else nothing is to be recorded
+        try:
+            if not self._has_settled and await upstreams.settle(found):
+                self._has_settled = True
+                self._app.plan(self._asked).add_done_callback(self._planned)
+            elif not self._is_over:
+                self._relay(upstreams, found)
+        except Exception as error:  # noqa: BLE001 - whatever fails in there is reported to the client and the user
+            self.taker_failed(error)
+
+    def _relay(self, upstreams: Upstreams, found: ToRecord) -> None:
+        self._request.pieces = self._pieces
+        relayed = upstreams.relay(self._client, self._request, found)
+        if isinstance(relayed, Refusal):
+            self._miss(replace(found.miss, message=relayed.message))
+            return
+        self._end("relayed")
+        if relayed is not None:
+            self._client.hand_over(self, relayed)
 
     def _fail(self, status: int, message: str, code: str, **more: object) -> None:
         self._served.status = status

@@ -19,15 +19,20 @@ class Source:
 
     def __init__(self, path: Path, select: Select = lambda _: None) -> None:
         self._last = 0
+        self._running: set[int] = set()
         with ExitStack() as opened:
             self._connection = opened.enter_context(queries.opened(path))
             self._where = select(self._connection)
             self._opened = opened.pop_all()
 
     def newer(self) -> Sequence[Head]:
-        """Return the exchanges that were not returned before, oldest first."""
-        found = list(replayed.heads(self._connection, self._where, self._last))
-        self._last = max((head.no for head in found), default=self._last)
+        """Return the exchanges that were not returned before, oldest first; one that still runs is returned later."""
+        # First what runs, and how far: what ends or begins between the two queries is found once.
+        after, besides = self._last, self._running
+        running, self._last = replayed.running(self._connection, replayed.numbers(after, besides=besides))
+        among = replayed.numbers(after, self._last, besides)
+        found = list(replayed.heads(self._connection, self._where, among))
+        self._running = running.difference(head.no for head in found)
         return found
 
     def labelled(self, key: str) -> dict[int, str]:

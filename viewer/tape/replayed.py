@@ -3,19 +3,22 @@
 As in `queries`, each query is short.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, func, select
 
 from recorder.decode import encoding
 from recorder.decode.outcome import Exchange, Reads
 from recorder.tape import reading
 from recorder.tape.schema import exchanges
 from viewer.rows import Headers
-from viewer.tape import queries
+from viewer.tape import columns, queries
 from viewer.tape.columns import column, label
 from viewer.tape.conditions import Condition
+
+_BY_RECORDER: Final = ("died", "shutdown", "local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,12 @@ class Head:
     outcome: str
     framing: str | None
     started_at: str
+    ended_by: str = "end"
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it holds an answer of upstream's: not where none came, nor where the recorder itself broke it off."""
+        return self.status is not None and self.ended_by not in _BY_RECORDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +53,15 @@ class Answer:
     body: bytes
 
 
-_FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at")
+_FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by")
 
 
-def heads(connection: Connection, where: Condition | None = None, after: int = 0) -> Iterator[Head]:
-    """Yield the exchanges that fit and have ended, with numbers above `after`, oldest first."""
+def heads(connection: Connection, where: Condition | None = None, among: Condition | None = None) -> Iterator[Head]:
+    """Yield the exchanges that fit and have ended, of those `among` if some are named, oldest first."""
     statement = select(*(column(name).label(name) for name in _FIELDS))
-    ended = (exchanges.c.no > after) & exchanges.c.ended_by.is_not(None)
-    for batch in queries.in_batches(connection, statement, ended if where is None else ended & where):
+    conditions = (exchanges.c.ended_by.is_not(None), among, where)
+    ended = and_(*(one for one in conditions if one is not None))
+    for batch in queries.in_batches(connection, statement, ended):
         yield from (Head(*row) for row in batch)
 
 
@@ -60,6 +70,21 @@ def labelled(connection: Connection, key: str) -> dict[int, str]:
     statement = select(exchanges.c.no, label(key)).where(label(key).is_not(None))
     with connection.begin():
         return {no: value for no, value in connection.execute(statement)}
+
+
+def running(connection: Connection, among: Condition) -> tuple[set[int], int]:
+    """Return the numbers of the exchanges that have not ended, of those `among`, and the newest number of all."""
+    statement = select(exchanges.c.no).where(among, exchanges.c.ended_by.is_(None))
+    with connection.begin():
+        newest = connection.execute(select(func.max(exchanges.c.no))).scalar()
+        return set(connection.execute(statement).scalars()), newest or 0
+
+
+def numbers(after: int, until: int | None = None, besides: Collection[int] = ()) -> Condition:
+    """Return the condition for the exchanges with numbers above `after`, up to `until`, and for those `besides`."""
+    above = exchanges.c.no > after
+    chosen = above if until is None else above & (exchanges.c.no <= until)
+    return chosen | columns.among(besides) if besides else chosen
 
 
 def request_body(connection: Connection, no: int) -> bytes | None:

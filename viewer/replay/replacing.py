@@ -1,0 +1,35 @@
+"""Pure: which recordings of the same request stay when it has been recorded again.
+
+What a client was given by a failing upstream never takes the place of a whole answer.
+"""
+
+from collections.abc import Sequence
+
+from recorder.decode.outcome import FAILURES
+from recorder.tape.journal import Finished
+from viewer.tape.replayed import Head
+
+
+class Replacing:
+    """Counts recordings; `kept` are the ids of new ones, `gone` those that are to be removed, new or older."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.gone: set[str] = set()
+
+    def add(self, new: Finished, older: Sequence[Head]) -> bool:
+        """Take in a recording, with the older ones whose place it may take; return whether it stays.
+
+        It does not if one of those is better: whole, where this one failed or the client left it, or left, where this
+        one failed.
+        """
+        if any(_rank(one.outcome) > _rank(new.outcome) for one in older):
+            self.gone.add(new.id)
+            return False
+        self.kept.append(new.id)
+        self.gone.update(one.id for one in older)
+        return True
+
+
+def _rank(outcome: str) -> int:
+    return 0 if outcome in FAILURES else 1 if outcome == "client_closed" else 2
