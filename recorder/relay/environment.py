@@ -21,6 +21,7 @@ from pathlib import Path
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 from recorder.relay import local
+from recorder.sanitize import clipped
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
 BYPASSES = ("NO_PROXY", "no_proxy")
@@ -54,6 +55,7 @@ _AGENTS = {
 }
 _NODE_PROXY = str(Path(__file__).with_name("node_proxy.cjs"))
 _NAMED = 5
+_AGENT_CHARACTERS = 60
 _SYSTEM_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem",
     "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem", "/usr/local/etc/ssl/cert.pem",
@@ -113,7 +115,7 @@ def advice(host: str, agent: str, why: str) -> str:
     likely, *others = [name for name in READERS if name != ADDING or "alert" not in why][:_NAMED]
     reads = f"It {'reads' if known else 'probably reads'} {known or likely} ({READERS[known or likely]})"
     rest = "" if known else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in others)}"
-    program = agent.split(" ")[0] or "a program"
+    program = clipped(agent.split(" ")[0], _AGENT_CHARACTERS) or "a program"
     trusts = f"{'does not' if 'alert' in why else 'seems not to'} trust"
     return (
         f"{program} {trusts} wiretape's certificate for {host} ({why}). {reads}{rest}: that must name wiretape's "

@@ -116,6 +116,10 @@ def test_node_reads_a_path_with_spaces_and_letters_of_any_script() -> None:
     assert environment.node_option('/home/é "x"/node.cjs') == '--require="/home/é \\"x\\"/node.cjs"'
 
 
+def test_a_programs_name_is_clipped() -> None:
+    assert environment.advice("api.test", "x" * 60_000, "TLS alert unknown_ca").startswith(f"{'x' * 59}… does not trust")
+
+
 def test_variables_that_are_replaced_are_named_without_what_they_hold() -> None:
     first, second = environment.remarks({"NO_PROXY": "*", "https_proxy": "http://u:secret@corporate:3128"})
     assert first.startswith("NO_PROXY=* is cleared")
