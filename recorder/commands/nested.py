@@ -60,15 +60,17 @@ def read(environ: Mapping[str, str]) -> Marker | None:
 
 
 def without(environ: Mapping[str, str], marker: Marker) -> dict[str, str]:
-    """Return the environment without what a recorder set that has ended.
+    """Return the environment without what a recorder set, as far as it is known what was there before.
 
-    Raise ValueError if a variable pointed at something else before than at its API's own URL: that is lost.
+    Of a variable that pointed at something else than at its API's own URL, that is lost: one that points at a recorder
+    which still runs is left so. Raise ValueError if that has ended.
     """
     kept = {name: value for name, value in environ.items() if not _is_left(name, value, marker)}
     for name, path in pointed_at(kept, marker.base).items():
-        if path.strip("/").partition("/")[0] not in marker.own:
+        if path.strip("/").partition("/")[0] in marker.own:
+            del kept[name]
+        elif not marker.is_alive:
             raise ValueError(f"{name} points at a wiretape that has ended: set it to its API's URL, or unset it")
-        del kept[name]
     return kept
 
 

@@ -44,7 +44,8 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     a URL of their own: see "wiretape help intercept".
 
     Within another "wiretape run" it only runs the command, which is recorded already, and other options have no
-    effect; unless --db names another tape (then both get it), --upstream another API, or only this one intercepts.
+    effect; unless --db names another tape (then both get it, if the outer one does not intercept), --upstream another
+    API, or only this one intercepts.
 
     Exits with the command's own code; 125 if the tape failed before, or lacks something where that code is 0; 126 and
     127 if the command cannot be run or is not found.

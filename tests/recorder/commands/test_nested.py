@@ -44,3 +44,10 @@ def test_a_variable_that_points_at_a_recorder_of_the_tape_stands_for_what_that_r
 def test_what_a_variable_pointed_at_through_a_recorder_that_has_ended_is_not_guessed() -> None:
     with pytest.raises(ValueError, match="GROQ_BASE_URL points at a wiretape that has ended"):
         nested.without({"GROQ_BASE_URL": f"{BASE}/groq"}, ENDED)
+
+
+def test_what_a_variable_points_at_through_a_recorder_that_runs_stays_there() -> None:
+    alive = nested.read(nested.mark(BASE, Path("/t.db"), pointing.plan([], {}, ["x"])))
+    assert alive is not None
+    kept = {"OPENAI_BASE_URL": f"{BASE}/gateway/v1"}
+    assert nested.without(kept | {"GROQ_BASE_URL": f"{BASE}/groq"}, alive) == kept

@@ -117,7 +117,8 @@ def test_node_reads_a_path_with_spaces_and_letters_of_any_script() -> None:
 
 
 def test_a_programs_name_is_clipped() -> None:
-    assert environment.advice("api.test", "x" * 60_000, "TLS alert unknown_ca").startswith(f"{'x' * 59}… does not trust")
+    advice = environment.advice("api.test", "x" * 60_000, "TLS alert unknown_ca")
+    assert advice.startswith(f"{'x' * 59}… does not trust")
 
 
 def test_variables_that_are_replaced_are_named_without_what_they_hold() -> None:
