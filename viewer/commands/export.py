@@ -275,7 +275,7 @@ def _page(connection: "Connection", job: _Job, no: int, limits: "Thresholds", fi
 
     known, full = exchange.known(connection, no), exchange.full(connection, no)
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
-    one = stream.Exchange(
+    one = stream.Source(
         known,
         full,
         opened.opened(stored, limits),

@@ -28,9 +28,6 @@ from viewer.timing import wording
 from viewer.timing.attribution import Attribution, Spread
 from viewer.timing.verdicts import Verdict
 
-_TOLD: Final = frozenset({"finish", "usage", "error", "role"})
-"""The kinds of events whose summary is no text of the answer."""
-
 _MARK: Final = "REDACTED"
 _TOOL_FIELDS: Final = ("metric", "unit", "n", "value", "mean", "p50", "p99", "max")
 
@@ -44,7 +41,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class Source:
     """All that the page of an exchange is made of; `recording` is whether its recorder still runs."""
 
     known: Known
@@ -54,7 +51,7 @@ class Exchange:
     recording: bool = True
 
 
-def write(out: BinaryIO, one: Exchange, shared: Shared) -> int:
+def write(out: BinaryIO, one: Source, shared: Shared) -> int:
     """Write the page of an exchange and return its size in bytes."""
     parts: dict[str, bytes] = {}
     if shared.bodies:
@@ -62,7 +59,7 @@ def write(out: BinaryIO, one: Exchange, shared: Shared) -> int:
     return document.write(out, "stream", data(one, shared), parts)
 
 
-def data(one: Exchange, shared: Shared) -> dict[str, Any]:
+def data(one: Source, shared: Shared) -> dict[str, Any]:
     """Return what the page shows, as one JSON value."""
     row, opened = one.known.row, one.opened
     state = states.state(row, recording=one.recording)
@@ -105,7 +102,7 @@ _FIGURES: Final = (
 )  # fmt: skip
 
 
-def _reasons(one: Exchange) -> Iterator[str]:
+def _reasons(one: Source) -> Iterator[str]:
     """Yield why it ended as it did, and what else is wrong with what the tape has of it."""
     reason = facts.reason(one.known.row)
     trouble = pages.trouble(one.known, one.opened, not one.recording)
@@ -126,7 +123,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {name: getattr(verdict, name) for name in names} | {"sentence": sentence, "evidence": evidence}
 
 
-def _facts(one: Exchange) -> Iterator[facts.Fact]:
+def _facts(one: Source) -> Iterator[facts.Fact]:
     row = one.known.row
     yield from facts.story(row)
     yield from facts.measured(row, burst=any(verdict.kind == "burst" for verdict in one.opened.verdicts))
@@ -139,7 +136,7 @@ def _side(name: str, spread: Spread | None, meaning: str) -> list[Any]:
     return [name, *figures, meaning]
 
 
-def _bars(one: Exchange) -> Iterator[pages.Bar]:
+def _bars(one: Source) -> Iterator[pages.Bar]:
     """Yield the phases; the script has the stalls from the verdicts. A wait for a head that never came is one, too."""
     last = one.opened.reads_at[-1] if len(one.opened.reads_at) else None
     found = one.opened.facts
@@ -149,7 +146,7 @@ def _bars(one: Exchange) -> Iterator[pages.Bar]:
         yield pages.Bar(name, found.connected_ns or 0, one.opened.end_ns, "wait", "none came")
 
 
-def _marks(one: Exchange) -> list[tuple[str, int]]:
+def _marks(one: Source) -> list[tuple[str, int]]:
     """Return what happened at an instant, in its order."""
     found = one.opened.facts
     marks = [("sent", one.full.sent_ns), ("head", found.headers_ns), ("end", found.end_ns)]
@@ -157,7 +154,7 @@ def _marks(one: Exchange) -> list[tuple[str, int]]:
     return sorted(((name, at_ns) for name, at_ns in marks if at_ns is not None), key=lambda mark: mark[1])
 
 
-def _reads(one: Exchange) -> dict[str, Any]:
+def _reads(one: Source) -> dict[str, Any]:
     """Return the reads in columns; `skipped` are the bytes that are missing from the tape before each."""
     reads = one.full.reads
     ends = [start + size for start, size in zip(reads.start, reads.size, strict=True)]
@@ -174,7 +171,7 @@ def _reads(one: Exchange) -> dict[str, Any]:
     }
 
 
-def _events(one: Exchange, shared: Shared) -> dict[str, Any]:
+def _events(one: Source, shared: Shared) -> dict[str, Any]:
     """Return the events in columns; `types` has the names of the types, `type` the place of each event's there."""
     transcript = one.opened.transcript
     types: dict[str, int] = {}
@@ -194,22 +191,19 @@ def _events(one: Exchange, shared: Shared) -> dict[str, Any]:
 
 
 def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
-    """Return the summaries of the events that have one; what adds to a text is in the texts."""
-    everything = shared.text or shared.bodies
-    return {
-        event: events.summary(transcript, event)
-        for event in range(len(transcript))
-        if (kind := transcript.kind(event)) in _TOLD or (everything and kind not in OUTPUT)
-    }
+    """Return what events say that add to no text: their summaries, and without texts only what is no data."""
+    summary = events.summary if shared.text or shared.bodies else events.meaning
+    others = (event for event in range(len(transcript)) if transcript.kind(event) not in OUTPUT)
+    return {event: text for event in others if (text := summary(transcript, event))}
 
 
-def _outputs(one: Exchange) -> dict[str, Any]:
+def _outputs(one: Source) -> dict[str, Any]:
     """Return when each output chunk came, and in which event: the gaps between them are those of `icl`."""
     outputs = Attribution(one.full.facts, one.full.reads, one.full.decoded).outputs
     return {"at": deltas(output.at_ns for output in outputs), "event": deltas(output.item for output in outputs)}
 
 
-def _tokens(one: Exchange) -> list[list[int]]:
+def _tokens(one: Source) -> list[list[int]]:
     """Return when usage was reported, and the output tokens that it counted by then."""
     found = ((timed.at_ns, registry.tokens(timed.chunk).output) for timed in one.full.decoded.chunks())
     return [[at, output] for at, output in found if at is not None and output is not None]
@@ -232,7 +226,7 @@ def _pieces(track: Track, shared: Shared) -> dict[str, Any]:
     return {"events": deltas(track.events), "sizes": [end - start for start, end in spans]}
 
 
-def _request(one: Exchange, shared: Shared) -> dict[str, Any]:
+def _request(one: Source, shared: Shared) -> dict[str, Any]:
     request = one.known.request
     command = curl.of(request if shared.bodies else replace(request, body=None, size=0))
     left_out = not shared.bodies and request.known_size
@@ -257,7 +251,7 @@ def _tool(name: str, observed: Observed) -> dict[str, Any]:
     }
 
 
-def _banner(one: Exchange, shared: Shared) -> Iterator[tuple[str, str]]:
+def _banner(one: Source, shared: Shared) -> Iterator[tuple[str, str]]:
     request, response = one.known.request, one.known.response_headers
     left_out = [] if shared.text or shared.bodies else ["the texts of the answer (--with-text)"]
     left_out += [] if shared.bodies else ["the bytes of the request and of the response (--with-bodies)"]
@@ -268,6 +262,7 @@ def _banner(one: Exchange, shared: Shared) -> Iterator[tuple[str, str]]:
     names = ", ".join(formatting.line(name) for name in (*redacted, *url))
     yield "Redacted:", f"{names}." if names else "nothing: no credential was found in its headers and its URL."
     held = ["headers, labels, URL and error messages as on the tape"]
+    held += [] if shared.text or shared.bodies else ["how long the texts are"]
     held += ["texts of the answer"] if shared.text or shared.bodies else []
     held += ["bodies as they came: wiretape does not redact these"] if shared.bodies else []
     yield "Included:", f"{'; '.join(held)}."

@@ -75,3 +75,27 @@ def test_an_asset_makes_no_markup_and_needs_no_network(path: Path) -> None:
 def test_every_asset_is_in_a_page() -> None:
     listed = {name for styles, scripts in document.ASSETS.values() for name in (*styles, *scripts)}
     assert listed == {path.name for path in ASSETS.iterdir()}
+
+
+def test_every_colour_of_text_can_be_read_on_every_background_in_both_themes() -> None:
+    pairs = re.findall(r"--(\w+): light-dark\(#(\w{6}), #(\w{6})\);", (ASSETS / "frame.css").read_text("utf-8"))
+    colours = {name: (light, dark) for name, light, dark in pairs}
+    for name in ("text", "muted", "accent", "good", "warn", "bad"):
+        for back in ("back", "raised"):
+            for mine, behind in zip(colours[name], colours[back], strict=True):
+                assert contrast(mine, behind) >= 4.5, (name, back)
+    for name in ("content", "reasoning", "tool", "refusal", "stall"):  # drawn, not written
+        for mine, behind in zip(colours[name], colours["back"], strict=True):
+            assert contrast(mine, behind) >= 3, name
+
+
+def contrast(first: str, second: str) -> float:
+    """Return the contrast of two colours, as WCAG 2 defines it."""
+    lighter, darker = sorted(map(luminance, (first, second)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -46,6 +46,12 @@ def summary(transcript: Transcript, event: int) -> str:
     return (data if type == "message" or type in data else f"{type} {data}")[:_LONGEST]
 
 
+def meaning(transcript: Transcript, event: int) -> str:
+    """Return why the answer ended, its tokens, the error or the role, without the rest of its data; "" if none."""
+    type, data = transcript.fields(event, _LARGEST)
+    return _known(transcript.kind(event), payloads.read(data, type), data)[:_LONGEST]
+
+
 def without_nul(text: str) -> str:
     """Return a text with U+FFFD for NUL, as in the tape's own texts."""
     return text.replace("\0", "\ufffd")

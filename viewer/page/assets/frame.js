@@ -117,6 +117,9 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => them
 addEventListener("beforeprint", () => theme.apply("light"));
 addEventListener("afterprint", () => theme.apply(state.get("theme", "auto")));
 
+// Another fragment of the same page shows what its sender saw.
+addEventListener("hashchange", () => location.reload());
+
 // Say something to those who look and to those who listen.
 function announce(text) {
   announce.place ??= document.body.appendChild(el("div", { class: "hidden", role: "status", "aria-live": "polite" }));

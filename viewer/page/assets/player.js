@@ -12,7 +12,8 @@ function growing(one, text, seek) {
   const node = el("section", { class: `text ${text.kind}` }, el("h3", {}, `${titles[text.kind] || text.kind}${choice}`), skipped, said);
   said.addEventListener("click", (event) => {
     const place = event.target.place;
-    if (place !== undefined) seek(one.events.at[text.events[place]]);
+    // Who selects text wants to copy it.
+    if (place !== undefined && getSelection().isCollapsed) seek(one.events.at[text.events[place]]);
   });
   let first = 0;
   let count = 0;
@@ -62,7 +63,7 @@ function player(one) {
   let at = one.end;
   let speed = 1;
   let started = null;
-  const when = el("output", { class: "when" });
+  const when = el("span", { class: "when" });
   const readout = el("p", { class: "readout mono muted" });
   const texts = one.texts.map((text) => growing(one, text, (ns) => seek(ns)));
   const pane = el("div", { class: "texts", tabindex: "0", role: "region", "aria-label": "The texts as they had come by the playhead" }, texts.map((text) => text.node));
@@ -122,6 +123,7 @@ function player(one) {
   }
 
   function settled() {
+    if (slider.isConnected) announce(when.textContent);
     slider.setAttribute("aria-valuenow", Math.round(at / 1e6));
     slider.setAttribute("aria-valuetext", when.textContent);
     readout.textContent = standing();

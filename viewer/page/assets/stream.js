@@ -91,9 +91,10 @@ function legend(one) {
   );
 }
 
-function gapLegend() {
+function gapLegend(one) {
+  const whole = () => one.texts.map((text) => text.pieces.join("")).join("\n\n");
   const names = LEVELS.map(([name], place) => el("span", { class: `g${place}` }, name));
-  return el("div", { class: "legend" }, el("span", {}, "a text's colour is the gap before it:"), names);
+  return el("div", { class: "legend" }, el("span", {}, "a text's colour is the gap before it:"), names, el("span", { class: "spread" }), one.texts[0].sizes ? null : copyButton("copy text", whole));
 }
 
 const nsColumn = (name, raw, title) => column(name, (row) => (raw(row) === null ? null : raw(row) / 1e6), { number: true, shown: (value) => format.number(value, 3), title });
@@ -231,7 +232,7 @@ boot(async (data) => {
     shown.slider,
     one.reads.at.length ? [legend(one), shown.controls, shown.readout] : null,
     one.texts.length ? shown.pane : el("p", { class: "muted" }, visible(one.silence)),
-    one.texts.length ? gapLegend() : null,
+    one.texts.length ? gapLegend(one) : null,
     shown.bytes.node,
     el("h2", {}, "Figures and tables"),
     section("figures", "Figures", "as show and stats print them", () => figures(one)),

@@ -133,7 +133,8 @@ function timeline(one, { at, moved, chosen, hovered }) {
     const words = stall.before || stall.after ? `${quoted(stall.before, true)} … ${quoted(stall.after)}` : "";
     const fits = (text) => pen.measureText(text).width <= room - 14;
     pen.font = `bold ${FONT}`;
-    const length = [`stall ${format.span(stall.lasted_ns)}`, format.span(stall.lasted_ns)].find(fits);
+    const lasted = `stall ${format.span(stall.lasted_ns)}`;
+    const length = [`${lasted} · ${stall.who || "unclear"}`, lasted, format.span(stall.lasted_ns)].find(fits);
     if (!length) return;
     const bold = pen.measureText(length).width;
     pen.font = FONT;
@@ -362,7 +363,7 @@ function timeline(one, { at, moved, chosen, hovered }) {
     const [px, py] = place(event);
     node.setPointerCapture(event.pointerId);
     if (event.shiftKey) brush = [px, px];
-    else if (py >= LANES.reads && py < LANES.gaps && nearest(px) !== null) chosen(nearest(px));
+    else if (py >= LANES.events && py < LANES.gaps - 8 && nearest(px) !== null) chosen(nearest(px));
     else moved(clamp(time(px, made.width)));
   });
   node.addEventListener("pointermove", (event) => {
