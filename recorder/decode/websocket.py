@@ -37,7 +37,7 @@ class Turn:
     generates: bool = True
 
 
-class _Came(NamedTuple):
+class Came(NamedTuple):
     """A message, and the read that completed it; `order` is when, as far as that is known."""
 
     message: Message
@@ -49,12 +49,8 @@ class _Came(NamedTuple):
 
 def converse(exchange: Exchange, reads: Reads, body: bytes, most: int) -> "Conversation":
     """Read both directions of a WebSocket: `most` items and chunks of it."""
-    sent = exchange.sent or Sent(Reads.of(()), b"")
-    came = _timed(websocket.messages(body, from_client=False, extensions=exchange.extensions), reads, len(body))
-    gone = websocket.messages(sent.data, from_client=True, extensions=exchange.extensions)
-    asked = _timed(gone, sent.reads, len(sent.data), is_client=True)
     found = Conversation(api_asked(exchange) == responses.API)
-    for one in heapq.merge(asked, came, key=lambda one: one.order):  # of two at once, the client's is the first
+    for one in messages(exchange, reads, body):
         if len(found.kinds) + len(found.chunks) >= most or one.message.kind == "limit":
             found.is_whole = False
             break
@@ -62,7 +58,16 @@ def converse(exchange: Exchange, reads: Reads, body: bytes, most: int) -> "Conve
     return found
 
 
-def _timed(messages: Iterator[Message], reads: Reads, size: int, *, is_client: bool = False) -> Iterator[_Came]:
+def messages(exchange: Exchange, reads: Reads, body: bytes) -> Iterator[Came]:
+    """Yield the messages of both directions in the order in which they were completed."""
+    sent = exchange.sent or Sent(Reads.of(()), b"")
+    came = _timed(websocket.messages(body, from_client=False, extensions=exchange.extensions), reads, len(body))
+    gone = websocket.messages(sent.data, from_client=True, extensions=exchange.extensions)
+    asked = _timed(gone, sent.reads, len(sent.data), is_client=True)
+    return heapq.merge(asked, came, key=lambda one: one.order)  # of two at once, the client's is the first
+
+
+def _timed(messages: Iterator[Message], reads: Reads, size: int, *, is_client: bool = False) -> Iterator[Came]:
     ends, places = encoding.spans(reads.start, reads.size, size)
     order = 0
     for message in messages:
@@ -70,7 +75,7 @@ def _timed(messages: Iterator[Message], reads: Reads, size: int, *, is_client: b
         place = places[span] if span < len(places) else -1
         at_ns = reads.at_ns[place] if place >= 0 else None
         order = order if at_ns is None else max(order, at_ns)
-        yield _Came(message, order, at_ns, reads.seq[place] if place >= 0 else None, is_client)
+        yield Came(message, order, at_ns, reads.seq[place] if place >= 0 else None, is_client)
 
 
 class Conversation:
@@ -109,7 +114,7 @@ class Conversation:
         has_answer = any(kind in ("text", "binary") and item not in self.sent for item, kind in enumerate(self.kinds))
         return "unknown" if has_answer else None
 
-    def take(self, one: _Came) -> None:
+    def take(self, one: Came) -> None:
         """Add a message."""
         message, item = one.message, len(self.kinds)
         self.kinds.append(message.kind)

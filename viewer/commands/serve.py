@@ -129,6 +129,9 @@ def serve(
     A request that was not recorded is answered by 404, which names the nearest recording and the fields that differ.
     The header X-Wiretape-Exchange, or a path that begins with /@ID/, asks for an exchange whatever the request is.
 
+    The messages of a WebSocket are waited for, and answered as they were; its faults count the items of
+    show --part events. A message that was not recorded gets an error and a close frame with the code 1008.
+
     A recording that ended in a timeout falls silent until the client leaves; one that the client or the recorder ended
     is cut there. On standard error, each answer has a line that says how late its writes were. Ctrl-c stops.
 
@@ -222,7 +225,7 @@ class _Report:
         """Tell what became of a request."""
         from viewer.replay import accuracy
 
-        if one.head is None:
+        if one.head is None or one.miss is not None:
             self._missed += one.miss is not None
             if one.ended not in ("list", "relayed"):
                 _say(f"{one.status or '–'} {one.method} {one.path}: {one.miss.message if one.miss else one.ended}")

@@ -23,6 +23,7 @@ from viewer.replay.recordings import Shelf
 from viewer.replay.serve import Replay, Served, answer_error
 from viewer.replay.timeline import Timeline
 from viewer.replay.unread import Kernel, Watcher
+from viewer.replay.websocket import Upgrade
 
 _PLACE: Final = re.compile(rb"(/test-\d+)(/.*|\?.*|$)", re.DOTALL)
 _SECONDS: Final = 30.0
@@ -102,7 +103,7 @@ class Background:
             watcher.add(served, client)
 
         came, troubles, watcher = list[Served](), list[str](), Watcher(self._kernel, SYSTEM)
-        replay = Replay(open_planner, thread=self._planning, on_came=add, on_trouble=troubles.append)
+        replay = Replay(open_planner, thread=self._planning, on_came=add, on_trouble=troubles.append, upgrade=Upgrade)
         await replay.start()
         self._switch.apps[place.encode()] = replay
         return _Serving(replay, SYSTEM.now(), watcher, came, troubles)

@@ -33,6 +33,7 @@ from viewer.replay.replacing import Replacing
 from viewer.replay.serve import Replay, Served
 from viewer.replay.source import Select, Source
 from viewer.replay.textfile import TextFile
+from viewer.replay.websocket import Upgrade
 from viewer.tape.replayed import Head
 
 SETTLE_SECONDS = 3.0
@@ -152,6 +153,7 @@ class Cassette:
         return Replay(
             open_planner,
             upstreams=self if options.is_recording else None,
+            upgrade=Upgrade,
             on_served=observer.served,
             on_refused=observer.refused,
             on_trouble=observer.trouble,

@@ -204,6 +204,28 @@ class Library:
         fitting = self._fitting(asked, body, candidates)
         return [head for head in fitting if self._is_same(head, body)] if self._mode == "random" else fitting
 
+    def near(self, asked: Asked) -> Sequence[Head] | Miss:
+        """Return the recordings that may answer a request whose body is still to come, oldest first."""
+        if asked.id is not None or self._mode == "id":
+            found = self.find(asked)
+            return found if isinstance(found, Miss) else [found]
+        return self._at(asked) or self._missed(asked, Body(None, b""), [])
+
+    def meet(self, asked: Asked) -> Head | Miss:
+        """Return the recording that answers a request whose body comes too late to choose by it."""
+        if asked.id is not None or self._mode in ("id", "sequence", "random"):
+            return self.find(asked)
+        found = self._at(asked)
+        return self._in_turn(found) if found else self._missed(asked, Body(None, b""), [])
+
+    def differing(self, head: Head, what: str, recorded: bytes, asked: bytes) -> Miss | None:
+        """Return why what is asked later is not what was recorded; None if it is, or if bodies do not count."""
+        own, body = read_body(recorded, self._ignored), read_body(asked, self._ignored)
+        if self._mode != "request" or own.digest == body.digest:
+            return None
+        found = _told(_differing("", own.value, body.value))
+        return Miss(f"{what} is not that of {head.id}: it differs in {_said(found)}", head.id, _names(found))
+
     def _with_id(self, id: str) -> Head | Miss:
         if id in self._by_id:
             return self._by_id[id]
@@ -276,13 +298,8 @@ class Library:
             )
         compared = [(self._differences(head, body), head) for head in candidates[-_CANDIDATES:]]
         found, head = min(compared, key=lambda pair: len(pair[0]))
-        said = "; ".join(difference for _, difference in found[:_MOST_DIFFERENCES])
-        more = f" and {len(found) - _MOST_DIFFERENCES} more" if len(found) > _MOST_DIFFERENCES else ""
-        return Miss(
-            f"no recording answers {_line(asked)}: the nearest is {head.id}, which differs in {said}{more}",
-            head.id,
-            tuple(name for name, _ in found),
-        )
+        message = f"no recording answers {_line(asked)}: the nearest is {head.id}, which differs in {_said(found)}"
+        return Miss(message, head.id, _names(found))
 
     def _differences(self, head: Head, body: Body) -> list[tuple[str, str]]:
         """Return the fields in which a recorded request differs, each with what was recorded and what was asked."""
@@ -291,10 +308,7 @@ class Library:
             return [("body", "body: that of the recorded request is not on the tape as a whole")]
         if own.digest == body.digest:  # the model decides, and is in the path
             return [("model", f"model: {_short(head.model)} recorded")]
-        return [
-            (name, f"{name}: {_value(mine)} recorded, {_value(theirs)} asked")
-            for name, mine, theirs in _differing("", own.value, body.value)
-        ]
+        return _told(_differing("", own.value, body.value))
 
 
 def _mounts(url: str) -> list[Upstream]:
@@ -336,6 +350,20 @@ def _differing(name: str, mine: Any, theirs: Any) -> Iterator[tuple[str, Any, An
             yield from _differing(f"{name}[{place}]", one, other)
     elif mine is _ABSENT or theirs is _ABSENT or type(mine) is not type(theirs) or mine != theirs:
         yield name or "body", mine, theirs
+
+
+def _told(differing: Iterator[tuple[str, Any, Any]]) -> list[tuple[str, str]]:
+    return [(name, f"{name}: {_value(mine)} recorded, {_value(theirs)} asked") for name, mine, theirs in differing]
+
+
+def _said(differences: Sequence[tuple[str, str]]) -> str:
+    more = len(differences) - _MOST_DIFFERENCES
+    said = "; ".join(difference for _, difference in differences[:_MOST_DIFFERENCES])
+    return f"{said} and {more} more" if more > 0 else said
+
+
+def _names(differences: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(name for name, _ in differences)
 
 
 def _value(value: Any) -> str:

@@ -18,6 +18,10 @@ from recorder.clock import Clock
 Paced = Callable[[int], int | None]
 """Does what is due now, ns; returns when it is to be called next, None: not before it is added again."""
 
+APART_NS = 300_000
+"""Writes that were apart stay apart by so much, as long as the later one is not late by more than that:"""
+_MOST_LATE_NS = 1_000_000
+"""Beyond it they stay apart by half of what they were, so that a write that is late does not merge with the next."""
 _CLOCK_MONOTONIC = 1
 _ABSOLUTE = 1
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
@@ -25,6 +29,12 @@ _AT_ONCE = 64
 """So many calls in a row; then the event loop looks after its sockets."""
 _TICK_BYTES = 8
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def spaced(due: int, gap: int, now: int) -> int:
+    """Return when to write what is due `gap` after the write before it, which was done now: late, but not merged."""
+    apart = max(due + _MOST_LATE_NS, now + min(gap // 2, APART_NS))
+    return max(due, min(now + APART_NS, apart))
 
 
 class _Timespecs(ctypes.Structure):

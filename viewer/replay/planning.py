@@ -14,10 +14,13 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from recorder.relay import guard
-from viewer.replay import faults, schedule
+from recorder.relay.guard import Refusal
+from viewer.replay import faults, schedule, turns
 from viewer.replay.faults import Fault
-from viewer.replay.matching import Asked, Library, Miss, Mode
+from viewer.replay.matching import Asked, Library, Miss, Mode, read_body
 from viewer.replay.schedule import Schedule
+from viewer.replay.turns import Turns
+from viewer.rows import Headers
 from viewer.tape.replayed import Answer, Head
 
 CACHED_BYTES = 64 << 20
@@ -28,6 +31,9 @@ _READ_BYTES = 200
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _DROPPED: Final = frozenset({b"content-length", b"set-cookie", b"set-cookie2"})
+_NEGOTIATED: Final = frozenset({
+    b"sec-websocket-accept", b"sec-websocket-extensions", b"sec-websocket-protocol",
+})  # fmt: skip
 
 Rechunk = Literal["recorded", "event"] | int
 Record = Literal["none", "once", "new", "all"]
@@ -101,6 +107,28 @@ class Plan:
     faults: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """How a WebSocket begins: when, with which extension (as it was recorded) and headers.
+
+    `speaks_first`: upstream did not wait for a message.
+    """
+
+    at_ns: int
+    extension: str | None
+    headers: list[tuple[bytes, bytes]]
+    speaks_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A recorded WebSocket to be played; `faults` are those that were applied to it."""
+
+    head: Head
+    turns: Turns
+    faults: tuple[str, ...]
+
+
 class Planner:
     """Plans answers from a source. It is used by one thread, the one that opened the source."""
 
@@ -113,6 +141,7 @@ class Planner:
             options.seed,
             needs_answer=options.record != "none",
         )
+        self._sockets = Library(options.mode, self._first_message, options.ignored, options.seed)
         self._cached: OrderedDict[int, tuple[Answer, Plan]] = OrderedDict()
         self._held = 0
         self._served: dict[int, int] = {}
@@ -123,14 +152,15 @@ class Planner:
 
     def refresh(self) -> bool:
         """Take in what was recorded since; return whether there was anything."""
-        newer = [head for head in self._source.newer() if head.framing != "websocket"]
-        self._library.add(newer)
+        newer = self._source.newer()
+        self._library.add([head for head in newer if head.framing != "websocket"])
+        self._sockets.add([self._asked_for(head) for head in newer if head.framing == "websocket"])
         return bool(newer)
 
     @property
     def heads(self) -> Sequence[Head]:
         """What is served, oldest first."""
-        return self._library.heads
+        return sorted([*self._library.heads, *self._sockets.heads], key=lambda head: head.no)
 
     def warm(self) -> None:
         """Prepare what is likely to be asked for, as far as it is kept ready."""
@@ -178,6 +208,69 @@ class Planner:
             self._held -= _weight(oldest)
         return made
 
+    # WebSockets
+
+    def _first_message(self, head: Head) -> bytes | None:
+        return turns.first(self._source.answer(head))
+
+    def _asked_for(self, head: Head) -> Head:
+        """Return a WebSocket with the model that its first message names, if that is what counts."""
+        if self._options.mode != "model":
+            return head
+        return replace(head, model=read_body(self._first_message(head) or b"").model or head.model)
+
+    def greet(self, asked: Asked, offered: str, protocols: Sequence[str]) -> Greeting | Plan | Miss | Refusal:
+        """Return how to answer a request for a WebSocket, of which no message has come, or with which error.
+
+        Where only answers over HTTP are recorded, or what is missing is to be recorded, a client falls back to HTTP for
+        a 426.
+        """
+        record = self._options.record
+        if record == "all" and asked.id is None:
+            return Refusal(426, "all requests are asked again, over HTTP only: send the request over HTTP")
+        near = self._sockets.near(asked)
+        if isinstance(near, Miss) and self.refresh():
+            near = self._sockets.near(asked)
+        if isinstance(near, Miss):
+            is_http = record != "none" or not isinstance(self._library.near(replace(asked, method="POST")), Miss)
+            return Refusal(426, f"{near.message}; send the request over HTTP") if is_http else near
+        head, answer = near[0], self._source.answer(near[0])
+        turn = self._served[-head.no] = self._served.get(-head.no, 0) + 1
+        struck = faults.striking(self._options.faults, self._options.seed, head.id, turn)
+        if (status := next((fault for fault in struck if fault.kind == "status"), None)) is not None:
+            return _failure(_planned(head, answer, self._options), status)
+        extension = answer.facts.extensions if turns.agrees(answer.facts.extensions, offered) else None
+        headers = [pair for pair in passed(_bytes(answer.headers)) if pair[0].lower() not in _NEGOTIATED]
+        headers += [(b"sec-websocket-extensions", extension.encode("latin-1"))] if extension else []
+        headers += [
+            (b"sec-websocket-protocol", value.encode())
+            for name, value in answer.headers
+            if name == "sec-websocket-protocol" and value in protocols
+        ]
+        made = turns.of(answer, as_recorded=True)
+        waits = schedule.paced(replace(made.schedules[0], head_ns=answer.facts.headers_ns or 0), self._options.speed)
+        return Greeting(waits.head_ns or 0, extension, headers, bool(made.schedules[0].body or not made.asked))
+
+    def talk(self, asked: Asked, extension: str | None, *, is_met: bool) -> Talk | Miss:
+        """Return how to play the WebSocket that answers a request, whose body is the first message unless `is_met`."""
+        found = self._sockets.meet(asked) if is_met else self._sockets.find(asked)
+        if isinstance(found, Miss):
+            return found
+        answer, options = self._source.answer(found), self._options
+        made = turns.of(answer, as_recorded=answer.facts.extensions in (extension, None))
+        made = turns.paced(turns.rechunked(made, options.rechunk), options.speed, options.cap_ns)
+        turn = self._served[found.no] = self._served.get(found.no, 0) + 1
+        made, done = turns.with_faults(made, faults.striking(options.faults, options.seed, found.id, turn))
+        return Talk(found, made, done)
+
+    def confirm(self, talk: Talk, number: int, message: bytes) -> Miss | None:
+        """Return why a message of the client is not the recorded one of that number; None if it is."""
+        recorded = talk.turns.asked[number] if number < len(talk.turns.asked) else None
+        what = f"message {number} of the client"
+        if recorded is None:
+            return Miss(f"{what} is one more than were recorded of {talk.head.id}", talk.head.id)
+        return self._sockets.differing(talk.head, what, recorded, message)
+
     def close(self) -> None:
         """Close the source."""
         self._source.close()
@@ -195,9 +288,7 @@ def _planned(head: Head, answer: Answer, options: Options) -> Plan:
     elif options.rechunk != "recorded":
         made = schedule.rechunked(made, schedule.in_pieces(made.body, options.rechunk))
     made = schedule.paced(made, options.speed, options.cap_ns)
-    recorded = [
-        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in answer.headers
-    ]
+    recorded = _bytes(answer.headers)
     chunked, length = _framing(answer, made)
     headers = passed(recorded)
     if length is not None:
@@ -205,6 +296,10 @@ def _planned(head: Head, answer: Answer, options: Options) -> Plan:
     headers.append((b"x-wiretape-exchange", head.id.encode()))
     closes = facts.framing == "close" or b"close" in guard.named_by_connection(recorded)
     return Plan(head, facts.status, headers, chunked, closes, made)
+
+
+def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
 def passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ from recorder.relay.server import Client, Exchange, Request
 from recorder.sanitize import safe
 from viewer.replay import matching
 from viewer.replay.matching import Asked, Miss
-from viewer.replay.pacing import Pacer
+from viewer.replay.pacing import Pacer, spaced
 from viewer.replay.planning import Plan, Planner, ToRecord
 from viewer.tape.replayed import Head
 
@@ -29,11 +29,8 @@ UNSENT_BYTES = 256 << 10
 """What a client has not taken yet; beyond it its answer waits."""
 BODY_BYTES = 64 << 20
 LIVE = 4096
-APART_NS = 300_000
-"""Writes that were apart stay apart by so much, as long as the later one is not late by more than that:"""
-_MOST_LATE_NS = 1_000_000
-"""Beyond it they stay apart by half of what they were, so that a write that is late does not merge with the next."""
 _LISTED = 1000
+T = TypeVar("T")
 _NO_CHUNK = b"wiretape: this is no chunk\r\n"
 _NO_HTTP = b"wiretape: the recorded answer was no HTTP\r\n\r\n"
 _LISTED_FIELDS = ("id", "method", "path", "model", "status", "outcome", "started_at")
@@ -78,11 +75,19 @@ class Upstreams(Protocol):
         """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
 
 
+class Live(Protocol):
+    """An answer on its way."""
+
+    def stop(self) -> None:
+        """End at once."""
+
+
 class Replay:
     """Answers from recordings; what they do not answer is asked of `upstreams`, if there are any.
 
     `on_came` gets each request when it comes, to be filled in, and its client; `on_served` gets it when it is over.
     `on_refused` gets what may not pass, `on_trouble` what went wrong. Several servers may share a `thread` to plan.
+    `upgrade` takes the requests for a WebSocket, which are refused without it.
     """
 
     def __init__(
@@ -92,18 +97,19 @@ class Replay:
         upstreams: Upstreams | None = None,
         clock: Clock = SYSTEM,
         thread: ThreadPoolExecutor | None = None,
+        upgrade: "Callable[[Replay, Client, Request], Exchange | None] | None" = None,
         on_came: Callable[[Served, Client], None] = lambda *_: None,
         on_served: Callable[[Served], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
         on_trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._open, self.clock, self.upstreams = open_planner, clock, upstreams
+        self._open, self.clock, self.upstreams, self._upgrade = open_planner, clock, upstreams, upgrade
         self.on_came, self.on_served, self._on_refused, self.on_trouble = on_came, on_served, on_refused, on_trouble
         self._policy = guard.Policy()
         self._thread, self._shares_thread = thread or ThreadPoolExecutor(1, "planner"), thread is not None
         self._planner: Planner
         self.pacer: Pacer
-        self.live: set[Response] = set()
+        self.live: set[Live] = set()
 
     async def start(self) -> Sequence[Head]:
         """Open the recordings, and return them. Raises `WiretapeError`."""
@@ -134,7 +140,11 @@ class Replay:
 
     def plan(self, asked: Asked) -> "asyncio.Future[Plan | Miss | ToRecord]":
         """Find what answers a request."""
-        return asyncio.get_running_loop().run_in_executor(self._thread, self._planner.plan, asked)
+        return self.planned(lambda planner: planner.plan(asked))
+
+    def planned(self, find: Callable[[Planner], T]) -> "asyncio.Future[T]":
+        """Let the planner find something."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, lambda: find(self._planner))
 
     def recorded(self, id: str) -> None:
         """Note that an exchange is being recorded to answer a request."""
@@ -147,7 +157,7 @@ class Replay:
 
     # server.App
 
-    def serve(self, client: Client, request: Request) -> "Response | None":
+    def serve(self, client: Client, request: Request) -> Exchange | None:
         """Answer a request from the recordings, unless it may not pass."""
         refusal = guard.check(request.method, request.target, request.headers, self._policy)
         refusal = refusal or self._admit(request, client.may_switch)
@@ -155,13 +165,15 @@ class Replay:
             self.client_rejected(refusal)
             answer_error(client, refusal.status, refusal.message, "refused")
             return None
+        if client.may_switch and self._upgrade is not None:
+            return self._upgrade(self, client, request)
         response = Response(self, client, request)
         self.live.add(response)
         response.body_came()
         return response
 
     def _admit(self, request: Request, is_upgrade: bool) -> Refusal | None:
-        if is_upgrade:
+        if is_upgrade and self._upgrade is None:
             return Refusal(426, "recorded WebSockets are not served: send the request over HTTP")
         if request.version == "1.0":
             return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
@@ -355,10 +367,8 @@ class Response:
             return None
         due = self._due()
         if made.end_ns and self._place < len(made.at_ns):  # unless nothing is waited for, and not for the end
-            now = self._now() - self._t0
             gap = due - (made.at_ns[self._place - 1] if self._place else made.head_ns or 0)
-            apart = max(due + _MOST_LATE_NS, now + min(gap // 2, APART_NS))
-            due = max(due, min(now + APART_NS, apart))
+            due = spaced(due, gap, self._now() - self._t0)
         return self._t0 + due
 
     def _write(self) -> None:

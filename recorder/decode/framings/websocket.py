@@ -5,6 +5,7 @@ a time, and little of that, so that each message keeps its bytes and none is inf
 """
 
 import struct
+import sys
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
@@ -45,9 +46,35 @@ def messages(data: bytes, *, from_client: bool, extensions: str | None) -> Itera
     return _Parser(data, from_client, extensions).run()
 
 
+class Incoming:
+    """The messages of one direction while its bytes come; all of these are kept, as `size` counts."""
+
+    def __init__(self, *, from_client: bool, extensions: str | None) -> None:
+        self._data = bytearray()
+        self._parser = _Parser(self._data, from_client, extensions)
+
+    @property
+    def size(self) -> int:
+        """How many bytes came."""
+        return len(self._data)
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Return the messages that these bytes complete."""
+        self._data += data
+        return list(self._parser.run(whole=False))
+
+
+def frame_ends(data: bytes) -> list[int]:
+    """Return where the frames of one direction end, those of fragments too; a last one that is cut off is left out."""
+    ends, end = list[int](), 0
+    while end < len(data) and (end := _end(data, end)) <= len(data):
+        ends.append(end)
+    return ends
+
+
 class _Parser:
-    def __init__(self, data: bytes, from_client: bool, extensions: str | None) -> None:
-        self._data = data
+    def __init__(self, data: bytes | bytearray, from_client: bool, extensions: str | None) -> None:
+        self._data, self._at = data, 0
         self._messages = FrameProtocol(not from_client, _extensions(extensions))
         # Apart, for an extension forgets in a control frame that the message around it is compressed.
         self._control = FrameProtocol(not from_client, [])
@@ -55,25 +82,25 @@ class _Parser:
         self._parts: list[bytes] = []
         self._inflated = 0
 
-    def run(self) -> Iterator[Message]:
-        """Yield all messages."""
-        start, size = 0, len(self._data)
-        while start < size:
+    def run(self, *, whole: bool = True) -> Iterator[Message]:
+        """Yield all messages that there are; unless the data are the `whole`, a frame waits for the rest of it."""
+        size = len(self._data)
+        while (start := self._at) < size:
             is_control = bool(self._data[start] & 0x08)
-            end = min(_end(self._data, start), size + 1)
+            end = _end(self._data, start)
+            if end > size and not whole:
+                return
+            end = self._at = min(end, size + 1)
             try:
                 message = self._control_frame(start, end) if is_control else self._frame(start, end)
             except ParseFailed:
-                yield Message(start, size, "broken", self._data[start:])
-                return
+                message = Message(start, size, "broken", bytes(self._data[start:]))
             if message is not None:
+                self._at = sys.maxsize if message.kind in ("close", "limit", "broken") else self._at
                 yield message
-                if message.kind in ("close", "limit"):
-                    return
-            start = end
 
     def _control_frame(self, start: int, end: int) -> Message | None:
-        self._control.receive_bytes(self._data[start:end])
+        self._control.receive_bytes(bytes(self._data[start:end]))
         for frame in self._control.received_frames():
             return Message(start, end, _CONTROL[frame.opcode], _payload(frame))
         return None
@@ -82,7 +109,7 @@ class _Parser:
         if self._start is None:
             self._start = start
         for place in range(start, end, _SLICE):
-            piece = self._data[place : min(place + _SLICE, end)]
+            piece = bytes(self._data[place : min(place + _SLICE, end)])
             self._messages.receive_bytes(piece)
             for frame in self._messages.received_frames():
                 payload = _payload(frame)
@@ -101,7 +128,7 @@ class _Parser:
         return message
 
 
-def _end(data: bytes, start: int) -> int:
+def _end(data: bytes | bytearray, start: int) -> int:
     """Return where the frame at `start` ends, beyond the data if that does not hold all of it."""
     head = data[start : start + 10]
     if len(head) < 2:

@@ -25,6 +25,7 @@ from viewer.replay.faults import parse
 from viewer.replay.planning import Options, Planner
 from viewer.replay.serve import Replay, Served
 from viewer.replay.source import Source
+from viewer.replay.websocket import Upgrade
 from viewer.tape import queries, replayed
 
 CHAT = "/v1/chat/completions"
@@ -57,7 +58,8 @@ async def serving(tape: Path, **options: Any) -> AsyncIterator[Serving]:
     found = Serving()
     settings = Options(**{"speed": math.inf} | options)
     app = Replay(lambda: Planner(Source(tape), settings), on_served=found.served.append,
-                 on_refused=found.refused.append, on_trouble=found.troubles.append)  # fmt: skip
+                 on_refused=found.refused.append, on_trouble=found.troubles.append,
+                 upgrade=Upgrade)  # fmt: skip
     sock = server.listen("127.0.0.1", 0)
     await app.start()
     front = server.Server(app, sock, found.refused.append, kernel_time=KernelTime(SYSTEM))
