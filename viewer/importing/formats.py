@@ -7,6 +7,8 @@ from typing import Final
 from viewer.importing.found import Data, Found, NotImportable, Refused, Source
 
 FORMATS: Final = {
+    "curl": "what curl -N --trace-time --trace FILE writes: every piece and its time; without --trace-time, no times "
+    "(no_timing). Looking up the name is not part of it. The day is that of --date, else of the file",
     "sse": "the bytes of one body, as curl -N -o FILE saves them: nobody knows when they came (no_timing), nor what "
     "was asked unless --url says where; taken to answer a POST with the status 200",
 }
@@ -14,6 +16,9 @@ FORMATS: Final = {
 
 _LOOKED_AT: Final = 1 << 16
 _RECOGNISED: Final = {
+    "curl": re.compile(
+        rb"(?:[^\n]{0,500}\n){0,20}?(?:\d\d:\d\d:\d\d\.\d{6} )?(?:\[[\dx]+-[\dx]+\] )?(?:== Info: |=> Send |<= Recv )"
+    ),
     "sse": re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)[:\r\n]|:|[{\[])"),
 }
 """How each begins; the first that fits."""
@@ -30,7 +35,7 @@ def recognised(data: Data) -> str:
 
 def read(format: str, data: Data, source: Source) -> Iterator[Found | Refused]:
     """Return what a file holds. Raises `NotImportable`, at the latest when the first of it is taken."""
-    from viewer.importing import sse
+    from viewer.importing import curl, sse
 
-    readers = {"sse": sse.read}
+    readers = {"curl": curl.read, "sse": sse.read}
     return readers[format](data, source)

@@ -13,6 +13,7 @@ from tests.recorder.frames import opened
 from tests.viewer.commanding import run
 from tests.viewer.wires import CHAT
 
+DATA = Path(__file__).parents[2] / "data" / "imports"
 KEY = "sk-0123456789abcdefghij"
 ANSWER = b"".join(CHAT)
 
@@ -100,3 +101,12 @@ def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_
         assert f"{name}: {reason}" in printed
         assert not tape.exists()
     imported(tape, tmp_path / "nowhere", code=1)
+
+
+def test_a_trace_of_curl_is_measured_like_a_recording_and_holds_no_key(tape: Path) -> None:
+    assert "1 exchange of curl imported" in imported(tape, DATA / "curl-7.88-chunked.trace", "--date", "2026-11-23")
+    row = shown(tape)
+    assert (row["outcome"], row["flags"], row["clock"]) == ("complete", ["imported"], "imported")
+    assert (row["ttft_ms"], row["max_stall_ms"], row["latency_ms"]) == (81.614, 250.303, 372.134)
+    assert b"sk-secretsecret" not in tape.read_bytes()
+    assert dict(row["request_headers"])["authorization"].startswith("REDACTED")
