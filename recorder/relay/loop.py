@@ -3,20 +3,32 @@
 import asyncio
 import contextlib
 import gc
+import os
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+_STDERR = 2
 _COLLECT_AFTER = 10_000
 """Objects allocated and not freed before a collection of garbage."""
 
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run a command's main coroutine on uvloop where there is one."""
+    _open_standard_streams()
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with contextlib.suppress(ImportError):  # then on asyncio's own
         from uvloop import new_event_loop as factory
     with _seldom_collecting(), asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main())
+
+
+def _open_standard_streams() -> None:
+    """Open those that are closed: a file of ours would take their number, and what a library writes to that."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stderr = sys.stderr or os.fdopen(_STDERR, "w", closefd=False)
 
 
 @contextlib.contextmanager

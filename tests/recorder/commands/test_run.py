@@ -210,3 +210,15 @@ async def test_a_signal_that_is_ignored_is_ignored_by_the_command_as_well(tmp_pa
     script = "import os, signal as s; os.kill(os.getppid(), 1); os.kill(os.getpid(), 1); print('still here')"
     code, out, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, preexec_fn=ignore)
     assert (code, out) == (0, "still here\n")
+
+
+def close_streams() -> None:
+    os.close(0)
+    os.close(2)
+
+
+@on_loop
+async def test_closed_standard_streams_are_nobody_elses(tmp_path: Path) -> None:
+    script = "import os; os.write(2, os.read(0, 1)); exit(7)"
+    code, _, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, preexec_fn=close_streams)
+    assert code == 7
