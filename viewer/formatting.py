@@ -3,6 +3,7 @@
 What a value means is left to `rows`, where its text goes to `report`.
 """
 
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -40,6 +41,11 @@ def ms(value: float | None) -> str:
 def count(value: int | None) -> str:
     """Return a number of things."""
     return UNKNOWN if value is None else f"{value:,}"
+
+
+def amount(value: float | None) -> str:
+    """Return an amount of money, not rounded."""
+    return UNKNOWN if value is None else f"{Decimal(repr(value)):,f}"
 
 
 def moment(started_at: str) -> str:

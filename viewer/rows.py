@@ -49,8 +49,11 @@ DETAIL_FIELDS: Final = (
     "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
     "gap_bytes", "choices", "usage", "clock_error_ms", "request_truncated",
-    "conversation_key_from", "continues", "asked",
+    "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate",
 )  # fmt: skip
+WORKED_OUT: Final = ("conversation", "continues", "cost", "currency", "cache_hit_rate")
+"""Fields that neither the tape nor a list has, unless it is asked for them."""
+
 FIELDS: Final = _FIRST + tuple(
     name for name in map(field_name, METRICS) if name not in _FIRST and name not in DETAIL_FIELDS
 )
@@ -113,8 +116,8 @@ class ListRow:
 class DetailRow(ListRow):
     """All that is known of an exchange except its events, reads and bytes.
 
-    `metrics` has, by the names of their fields, the metrics that are no attribute. `conversation` and `continues` are
-    known where they were asked for: they are worked out of all exchanges.
+    `metrics` has, by the names of their fields, the metrics that are no attribute. Those of `WORKED_OUT` are
+    known where they were asked for.
     """
 
     request_model: str | None
@@ -138,6 +141,9 @@ class DetailRow(ListRow):
     metrics: Mapping[str, float | None]
     conversation: str | None = None
     continues: str | None = None
+    cost: float | None = None
+    currency: str | None = None
+    cache_hit_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,8 @@ class Dialect:
     usage of a whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that
     `ends` does, and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, where what an object means
     depends on those before it; it is given the body of the request, None where the tape has none. `repeats` means that
-    objects that are equal mean the same, wherever they stand in a stream.
+    objects that are equal mean the same, wherever they stand in a stream. `input_has_cache`: the input tokens of its
+    usage include those that a cache read or wrote.
     """
 
     api: str
@@ -118,3 +119,4 @@ class Dialect:
     has_done: bool = False
     parser: Callable[[bytes | None], Parse] | None = None
     repeats: bool = True
+    input_has_cache: bool = True

@@ -16,6 +16,7 @@ from viewer.filters import syntax
 from viewer.filters.fields import FIELDS, HAS, KNOWABLE
 from viewer.filters.patterns import Searches
 from viewer.tape import conditions
+from viewer.tape.pricing import Pricing
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""
@@ -164,6 +165,7 @@ def engine() -> Engine:
     """Make a tape in memory, with a session in it."""
     made = create_engine("sqlite://", poolclass=StaticPool)
     event.listen(made, "connect", lambda connection, _: conditions.register(connection, Searches()))
+    event.listen(made, "connect", lambda connection, _: Pricing().register(connection))
     metadata.create_all(made)
     with made.begin() as connection:
         at = {"started_at": STARTED[0], "heartbeat_at": STARTED[0]}

@@ -46,6 +46,7 @@ TOPICS: Final = {
     "testing": "tapes in test suites: the pytest plugin, its marker and fixture, and suites in other languages",
     "metrics": "what record --metrics serves to Prometheus",
     "cassettes": "what serve --record records, and when it serves it",
+    "prices": "how exchanges get a cost: prices in the configuration",
 }
 """The topics of `help` that are no commands."""
 

@@ -127,7 +127,7 @@ def export(
             rows = fields.schema(_TABLES if table is None else (table,), job.by)
             _save(job, lambda stream: out.put(fields.SCHEMA_FIELDS, rows, stream), "column")
             return
-        job = replace(job, columns=out.fields(fields.described(fields.of(job.table, job.by))))
+        job = replace(job, columns=out.fields(fields.described(fields.choosable(job.table, job.by))))
         with output.opened(job.tape) as connection:
             condition = selected = options.named(connection, ids, where)
             if job.table == "summary":
@@ -191,8 +191,8 @@ def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Pu
     from viewer import rows
     from viewer.export import fields
 
-    known = {field.name: field for field in fields.of(job.table, job.by)}
-    columns = [known[name] for name in job.columns or known]
+    known = {field.name: field for field in fields.choosable(job.table, job.by)}
+    columns = [known[name] for name in job.columns] if job.columns else fields.of(job.table, job.by)
     names = [field.name for field in columns]
 
     def put(stream: BinaryIO | None) -> int:

@@ -354,8 +354,59 @@ def _cassettes() -> Iterator[Section]:
     yield Section("What becomes of a recording", list(KEPT.items()))
 
 
+PRICES: Final = """\
+currency = "USD"
+
+[[prices]]
+model = "gpt-4o-mini*"
+input = 0.15
+cached_input = 0.075
+output = 0.60
+
+[[prices]]
+model = ["claude-sonnet-*", "anthropic/claude-sonnet-*"]
+since = 2026-01-01
+input = 3
+cached_input = 0.30
+cache_write = 3.75
+output = 15
+"""
+"""Prices as a configuration may have them; the numbers are made up."""
+
+
+def _prices() -> Iterator[Section]:
+    """Yield how prices are written, and what the cost of an exchange is."""
+    from viewer.stats.prices import AMOUNTS, PATTERNS, SINCE
+
+    example = [(text or " ", "") for text in PRICES.splitlines()]
+    yield Section(
+        "Prices in .wiretape.toml, or in config.toml of your configuration directory",
+        example,
+        "None are built in: they would go out of date. These are made up.",
+    )
+    entry = {**PATTERNS, "since": SINCE, **AMOUNTS}
+    yield Section(
+        "Keys of an entry",
+        list(entry.items()),
+        "An entry holds for the exchanges that fit all of its texts, in which * stands for anything; case is ignored. "
+        "Of those that fit, the first one holds, so put newer before older ones, and special before general ones. "
+        "Prices have six decimals at most, and are in one currency.",
+    )
+    yield Section(
+        "What comes of it",
+        [
+            ("cost, currency", "of an exchange: show, --columns, filters such as cost>0.01; sums in stats"),
+            ("cache_hit_rate", "tokens read from the provider's cache / all tokens of the request; needs no prices"),
+        ],
+        "Cost is unknown, and not 0, without an entry or usage, of exchanges that are not complete, and where a count "
+        "of tokens is missing that has a price of its own. OpenAI, Gemini and most others count cached tokens among "
+        "those of the input; Anthropic and Bedrock beside them, where a count that is missing is none. Not known are "
+        "tiers: batches, long contexts, tools that are billed by the call.",
+    )
+
+
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
     "intercept": _intercept, "imports": _imports, "cut": _cut, "testing": _testing, "metrics": _metrics,
-    "cassettes": _cassettes,
+    "cassettes": _cassettes, "prices": _prices,
 }  # fmt: skip

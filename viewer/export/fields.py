@@ -39,8 +39,11 @@ _OWN: Final = {
 _WORKED_OUT: Final = {
     "conversation": "the conversation: by the key that its client gave, or else by the id of its first exchange",
     "continues": "the id of the exchange that the request continues, by its messages or by the response it names",
+    "cost": "what it cost, by the prices of the configuration (help prices); of complete exchanges",
+    "currency": "the currency of the cost",
+    "cache_hit_rate": "tokens read from the provider's cache / all tokens of the request",
 }
-"""What the viewer works out of several exchanges."""
+"""What the viewer works out: of several exchanges, of the configuration, of several columns."""
 
 _OF_CONVERSATION: Final = {
     "conversation": "the key that its client gave, or else the id of its first exchange",
@@ -102,6 +105,14 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
     return tuple(_exchange(name) if name == "id" else own(name) for name in text.TABLES[table][0])
 
 
+def choosable(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
+    """Return the fields that can be asked for of a table: its own, and of exchanges those that are worked out."""
+    own = of(table, by)
+    known = {field.name for field in own}
+    more = rows.WORKED_OUT if table in ("exchanges", "texts") else ()
+    return (*own, *(_exchange(name) for name in more if name not in known))
+
+
 def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.TableRow]:
     """Return one row of `SCHEMA_FIELDS` for each field of some tables."""
     return [
@@ -132,7 +143,8 @@ def _exchange(name: str) -> Field:
         percent = round(100 * rows.GAP_PERCENTILES[name])
         return Field(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
     if name in _WORKED_OUT:
-        return Field(name, "text", None, _WORKED_OUT[name])
+        unit = {"cost": "currency", "cache_hit_rate": "share of 1"}.get(name)
+        return Field(name, "number" if unit else "text", unit, _WORKED_OUT[name])
     stored = "request_model" if name == "model" else rows.stored_name(name)
     column = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     meaning = _OWN.get(name) or _MEASURED.get(stored) or _comment(column)
@@ -157,11 +169,14 @@ def _comment(column: Column[Any]) -> str:
 def _statistic(name: str, meaning: str) -> Field:
     from viewer.stats.summary import TOKENS
 
-    kinds: dict[str, Kind] = {"first_at": "timestamp", "last_at": "timestamp", "warnings": "words"}
+    kinds: dict[str, Kind] = {
+        "first_at": "timestamp", "last_at": "timestamp", "warnings": "words", "currency": "text",
+    }  # fmt: skip
     counted = name in TOKENS or name == "n" or name.startswith("n_") or name.endswith("_n")
     kind = kinds.get(name, "integer" if counted else "number")
     rates = {quantity.name: quantity.unit for quantity in QUANTITIES.values() if not quantity.suffix}
     rate = rates.get(name.partition("_")[0]) if kind == "number" else None
+    rate = "currency" if name in ("cost", "cost_mean") else rate
     return Field(name, kind, rate, meaning) if rate else _field(name, kind, meaning)
 
 

@@ -73,7 +73,7 @@ _COUNTS = ("status", "gap_bytes")
 _ALIASES = {
     "at": "started_at", "host": "upstream", "is": "outcome", "state": "outcome", "detail": "outcome_detail",
     "finish": "finish_reason", "flag": "flags", "labels": "label",
-    "gap.p50": "gap_p50_ms", "gap.p90": "gap_p90_ms", "gap.p99": "gap_p99_ms",
+    "cache.hit": "cache_hit_rate", "gap.p50": "gap_p50_ms", "gap.p90": "gap_p90_ms", "gap.p99": "gap_p99_ms",
     **{alias: rows.field_name(name) for name, metric in METRICS.items() for alias in metric.aliases},
 }  # fmt: skip
 
@@ -97,6 +97,8 @@ def _fields() -> Iterable[Field]:
     yield from (Field(name, "count", (name,)) for name in _COUNTS)
     yield from map(_measured, METRICS.values())
     yield from (Field(name, "duration", ("icl",)) for name in rows.GAP_PERCENTILES)
+    yield Field("cost", "rate", ("cost",))
+    yield Field("cache_hit_rate", "share", ("cache_hit_rate",))
 
 
 def _measured(metric: Metric) -> Field:

@@ -10,7 +10,7 @@ from typing import Final
 from recorder.decode.dialects import registry
 from recorder.decode.outcome import FLAGS
 from recorder.plurals import counted
-from viewer.formatting import UNKNOWN, cell, count, host, line, moment, ms, outcome
+from viewer.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, outcome
 from viewer.model.states import Part, ranked, span
 from viewer.rows import DetailRow, ListRow, value
 from viewer.timing.attribution import Slowness, Spread
@@ -50,7 +50,7 @@ def story(row: DetailRow) -> Iterator[Fact]:
 
 
 def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
-    """Yield the durations, the gaps and the tokens; `burst` withholds the tokens a second."""
+    """Yield the durations, the gaps, the tokens and their cost; `burst` withholds the tokens a second."""
     times = ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
     gaps = {f"icl {name}": f"icl_{name}" for name in ("p50", "p90", "p99", "max")}
     gaps |= {"longest gap": "max_stall", "longest silence": "max_silence"}
@@ -58,6 +58,15 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
     yield Fact("times ms", tuple(f"{name} {ms(value(row, f'{name}_ms'))}" for name in times))
     yield Fact("gaps ms", tuple(f"{label} {ms(value(row, f'{name}_ms'))}" for label, name in gaps.items()))
     yield Fact("tokens", (*tokens, *_pace(row, burst)))
+    if paid := tuple(_paid(row)):
+        yield Fact("cost", paid)
+
+
+def _paid(row: DetailRow) -> Iterator[str]:
+    if row.cost is not None:
+        yield f"{amount(row.cost)} {line(row.currency)}"
+    if row.cache_hit_rate is not None:
+        yield f"from the cache {100 * row.cache_hit_rate:.1f} % of the input"
 
 
 def _pace(row: ListRow, burst: bool) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from rich.text import Text
 from recorder.decode.outcome import OUTCOMES
 from recorder.plurals import counted
 from recorder.sanitize import safe
+from viewer.formatting import amount
 from viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
 from viewer.rows import TableRow
 from viewer.stats import summary
@@ -151,6 +152,12 @@ def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
         "tokens",
         f"{reported}; usage from {row['usage_n']:,}, missing from {counted(row['usage_missing_n'], 'complete one')}",
     )
+    if row["cost"] is not None:
+        unknown = f"; unknown of {counted(row['cost_unknown_n'], 'complete one')}" if row["cost_unknown_n"] else ""
+        yield "cost", f"{amount(row['cost'])} {safe(row['currency'])} of {counted(row['cost_n'], 'exchange')}{unknown}"
+    if row["cache_hit_rate_n"]:
+        of = counted(row["cache_hit_rate_n"], "exchange")
+        yield "cache hits", f"{percent(row['cache_hit_rate_pct'])} of the input of {of}"
     if objective is not None:
         yield "goodput", f"{percent(row['goodput_pct'])} ({safe(objective)})"
     yield "coalesced", percent(row["coalesced_pct"])

@@ -364,6 +364,8 @@ def _cell(name: str, value: Any) -> str:
             return formatting.line(value or "")
     if name.endswith("_ms"):
         return formatting.ms(value)
+    if name == "cost":
+        return formatting.amount(value)
     if type(value) is float:
         return f"{value:,.2f}"
     return formatting.count(value) if type(value) is int else formatting.cell(value)

@@ -11,7 +11,7 @@ takes, of index int(n·p). The standard deviation is the population's.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from recorder.decode.outcome import OUTCOMES
 from viewer.rows import TableRow
 from viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
+from viewer.stats.prices import UNITS, Paid
 
 Key = tuple[str | int | None, ...]
 Values = NDArray[Any]
@@ -80,6 +81,16 @@ _OF: Final = {
     "goodput_n": "attempts − cancelled − those of objective_unknown_n: what the goodput is of",
 }
 
+_PAID: Final = {
+    "cost": "sum of what the exchanges cost whose cost is known, by the prices of the configuration (help prices)",
+    "cost_mean": "the mean of that",
+    "cost_n": "exchanges whose cost is known",
+    "cost_unknown_n": "complete exchanges whose cost is not known",
+    "currency": "the currency of the costs",
+    "cache_hit_rate_pct": "tokens read from the provider's cache / all tokens of the requests, where both are known",
+    "cache_hit_rate_n": "exchanges where both are known",
+}
+
 PERCENTILES: Final = (50, 90, 95, 99)
 _DECIMALS: Final = 6
 _BLOCK: Final = 1 << 18
@@ -116,6 +127,7 @@ class Sample:
     suspect: int = 0
     imported: int = 0
     untimed: int = 0
+    paid: Paid = field(default_factory=Paid)
 
     @property
     def size(self) -> int:
@@ -130,7 +142,7 @@ class Sample:
             gaps[at : at + len(one.gaps)] = one.gaps
             at, one.gaps = at + len(one.gaps), gaps[:0]
         starts = [start for one in samples for start in (one.first_at, one.last_at) if start is not None]
-        return cls(
+        together = cls(
             (),
             sum((one.outcomes for one in samples), Counter()),
             sum((one.after_2xx for one in samples), Counter()),
@@ -142,6 +154,8 @@ class Sample:
             max(starts, default=None),
             *(sum(getattr(one, name) for one in samples) for name in _COUNTS),
         )
+        together.paid = Paid.together([one.paid for one in samples])
+        return together
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +191,7 @@ def schema() -> dict[str, str]:
         for quantity in QUANTITIES.values()
         for statistic in STATISTICS
     }
-    return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}", **_OF}
+    return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}", **_OF, **_PAID}
 
 
 def expanded(names: Sequence[str]) -> tuple[str, ...]:
@@ -228,6 +242,7 @@ def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Se
         "stream_error_rate_n": after_2xx.judged,
         "cancel_rate_n": attempts.count,
         "goodput_n": None if unknown is None else attempts.judged - unknown,
+        **_paid(sample.paid),
     }
 
 
@@ -335,6 +350,19 @@ def _usage(sample: Sample) -> TableRow:
         **{name: int(tokens.sum()) if len(tokens) else None for name, tokens in counts.items()},
         "usage_n": int(reported.sum()),
         "usage_missing_n": int((sample.complete & ~reported).sum()),
+    }
+
+
+def _paid(paid: Paid) -> TableRow:
+    """Return what was paid; amounts are not rounded."""
+    return {
+        "cost": paid.cost / UNITS if paid.cost_n else None,
+        "cost_mean": paid.cost / paid.cost_n / UNITS if paid.cost_n else None,
+        "cost_n": paid.cost_n,
+        "cost_unknown_n": paid.unknown_n,
+        "currency": paid.currency,
+        "cache_hit_rate_pct": _percent(paid.cached, paid.input),
+        "cache_hit_rate_n": paid.cached_n,
     }
 
 

@@ -4,17 +4,20 @@ What a list shows, what a filter compares and what a sort orders by is the same.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     ColumnElement,
+    Float,
     Integer,
     Table,
     TableValuedAlias,
     Text,
     case,
+    cast,
     func,
     literal,
     null,
@@ -27,16 +30,26 @@ from sqlalchemy import (
 from recorder.decode.metrics import METRICS
 from recorder.tape.schema import bodies, exchanges, measures, segments
 from viewer import rows
+from viewer.stats.prices import UNITS
 
 JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
 """What the expressions select from: every exchange, measured or not."""
 
+
+_CACHED: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 CONVERSATION: Final = "conversation_of"
 CONTINUED: Final = "continued_by"
 ABOVE: Final = "number_above"
 """Functions of SQL (`viewer.tape.resolver`): the name of an exchange's conversation, the id of what it continues, and
 the number of what it hangs on in the tree."""
+
+
+COST: Final = "cost_of"
+CURRENCY: Final = "currency_of"
+CACHE_TOTAL: Final = "cache_total_of"
+"""Functions of SQL (`viewer.tape.pricing`): what an exchange cost in units of `viewer.stats.prices`, the currency, and
+all tokens of a request of which those from a cache are known."""
 
 
 def among(numbers: Iterable[int]) -> ColumnElement[bool]:
@@ -51,6 +64,8 @@ def column(field: str) -> ColumnElement[Any]:
     A metric is withheld where the exchange has one of the flags that its entry names: of a burst it is not known how
     fast it was made, and where usage counts tokens that did not come, so is all that divides time by them.
     """
+    if field in _WORKED_OUT:
+        return _WORKED_OUT[field]()
     unmeasured = measures.c.exchange_no.is_(None)
     match field:
         case "model":
@@ -63,8 +78,6 @@ def column(field: str) -> ColumnElement[Any]:
         case "bytes":
             summed = _sum(bodies.c.size, bodies) + _sum(func.length(segments.c.data), segments)
             return _typed(case((unmeasured, summed), else_=measures.c.bytes), measures.c.bytes)
-        case "conversation" | "continues":
-            return resolved(CONVERSATION if field == "conversation" else CONTINUED)
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
             return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
     stored = rows.stored_name(field)
@@ -75,10 +88,40 @@ def column(field: str) -> ColumnElement[Any]:
     return expression
 
 
+def cost_units() -> ColumnElement[int]:
+    """Return what an exchange cost, in units of `viewer.stats.prices`."""
+    counts = (measures.c[name] for name in ("input_tokens", "output_tokens", "reasoning_tokens", *_CACHED))
+    facts = (measures.c.outcome, measures.c.flags, exchanges.c.started_at)
+    names = (column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api)
+    return func.cost_of(*facts, *names, *counts, type_=BigInteger)
+
+
 def resolved(function: str) -> ColumnElement[Any]:
     """Return what one of the functions of a resolver says of an exchange."""
     value: ColumnElement[Any] = getattr(func, function)(exchanges.c.no, type_=Integer if function == ABOVE else Text)
     return value
+
+
+def cache_total() -> ColumnElement[int]:
+    """Return all tokens of the request of an exchange; null where it is not known how many of them a cache had."""
+    counts = (measures.c[name] for name in ("api", "input_tokens", *_CACHED))
+    total: ColumnElement[int] = func.cache_total_of(*counts, type_=BigInteger)
+    return case((measures.c.cache_read_input_tokens.is_not(null()), total))  # most have none: that costs no call
+
+
+def _cache_hit_rate() -> ColumnElement[float]:
+    total = cache_total()  # null, too, where the count of those from the cache is none
+    return case((total.is_not(null()), cast(measures.c.cache_read_input_tokens, Float) / total))
+
+
+_WORKED_OUT: Final[dict[str, Callable[[], ColumnElement[Any]]]] = {
+    "conversation": lambda: resolved(CONVERSATION),
+    "continues": lambda: resolved(CONTINUED),
+    "cost": lambda: cost_units() / literal(float(UNITS)),
+    "currency": lambda: func.currency_of(cost_units(), type_=Text),
+    "cache_hit_rate": _cache_hit_rate,
+}
+"""The expressions of `rows.WORKED_OUT`."""
 
 
 def _sum(value: ColumnElement[Any], table: Table) -> ColumnElement[Any]:

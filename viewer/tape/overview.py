@@ -21,9 +21,10 @@ from viewer.rows import TableRow
 from viewer.stats import heatmap, summary
 from viewer.stats.heatmap import Heatmap
 from viewer.stats.metrics import QUANTITIES, Bound
+from viewer.stats.prices import Paid
 from viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
 from viewer.tape import queries
-from viewer.tape.columns import JOINED, column, each_label, flagged, label
+from viewer.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
 
 Condition = ColumnElement[bool]
 
@@ -41,6 +42,9 @@ _FLAGGED: Final = (
     flagged("imported"),
     flagged("no_timing"),
 )
+_PAID: Final = 3
+"""So many columns say what was paid: the cost, the tokens from the cache, and all tokens of the request."""
+
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 _SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
 _COVERED: Final = or_(measures.c.operation.is_(None), measures.c.operation.in_(GENERATIONS))
@@ -97,8 +101,10 @@ def samples(
 
     Only complete exchanges are `measured`, unless `include_failed`. `gaps` false leaves the gaps unread.
     """
+    with connection.begin():
+        currency = connection.execute(select(func.currency_of(0))).scalar_one()
     groups: dict[Key, _Group] = {} if by else {(): _Group()}
-    for batch in queries.in_batches(connection, _sample_statement(by, gaps, include_failed), where):
+    for batch in queries.in_batches(connection, _sample_statement(by, gaps, include_failed, currency), where):
         numbers = np.array([row[3 + len(by) :] for row in batch], np.float64)
         members: dict[Key, list[int]] = {}
         for at, row in enumerate(batch):
@@ -109,7 +115,7 @@ def samples(
             members.setdefault(key, []).append(at)
         for key, places in members.items():
             groups[key].numbers.append(numbers[places])
-    return [_sample(key, groups.pop(key), include_failed) for key in sorted(groups, key=_sortable)]
+    return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=_sortable)]
 
 
 @dataclass(slots=True)
@@ -131,7 +137,7 @@ def group_of(name: str) -> ColumnElement[Any]:
     return column(name)
 
 
-def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool) -> Select[Any]:
+def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, currency: str | None) -> Select[Any]:
     # Elsewhere an exchange that has ended and is not measured counts as open; here it is missing from the figures.
     outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
     icl = measures.c.icl if include_failed else case((measures.c.outcome == "complete", measures.c.icl))
@@ -144,13 +150,16 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool) -> Se
         exchanges.c.status,
         *(measures.c[name] for name in TOKENS),
         *(column(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
+        cost_units() if currency else null(),
+        measures.c.cache_read_input_tokens,
+        cache_total(),
         *_FLAGGED,
     )
     return select(*columns)
 
 
-def _sample(key: Key, group: _Group, include_failed: bool) -> Sample:
-    width = 2 + len(TOKENS) + len(_COLUMNS) + len(_FLAGGED)
+def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None) -> Sample:
+    width = 2 + len(TOKENS) + len(_COLUMNS) + _PAID + len(_FLAGGED)
     table = np.concatenate([np.empty((0, width)), *group.numbers])
     codes, statuses = table[:, 0], table[:, 1]
     columns = {name: table[:, 2 + at].copy() for at, name in enumerate(TOKENS)}
@@ -158,7 +167,7 @@ def _sample(key: Key, group: _Group, include_failed: bool) -> Sample:
         columns[quantity.name] = table[:, at] / (1e6 if quantity.unit == "ms" else 1)
     complete = codes == _CODES["complete"]
     measured = np.ones(len(table), bool) if include_failed else complete
-    return Sample(
+    sample = Sample(
         key,
         _counts(codes),
         _counts(codes[(statuses >= 200) & (statuses < 300)]),
@@ -168,6 +177,23 @@ def _sample(key: Key, group: _Group, include_failed: bool) -> Sample:
         np.frombuffer(group.gaps, "<i8"),
         *group.starts,
         *np.count_nonzero(table[measured, -len(_FLAGGED) :] > 0, axis=0).tolist(),
+    )
+    sample.paid = _paid(table[:, -len(_FLAGGED) - _PAID : -len(_FLAGGED)], complete, currency)
+    return sample
+
+
+def _paid(table: NDArray[np.float64], complete: NDArray[np.bool_], currency: str | None) -> Paid:
+    """Add up what was paid; each number is whole, and their sums are exact."""
+    costs, cached, totals = table.T
+    has_cost, has_total = ~np.isnan(costs), ~np.isnan(totals)
+    return Paid(
+        cost=sum(map(int, costs[has_cost].tolist())),
+        cost_n=int(has_cost.sum()),
+        unknown_n=int((complete & ~has_cost).sum()),
+        cached=int(cached[has_total].sum()),
+        input=int(totals[has_total].sum()),
+        cached_n=int(has_total.sum()),
+        currency=currency,
     )
 
 

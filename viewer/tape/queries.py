@@ -38,6 +38,7 @@ from viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
 from viewer.tape import conditions
 from viewer.tape.columns import JOINED, column
 from viewer.tape.conditions import Condition
+from viewer.tape.pricing import Pricing
 from viewer.tape.resolver import Resolver
 
 K = TypeVar("K")
@@ -71,10 +72,12 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
     At the end `report` is given a line for each row that was found damaged; by itself it prints them on stderr.
     """
     engine = file.read_engine(path)
-    searches, resolver = Searches(), Resolver()
+    searches, resolver, pricing = Searches(), Resolver(), Pricing()
     event.listen(engine, "connect", lambda connection, _: conditions.register(connection, searches))
     event.listen(engine, "connect", lambda connection, _: resolver.register(connection))
+    event.listen(engine, "connect", lambda connection, _: pricing.register(connection))
     event.listen(engine, "before_cursor_execute", resolver.prepare)
+    event.listen(engine, "before_cursor_execute", pricing.prepare)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     event.listen(engine, "begin", lambda _: searches.begin())
     with explained(path), engine.connect() as connection:
@@ -210,10 +213,10 @@ def _detail() -> Select[Any]:
 
 
 def belonging(connection: Connection, no: int) -> dict[str, Any]:
-    """Return the name of an exchange's conversation and the id of what it continues, by the names of their fields."""
-    fields = ("conversation", "continues")
+    """Return what is worked out of an exchange only when asked for, by the names of the fields: `rows.WORKED_OUT`."""
+    fields = rows.WORKED_OUT
     with connection.begin():
-        row = connection.execute(_selected(fields).where(_exchanges.c.no == no)).one()
+        row = connection.execute(_selected(fields).select_from(JOINED).where(_exchanges.c.no == no)).one()
     return dict(zip(fields, row[1:], strict=True))
 
 

@@ -38,7 +38,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
     )
 
 
-DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
 
 
 def read_event(api: str, event: str, payload: dict[str, Any], fault: Fault | None = None) -> Chunk | None:

@@ -51,7 +51,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
     )
 
 
-DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
 
 
 def _first(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:

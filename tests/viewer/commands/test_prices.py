@@ -1,0 +1,77 @@
+"""Costs by the prices of a configuration: in lists, filters, exports, statistics and of one exchange."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.viewer.commanding import run
+from tests.viewer.conftest import COMPLETE, TOOLS
+from viewer.timing import thresholds
+
+PRICES = '[[prices]]\nmodel = "gpt-x-mini"\ninput = 2\noutput = 0.5\n'
+PAID = {"cost": 0.000012, "currency": "EUR", "cache_hit_rate": None}
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with prices, where the commands are run, and a user's configuration beside it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "wiretape").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / thresholds.LOCAL_FILE).write_text(f'currency = "EUR"\n{PRICES}')
+    return tmp_path
+
+
+def test_costs_are_listed_filtered_sorted_exported_and_shown(configured: Path, tape: Path) -> None:
+    columns = ("--columns", "id,cost,currency,cache_hit_rate")
+    found = json.loads(run(tape, "ls", "-f", "cost>0.00001", *columns, "--format", "json").stdout)
+    assert found == [{"id": COMPLETE} | PAID]
+    assert (
+        run(tape, "ls", "-s", "-cost", "-n", "2", "--columns", "id,cost").stdout.splitlines()[1]
+        == f"{COMPLETE}\t1.2e-05"
+    )
+    assert "0.000012" in run(tape, "ls", "--columns", "id,cost", "--format", "table").stdout
+    exported = run(tape, "export", "-f", "has:cost", *columns).stdout.splitlines()
+    assert exported[1:] == [f"{COMPLETE},1.2e-05,EUR,"]
+    shown = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
+    assert {name: shown[name] for name in PAID} == PAID
+    assert "cost       0.000012 EUR\n" in run(tape, "show", COMPLETE, "--format", "table").stdout
+    assert json.loads(run(tape, "show", TOOLS, "--format", "json").stdout)["cost"] is None
+
+
+def test_statistics_add_up_costs_that_are_known_and_count_the_others(configured: Path, tape: Path) -> None:
+    (row,) = json.loads(run(tape, "stats", "--format", "json").stdout)
+    assert {name: row[name] for name in ("cost", "cost_mean", "cost_n", "currency")} == {
+        "cost": 0.000012, "cost_mean": 0.000012, "cost_n": 1, "currency": "EUR",
+    }  # fmt: skip
+    assert row["cost_unknown_n"] == row["n_complete"] - 1 > 0
+    assert "0.000012 EUR of 1 exchange; unknown of " in run(tape, "stats", "--format", "table").stdout
+
+
+def test_without_prices_a_cost_is_unknown(configured: Path, tape: Path) -> None:
+    (configured / thresholds.LOCAL_FILE).unlink()
+    (row,) = json.loads(run(tape, "stats", "--format", "json").stdout)
+    assert (row["cost"], row["currency"], row["cost_n"], row["cost_unknown_n"]) == (None, None, 0, row["n_complete"])
+    assert json.loads(run(tape, "ls", "-f", "has:cost", "--format", "json").stdout) == []
+
+
+def test_the_entries_of_the_directory_come_before_the_users(configured: Path, tape: Path) -> None:
+    columns = ("--columns", "id,currency,cost", "--format", "json")
+    found = {"id": COMPLETE, "currency": "EUR", "cost": 0.000012}
+    own = thresholds.user_file()
+    own.write_text('currency = "USD"\n' + PRICES.replace("input = 2", "input = 7"))
+    assert json.loads(run(tape, "ls", "-f", "has:cost", *columns).stdout) == [found]
+    (configured / thresholds.LOCAL_FILE).unlink()
+    dearer = found | {"currency": "USD", "cost": 0.000037}
+    assert json.loads(run(tape, "ls", "-f", "has:cost", *columns).stdout) == [dearer]
+
+
+def test_a_mistake_in_the_prices_is_one_line_that_names_the_file_and_the_entry(configured: Path, tape: Path) -> None:
+    (configured / thresholds.LOCAL_FILE).write_text(f"{PRICES}{PRICES.replace('input', 'inputs')}")
+    result = run(tape, "stats", code=1)
+    assert str(result.exception) == (
+        "entry 2 of [[prices]] in .wiretape.toml: inputs is nothing that it may have: there are model, response_model,"
+        " upstream, api, input, output, cached_input, cache_write, since"
+    )
+    assert json.loads(run(tape, "ls", "--format", "json").stdout)

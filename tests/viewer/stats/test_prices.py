@@ -1,0 +1,123 @@
+"""What exchanges cost: exact amounts by the first entry that fits, and nothing that is not known."""
+
+import tomllib
+from decimal import Decimal
+
+import pytest
+
+from tests.cases import each_case
+from viewer.commands.help import PRICES
+from viewer.stats import prices
+from viewer.stats.prices import UNITS, Names, Prices, usage
+
+FULL = {"input": 3, "cached_input": 0.3, "cache_write": 3.75, "output": 15}
+PLAIN = {"input": 2.5, "output": 10.0}
+DAY = "2026-06-01T12:00:00.000000Z"
+
+
+ASKED = Names("gpt-4o", "gpt-4o-2024", "https://api.openai.com/v1", "openai.chat")
+
+
+def cost(entries, used, names=ASKED, at=DAY):
+    """Return the cost in the currency, exactly."""
+    found = Prices([prices.entry(one) for one in entries]).cost(names, at, used)
+    return None if found is None else Decimal(found) / UNITS
+
+
+@each_case(
+    ("api", "entry", "counts", "expected"),
+    [
+        ("openai.chat", PLAIN, (1000, 100, None, None), "0.0035"),
+        ("openai.chat", PLAIN, (1000, 100, 600, None), "0.0035"),  # cached tokens without a price cost what input does
+        ("openai.chat", FULL | {"cache_write": 3}, (1000, 100, 600, None), "0.00288"),
+        ("openai.chat", FULL | {"cache_write": 3}, (1000, 100, None, None), None),
+        ("openai.chat", FULL, (1000, 100, 600, None), None),
+        ("openai.chat", FULL, (1000, 100, 600, 200), "0.00303"),
+        ("openai.chat", FULL, (1000, 100, 900, 200), None),  # they cannot be among 1000
+        ("openai.chat", PLAIN, (1000, None, None, None), None),
+        ("openai.chat", PLAIN, (None, 100, None, None), None),
+        ("openai.chat", PLAIN | {"output": 0}, (1000, None, None, None), "0.0025"),  # embeddings have no output
+        ("anthropic.messages", FULL, (1000, 100, 600, 200), "0.00543"),
+        ("anthropic.messages", FULL, (1000, 100, None, None), "0.0045"),
+        ("anthropic.messages", PLAIN, (1000, 100, 600, 200), "0.0055"),
+        ("bedrock.converse", FULL, (1000, 100, 600, 200), "0.00543"),
+        ("gemini", {"input": 0.1, "output": 0.4}, (3, 3, None, None), "0.0000015"),
+        ("openai.chat", PLAIN, (0, 0, None, None), "0"),
+    ],
+)
+def test_a_cost_is_exact_or_unknown(api, entry, counts, expected):
+    found = cost([entry], usage(api, *counts))
+    assert found == (None if expected is None else Decimal(expected))
+
+
+def test_reasoning_that_the_output_does_not_count_costs_what_output_does():
+    assert cost([PLAIN], usage("openai.chat", 0, 100, None, None, reasoning_besides=50)) == Decimal("0.0015")
+
+
+@each_case(
+    ("api", "counts", "rate"),
+    [
+        ("openai.chat", (1000, 600, None), 0.6),
+        ("anthropic.messages", (100, 600, 300), 0.6),
+        ("anthropic.messages", (400, 600, None), 0.6),
+        ("openai.chat", (1000, 0, None), 0.0),
+        ("openai.chat", (1000, None, None), None),
+        ("openai.chat", (0, 0, None), None),
+        ("openai.chat", (5, 6, None), None),
+    ],
+)
+def test_the_cache_hit_rate_is_of_all_tokens_of_the_request(api, counts, rate):
+    input, read, write = counts
+    assert usage(api, input, 1, read, write).cache_hit_rate == rate
+
+
+@each_case(
+    ("patterns", "fits"),
+    [
+        ({"model": "gpt-4o"}, True), ({"model": "GPT-*"}, True), ({"model": "gpt"}, False), ({"model": "*4*"}, True),
+        ({"model": ["x", "g*o"]}, True), ({"model": "gpt-4o*", "api": "openai.*"}, True),
+        ({"model": "gpt-4o*", "api": "gemini"}, False), ({"response_model": "*-2024"}, True),
+        ({"upstream": "api.openai.com"}, True), ({"upstream": "https://api.openai.com/*"}, True),
+        ({"upstream": "openai.com"}, False), ({"model": "gpt.4o"}, False),
+        ({"since": tomllib.loads("d = 2026-06-01")["d"]}, True),
+        ({"since": tomllib.loads("d = 2026-06-02")["d"]}, False),
+        ({"since": tomllib.loads("d = 2026-06-01T14:30:00+02:00")["d"]}, False),
+        ({"since": tomllib.loads("d = 2026-06-01T13:30:00+02:00")["d"]}, True),
+    ],
+)  # fmt: skip
+def test_an_entry_fits_by_names_and_by_time(patterns, fits):
+    assert (cost([PLAIN | patterns], usage("openai.chat", 1, 1, None, None)) is not None) is fits
+
+
+def test_the_first_entry_that_fits_holds():
+    newer, older = ({"input": price, "output": 0, "model": "gpt-*"} for price in (2, 1))
+    used = usage("openai.chat", 1_000_000, 0, None, None)
+    newer["since"] = tomllib.loads("d = 2026-06-01")["d"]
+    assert (cost([newer, older], used), cost([newer, older], used, at="2026-05-31T23:59:59.999999Z")) == (2, 1)
+    assert cost([older, newer], used) == 1
+
+
+@each_case(
+    ("entry", "said"),
+    [
+        ({"input": 1}, "output is missing"), ({"inptu": 1}, "inptu is nothing"), (PLAIN | {"input": -1}, "from 0 to"),
+        (PLAIN | {"input": True}, "from 0 to"), (PLAIN | {"input": float("nan")}, "from 0 to"),
+        (PLAIN | {"input": float("inf")}, "from 0 to"), (PLAIN | {"input": 1e-7}, "six decimals"),
+        (PLAIN | {"model": []}, "model must be"), (PLAIN | {"model": 4}, "model must be"),
+        (PLAIN | {"since": "2026"}, "since must be"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named(entry, said):
+    with pytest.raises(ValueError, match=said):
+        prices.entry(entry)
+
+
+def test_a_pattern_with_many_stars_takes_no_time_on_a_long_name():
+    names = Names("a" * 1000, None, "", None)
+    assert cost([PLAIN | {"model": "*a" * 200 + "*b"}], usage("openai.chat", 1, 1, None, None), names) is None
+
+
+def test_the_prices_that_help_shows_can_be_read():
+    document = tomllib.loads(PRICES)
+    assert len([prices.entry(one) for one in document["prices"]]) == 2
+    assert prices.currency(document["currency"]) == "USD"

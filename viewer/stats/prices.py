@@ -1,0 +1,259 @@
+"""Pure: what exchanges cost, and how much of their input came from a provider's cache.
+
+Prices are the user's: none are built in, as they would go out of date. An amount is a whole number of millionths of a
+millionth of the currency, so that sums are exact. What is not known costs nothing here: it is None, never 0.
+
+Whether the tokens of a request include those that a cache read or wrote is as its API defines it (`Dialect`):
+
+- where they do, as with OpenAI and Gemini, a price for cached tokens needs their count, else the cost is unknown;
+- where they do not, as with Anthropic and Bedrock, a count that usage lacks is none, as these APIs define their total.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from recorder.decode.dialects.registry import BY_API
+from recorder.errors import WiretapeError
+from recorder.sanitize import clipped, safe
+
+UNITS: Final = 10**12
+"""How many units of an amount are 1 of the currency: the price of a million tokens may have six decimals."""
+
+DEFAULT_CURRENCY: Final = "USD"
+
+PATTERNS: Final = {
+    "model": "the model asked for; where the request names none, the one that answered",
+    "response_model": "the model that answered",
+    "upstream": "the upstream: its host, or its whole URL",
+    "api": "whose API, such as openai.chat",
+}
+AMOUNTS: Final = {
+    "input": "a million tokens of the request; required",
+    "output": "a million tokens of the answer, reasoning included; required",
+    "cached_input": "a million tokens read from the provider's cache; without it, they cost what input does",
+    "cache_write": "a million tokens written to that cache; without it, they cost what input does",
+}
+SINCE: Final = "the day from which on it holds, or the time, by when exchanges started; UTC"
+"""What an entry of `[[prices]]` may have: texts or lists of them, prices, and `since`."""
+
+_REQUIRED: Final = ("input", "output")
+_LONGEST_TEXT: Final = 1000
+_CURRENCY = re.compile(r"[A-Za-z]{1,8}")
+_HIGHEST: Final = 10**6
+
+
+class PricesWrong(WiretapeError):
+    """The configuration's prices cannot be read."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What prices are looked up by."""
+
+    model: str | None
+    response_model: str | None
+    upstream: str | None
+    api: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as usage reports them; `input_has_cache`: `input` counts what a cache read and wrote, too."""
+
+    input: int | None
+    output: int | None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    input_has_cache: bool = True
+
+    @property
+    def total_input(self) -> int | None:
+        """All tokens of the request; unknown where the counts contradict each other."""
+        cached = (self.cache_read or 0) + (self.cache_write or 0)
+        if self.input is None or (self.input_has_cache and cached > self.input):
+            return None
+        return self.input if self.input_has_cache else self.input + cached
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """Tokens read from the cache / all tokens of the request."""
+        total = self.total_input
+        return self.cache_read / total if self.cache_read is not None and total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What some exchanges cost, in units, and the input of those whose cached tokens are known; `…_n` count them.
+
+    `unknown_n` are complete, and their cost is not known.
+    """
+
+    cost: int = 0
+    cost_n: int = 0
+    unknown_n: int = 0
+    cached: int = 0
+    input: int = 0
+    cached_n: int = 0
+    currency: str | None = None
+
+    @classmethod
+    def together(cls, parts: Sequence["Paid"]) -> "Paid":
+        """Add up parts in one currency, of which there is at least one."""
+        names = ("cost", "cost_n", "unknown_n", "cached", "input", "cached_n")
+        sums = {name: sum(getattr(one, name) for one in parts) for name in names}
+        return cls(**sums, currency=parts[0].currency)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """An entry: what a token costs of the exchanges that fit all `patterns` and started at `since` or later."""
+
+    patterns: tuple[tuple[str, re.Pattern[str]], ...]
+    since: str
+    input: int
+    output: int
+    cached_input: int
+    cache_write: int
+
+    def fits(self, names: Names) -> bool:
+        """Return whether it is for exchanges of these names."""
+        return all(
+            any(pattern.fullmatch(text) for text in _texts(name, getattr(names, name)))
+            for name, pattern in self.patterns
+        )
+
+    def cost(self, usage: Usage) -> int | None:
+        """Return what the tokens cost, None if a count is not known that has a price."""
+        total = usage.total_input
+        read, write = usage.cache_read, usage.cache_write
+        if not usage.input_has_cache:
+            read, write = read or 0, write or 0
+        parts = (
+            (total, self.input),
+            (usage.output, self.output),
+            (read, self.cached_input - self.input),
+            (write, self.cache_write - self.input),
+        )
+        if any(tokens is None and price for tokens, price in parts):
+            return None
+        return sum((tokens or 0) * price for tokens, price in parts)
+
+
+class Prices:
+    """The entries of a configuration, in their order: of those that fit an exchange, the first holds."""
+
+    def __init__(self, entries: Iterable[Price] = (), currency: str = DEFAULT_CURRENCY) -> None:
+        self._entries = tuple(entries)
+        self.currency = currency
+        self._fitting = functools.lru_cache(1000)(self._find)
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def cost(self, names: Names, started_at: str, usage: Usage) -> int | None:
+        """Return what an exchange cost that is complete; None if its price or its usage is not known."""
+        price = next((one for one in self._fitting(names) if one.since <= started_at), None)
+        return None if price is None else price.cost(usage)
+
+    def _find(self, names: Names) -> list[Price]:
+        return [one for one in self._entries if one.fits(names)]
+
+
+def usage(
+    api: str | None,
+    input: int | None,
+    output: int | None,
+    cache_read: int | None,
+    cache_write: int | None,
+    reasoning_besides: int = 0,
+) -> Usage:
+    """Return the tokens of an API's exchange; `reasoning_besides` are those that its `output` does not count."""
+    dialect = BY_API.get(api or "")
+    has_cache = dialect is None or dialect.input_has_cache
+    return Usage(input, None if output is None else output + reasoning_besides, cache_read, cache_write, has_cache)
+
+
+def entry(values: Mapping[str, Any]) -> Price:
+    """Read an entry of the configuration. Raises `ValueError`, which says what is wrong with it."""
+    known = (*PATTERNS, *AMOUNTS, "since")
+    if unknown := [name for name in values if name not in known]:
+        raise ValueError(f"{safe(clipped(unknown[0], 100))} is nothing that it may have: there are {', '.join(known)}")
+    if missing := [name for name in _REQUIRED if name not in values]:
+        raise ValueError(f"{missing[0]} is missing: the price of {AMOUNTS[missing[0]].partition(';')[0]}")
+    amounts = {name: _amount(name, values[name]) for name in AMOUNTS if name in values}
+    patterns = tuple((name, _pattern(name, values[name])) for name in PATTERNS if name in values)
+    return Price(
+        patterns,
+        _since(values.get("since")),
+        amounts["input"],
+        amounts["output"],
+        amounts.get("cached_input", amounts["input"]),
+        amounts.get("cache_write", amounts["input"]),
+    )
+
+
+def currency(value: Any) -> str:
+    """Read the name of the currency. Raises `ValueError`."""
+    if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
+        raise ValueError('it must be up to eight letters in quotes, such as "USD"')
+    return value
+
+
+def _amount(name: str, value: Any) -> int:
+    """Return the price of a token in units."""
+    number = Decimal(repr(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("nan")
+    if not 0 <= number <= _HIGHEST if number.is_finite() else True:
+        raise ValueError(f"{name} must be the price of a million tokens, a number from 0 to {_HIGHEST:,}")
+    units = number * UNITS / 1_000_000
+    if units != units.to_integral_value():
+        raise ValueError(f"{name} may have six decimals at most")
+    return int(units)
+
+
+def _pattern(name: str, value: Any) -> re.Pattern[str]:
+    texts = value if isinstance(value, list) else [value]
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(f"{name} must be a text in quotes, in which * stands for anything, or a list of such texts")
+    return re.compile("|".join(map(_expression, texts)), re.IGNORECASE | re.DOTALL)
+
+
+def _expression(text: str) -> str:
+    """Return the expression for a text with `*`; what comes between two of them is looked for once only."""
+    first, *rest = map(re.escape, text.split("*"))
+    if not rest:
+        return first
+    *middle, last = rest
+    return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
+
+
+def _since(value: Any) -> str:
+    """Return a time as the tape has it, as far as it is given: it is compared as a text."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    raise ValueError("since must be a date without quotes, such as 2026-11-21")
+
+
+def _texts(name: str, value: str | None) -> list[str]:
+    """Return the texts of which one has to fit: of an upstream its URL, and its host with and without the port."""
+    if not value or len(value) > _LONGEST_TEXT:
+        return []
+    if name != "upstream":
+        return [value]
+    try:
+        parts = urlsplit(value)
+        return [value, *(text for text in (parts.netloc, parts.hostname) if text)]
+    except ValueError:
+        return [value]

@@ -1,0 +1,59 @@
+"""What exchanges cost, as functions of SQL; the prices are read when a statement first asks for them."""
+
+import sqlite3
+from typing import Any
+
+from sqlalchemy import Connection
+
+from viewer.model import prices
+from viewer.stats.prices import Names, Prices, usage
+from viewer.tape.columns import CACHE_TOTAL, COST, CURRENCY
+
+_ADDITIVE = "reasoning_additive"
+
+
+class Pricing:
+    """Knows the prices for the statements of one engine."""
+
+    def __init__(self) -> None:
+        self._prices: Prices | None = None
+
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Add the functions to a connection."""
+        connection.create_function(COST, 12, self._cost)
+        connection.create_function(CURRENCY, 1, self._currency)
+        connection.create_function(CACHE_TOTAL, 4, _cache_total, deterministic=True)
+
+    def prepare(self, _connection: Connection, _cursor: Any, statement: str, *__: Any) -> None:
+        """Read the prices before a statement that asks for a cost. Raises `PricesWrong`."""
+        if self._prices is None and (f"{COST}(" in statement or f"{CURRENCY}(" in statement):
+            self._prices = prices.read()
+
+    @property
+    def _known(self) -> Prices:
+        return self._prices or Prices()
+
+    def _currency(self, cost: Any) -> str | None:
+        """Return the currency of a cost; None if there is no cost, or there are no prices."""
+        return self._known.currency if cost is not None and self._known else None
+
+    def _cost(self, outcome: Any, flags: Any, started_at: Any, *rest: Any) -> int | None:
+        names, (input, output, reasoning, read, write) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
+        if outcome != "complete" or not isinstance(started_at, str):
+            return None
+        besides = (reasoning or 0) if isinstance(flags, str) and _ADDITIVE in flags.split() else 0
+        return self._known.cost(names, started_at, usage(names.api, input, output, read, write, besides))
+
+
+def _cache_total(api: Any, input: Any, read: Any, write: Any) -> int | None:
+    known = usage(_text(api), _count(input), None, _count(read), _count(write))
+    return None if known.cache_hit_rate is None else known.total_input
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: Any) -> int | None:
+    """Return a cell of which nothing has been checked, if it is a count."""
+    return value if isinstance(value, int) and 0 <= value < 1 << 52 else None
