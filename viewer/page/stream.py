@@ -264,7 +264,7 @@ def _banner(one: Source, shared: Shared) -> Iterator[tuple[str, str]]:
     held = ["headers, labels, URL and error messages as on the tape"]
     held += [] if shared.text or shared.bodies else ["how long the texts are"]
     held += ["texts of the answer"] if shared.text or shared.bodies else []
-    held += ["bodies as they came: wiretape does not redact these"] if shared.bodies else []
+    held += ["bodies, in which nothing is redacted"] if shared.bodies else []
     yield "Included:", f"{'; '.join(held)}."
 
 

@@ -122,7 +122,7 @@ def test_a_page_says_what_was_left_out_and_what_is_redacted(tape: Path, tmp_path
     assert "Redacted: authorization." in bare
     assert bare[0].startswith("Left out: the texts of the answer (--with-text) and the bytes of the request")
     assert not any(line.startswith("Left out") for line in whole)
-    assert "wiretape does not redact these" in whole[-1]
+    assert "bodies, in which nothing is redacted" in whole[-1]
 
 
 def test_an_exchange_whose_recorder_is_gone_is_not_called_running(tape: Path, tmp_path: Path) -> None:

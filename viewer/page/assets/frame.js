@@ -165,7 +165,7 @@ function banner(lines) {
 // A section that is built when it is first opened, so that a page with long tables opens at once.
 function section(name, title, note, build) {
   const inside = el("div", { class: "inside" });
-  const made = el("details", { id: name }, el("summary", {}, title, el("span", { class: "muted" }, note || "")), inside);
+  const made = el("details", { id: name }, el("summary", {}, title, " ", el("span", { class: "muted" }, note || "")), inside);
   const open = () => {
     if (made.open && !inside.childNodes.length) inside.append(...[build()].flat());
   };

@@ -96,6 +96,7 @@ function timeline(one, { at, moved, chosen, hovered }) {
       const size = Math.max(x(to, width) - start, least);
       pen.fillStyle = colour;
       pen.fillRect(start, top, size, LANES.high);
+      if (size < 30) return;
       pen.fillStyle = inkOn(colour);
       const inside = Math.max(start, left);
       const stall = one.stalls.find((other) => other.from_ns > from);
