@@ -13,8 +13,9 @@ import re
 import secrets
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 
@@ -48,6 +49,7 @@ _CLOSED = ("eof", "reset")
 _NO_WEBSOCKET = frozenset((200, 404, 405, 501))
 """How servers that do not speak WebSocket answer an upgrade; 403 without a body is the answer of Python's."""
 _UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
 
 
@@ -109,9 +111,15 @@ class Proxy:
         self.on_refused(Refusal(refusal.status, Redactor(None).text(refusal.message)))
 
     def relay(
-        self, client: Client, request: Request, upstream: providers.Upstream, rest: bytes, how: Way = DIRECT
+        self,
+        client: Client,
+        request: Request,
+        upstream: providers.Upstream,
+        rest: bytes,
+        how: Way = DIRECT,
+        own_labels: Mapping[str, str] = _NO_LABELS,
     ) -> "Exchange | None":
-        """Relay a request whose head is in order to an upstream, as its target `rest`."""
+        """Relay a request whose head is in order to an upstream, as its target `rest`; `own_labels` are its alone."""
         labels = self._admit(request, client.may_switch)
         if isinstance(labels, Refusal):
             self.refuse(client, labels)
@@ -120,7 +128,7 @@ class Proxy:
         self.live.add(exchange)
         self._begun.set()
         try:
-            exchange.begin(rest, labels)
+            exchange.begin(rest, {**labels, **own_labels})
         except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
             exchange.taker_failed(error)
         return exchange

@@ -11,14 +11,14 @@ import os
 import socket
 import ssl
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from recorder import __version__
-from recorder.clock import SYSTEM, KernelTime
+from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 from recorder.plurals import counted
 from recorder.process import boot_id
@@ -43,9 +43,6 @@ WRITER_SECONDS = 1.5
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""
 _LOOK_SECONDS = 0.02
-
-Before = Callable[[Proxy], Awaitable[server.App]]
-"""Returns what stands before the relay: requests come to that, which hands over to the proxy what is to be relayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +73,17 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 
 class Front:
-    """Relays for the clients of one socket: `prepare`, `start`, `drain`; `stopping` is for whoever starts it."""
+    """Relays for the clients of one socket, from `start` to `drain`; `stopping` is for whoever starts it.
 
-    def __init__(self, options: Options, sock: socket.socket, observer: Observer) -> None:
+    Without a socket, another server hands requests over to `proxy`.
+    """
+
+    def __init__(self, options: Options, sock: socket.socket | None, observer: Observer) -> None:
         local.raise_descriptor_limit()
         self._options, self._sock, self._observer = options, sock, observer
         self._transport = Transport(tls_context(options.ca_file), options.limits)
         self._server: server.Server | None = None
-        self._proxy: Proxy | None = None
+        self.proxy: Proxy | None = None
         self._watching: asyncio.Task[None] | None = None
         self._is_cut = False
         self.stopping = asyncio.Event()
@@ -91,16 +91,16 @@ class Front:
     @property
     def live(self) -> int:
         """Exchanges running now."""
-        return len(self._proxy.live) if self._proxy else 0
+        return len(self.proxy.live) if self.proxy else 0
 
     @property
     def accepted(self) -> int:
         """How many connections of clients there have been."""
         return self._server.accepted if self._server else 0
 
-    def prepare(self, tap: Tap) -> Proxy:
-        """Return what will relay."""
-        self._proxy = Proxy(
+    def start(self, tap: Tap) -> None:
+        """Accept connections."""
+        self.proxy = Proxy(
             upstreams=self._options.upstreams,
             transport=self._transport,
             tap=tap,
@@ -111,31 +111,28 @@ class Front:
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,
         )
-        return self._proxy
-
-    def start(self, before: server.App | None = None) -> None:
-        """Accept connections, after `prepare`; requests come to the app that stands `before` the proxy, if any."""
-        assert self._proxy is not None
         settings = self._options.interception
-        port = self._sock.getsockname()[1]
-        app = before or (Forward(self._proxy, settings, port, self._observer) if settings else self._proxy)
-        kernel_time = KernelTime(SYSTEM) if before else None  # what answers by itself keeps time from the request
-        self._server = server.Server(app, self._sock, self._observer.refused, kernel_time=kernel_time)
-        self._watching = asyncio.create_task(self._proxy.watch())
+        if self._sock is not None:
+            port = self._sock.getsockname()[1]
+            app = Forward(self.proxy, settings, port, self._observer) if settings else self.proxy
+            self._server = server.Server(app, self._sock, self._observer.refused)
+        self._watching = asyncio.create_task(self.proxy.watch())
 
     async def drain(self) -> None:
         """Accept nothing more, let running exchanges end, and cut those that last longer than the drain."""
-        assert self._server is not None  # it has been started
-        assert self._proxy is not None
+        assert self.proxy is not None  # it has been started
         assert self._watching is not None
         until = SYSTEM.now() + int(DRAIN_SECONDS * 1e9)
-        self._server.close()
-        while self._proxy.live and SYSTEM.now() < until and not self._is_cut:
-            self._proxy.cut_quiet()
+        if self._server is not None:
+            self._server.close()
+        while self.proxy.live and SYSTEM.now() < until and not self._is_cut:
+            self.proxy.cut_quiet()
             await asyncio.sleep(_LOOK_SECONDS)
-            self._server.close_idle()
-        self._proxy.cut()
-        await self._server.wait_closed(_LAST_SECONDS)
+            if self._server is not None:
+                self._server.close_idle()
+        self.proxy.cut()
+        if self._server is not None:
+            await self._server.wait_closed(_LAST_SECONDS)
         self._watching.cancel()
 
     def cut(self) -> None:
@@ -144,12 +141,15 @@ class Front:
 
 
 class Recorder:
-    """Records from `start` to `stop`."""
+    """Records from `start` to `stop`.
 
-    def __init__(self, options: Options, observer: Observer) -> None:
+    With `served_at`, the base URL of another server, nothing is listened on: that hands requests over to `proxy`.
+    """
+
+    def __init__(self, options: Options, observer: Observer, *, served_at: str = "") -> None:
         self._options, self._observer = options, observer
-        self._sock = server.listen(options.host, options.port, shares=options.workers > 1)
-        self.base = server.base_url(self._sock)
+        self._sock = None if served_at else server.listen(options.host, options.port, shares=options.workers > 1)
+        self.base = served_at if self._sock is None else server.base_url(self._sock)
         self._session = self._new_session()
         self._workers = Workers(options.workers - 1, observer)
         self._front: Front | None = None
@@ -212,25 +212,20 @@ class Recorder:
             problems=[*totals.problems, f"a worker process died {counted(deaths, 'time')}: what it held is lost"],
         )
 
-    async def start(self, before: Before | None = None) -> None:
+    async def start(self) -> None:
         """Open the tape, then accept connections; raises `WiretapeError` if either cannot be had."""
         try:
-            front = self._front = Front(self._options, self._sock, self._observer)
+            self._front = Front(self._options, self._sock, self._observer)
             await self.tap.start()
         except BaseException:
-            self._sock.close()
+            self._close()
             raise
-        proxy = front.prepare(self.tap)
-        try:
-            front.start(await before(proxy) if before else None)
-        except BaseException:
-            await self.tap.close(WRITER_SECONDS)
-            self._sock.close()
-            raise
+        self._front.start(self.tap)
         if self._options.workers > 1:
             await self._start_workers()
 
     async def _start_workers(self) -> None:
+        assert self._sock is not None  # workers share a port
         port = self._sock.getsockname()[1]
         settings = WorkerSettings(dataclasses.replace(self._options, port=port), self._session)
         try:
@@ -247,8 +242,19 @@ class Recorder:
         await self._front.drain()
         await self._workers.stop(_left(deadline))
         lost = await self.tap.close(_left(deadline))
-        self._sock.close()
+        self._close()
         return lost + self._workers.lost
+
+    def _close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+
+    @property
+    def proxy(self) -> Proxy:
+        """What relays, after `start`."""
+        assert self._front is not None
+        assert self._front.proxy is not None
+        return self._front.proxy
 
     def cut(self) -> None:
         """End a drain, and the wait for the writer, at once."""

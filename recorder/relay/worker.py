@@ -90,8 +90,7 @@ class _Worker:
 
     async def run(self, commands: asyncio.StreamReader) -> None:
         await self._tap.start()
-        self._front.prepare(self._tap)
-        self._front.start()
+        self._front.start(self._tap)
         self._reporter.send(Report(is_ready=True))
         self._reporter.share(self._tap.share())
         obeying = asyncio.create_task(self._obey(commands))

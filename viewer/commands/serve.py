@@ -157,7 +157,6 @@ def serve(
         read_upstreams(asking.upstreams) if answers.record != "none" else (),
         read_labels(asking.record_labels),
         ca_file=asking.ca_file,
-        purpose=f"wiretape serve --record {answers.record}",
     )
     sys.exit(run(lambda: _serve(settings, ready_file)))
 

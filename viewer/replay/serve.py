@@ -15,7 +15,7 @@ import msgspec
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
-from recorder.relay import guard
+from recorder.relay import guard, proxy
 from recorder.relay.guard import Refusal
 from recorder.relay.server import Client, Exchange, Request
 from recorder.sanitize import safe
@@ -71,7 +71,7 @@ class Upstreams(Protocol):
     async def settle(self, to_record: ToRecord) -> bool:
         """Wait until a recording that would answer the request, and has ended, is on the tape; False: there is none."""
 
-    def relay(self, client: Client, request: Request, to_record: ToRecord) -> Exchange | Refusal | None:
+    def relay(self, client: Client, request: Request, to_record: ToRecord) -> proxy.Exchange | Refusal | None:
         """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
 
 
@@ -258,9 +258,9 @@ class Response:
                 self._pieces.clear()
                 self._begin(found)
 
-    def _miss(self, miss: Miss) -> None:
+    def _miss(self, miss: Miss, status: int = 404) -> None:
         self._served.miss = miss
-        self._fail(404, miss.message, "not_recorded", nearest=miss.nearest, differs=miss.differs)
+        self._fail(status, miss.message, "not_recorded", nearest=miss.nearest, differs=miss.differs)
 
     async def _record(self, found: ToRecord) -> None:
         """Have upstream answer, unless an answer is recorded that only has to settle."""
@@ -279,10 +279,11 @@ class Response:
         self._request.pieces = self._pieces
         relayed = upstreams.relay(self._client, self._request, found)
         if isinstance(relayed, Refusal):
-            self._miss(replace(found.miss, message=relayed.message))
+            self._miss(replace(found.miss, message=relayed.message), relayed.status)
             return
         self._end("relayed")
         if relayed is not None:
+            self._app.recorded(relayed.id)
             self._client.hand_over(self, relayed)
 
     def _fail(self, status: int, message: str, code: str, **more: object) -> None:

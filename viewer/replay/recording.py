@@ -1,0 +1,257 @@
+"""Records to a tape what it lacks: requests that `Replay` hands over go through a recorder's relay, tap and writer.
+
+The tape is read by other connections, which cannot write. A tape that is text is recorded to a private database, from
+which the text is written again when something has been recorded: what was in it stays as it is, byte for byte.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from recorder.errors import TapeBusy, WiretapeError
+from recorder.plurals import counted
+from recorder.relay import providers, service
+from recorder.relay.guard import Refusal
+from recorder.relay.providers import Upstream
+from recorder.relay.proxy import Exchange
+from recorder.relay.server import Client, Request
+from recorder.relay.upstream import Limits
+from recorder.tape import cut, file, journal, retention
+from recorder.tape.losses import Totals
+from viewer.replay.planning import ToRecord
+from viewer.replay.replacing import Replacing
+from viewer.replay.textfile import TextFile
+
+SETTLE_SECONDS = 3.0
+"""A request waits this long for the recording of the same one, which has ended, to be on the tape."""
+_SAVE_SECONDS = 1.0
+"""The text of a cassette is written again so often at most, and at the end."""
+
+Recorded = Callable[[journal.Finished, bool], None]
+"""Gets an exchange that is on the tape now, and whether it stays: one that failed does not take the place of an older
+one that did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where and how to record; no upstream stands for the well-known APIs."""
+
+    tape: Path
+    upstreams: Sequence[Upstream] = ()
+    limits: Limits = field(default_factory=Limits)
+    ca_file: Path | None = None
+    purpose: str = "wiretape serve --record"
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An exchange that is not on the tape as a whole yet."""
+
+    exchange: Exchange
+    key: Hashable | None
+    to_record: ToRecord
+    on_recorded: Recorded
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class TapeFile:
+    """A tape as a database, `path`: of one that is text, a private database made of it, until the end."""
+
+    def __init__(self, tape: Path, *, creates: bool = False) -> None:
+        """Make the database. With `creates`, a text need not be there. Raises `NotFound` and `TapeDamaged`."""
+        self._opened = contextlib.ExitStack()
+        self.path = tape
+        if tape.suffix == cut.SUFFIX:
+            with contextlib.ExitStack() as opened:
+                directory = Path(tempfile.mkdtemp(prefix="wiretape-"))
+                opened.callback(shutil.rmtree, directory, ignore_errors=True)
+                self.path = directory / f"{tape.stem}.db"
+                if not creates or (tape.is_file() and tape.stat().st_size):
+                    cut.made(tape, self.path)
+                self._opened = opened.pop_all()
+
+    def keep(self) -> None:
+        """Leave the private database where it is."""
+        self._opened.pop_all()
+
+    def close(self) -> None:
+        """Remove what was made."""
+        self._opened.close()
+
+
+class Recording:
+    """Records to one tape from `start` to `stop`; `path` is the database to read. Used by one event loop."""
+
+    def __init__(
+        self, options: Options, on_trouble: Callable[[str], None], on_refused: Callable[[Refusal], None]
+    ) -> None:
+        self._options, self._on_trouble, self._on_refused = options, on_trouble, on_refused
+        self._tape: TapeFile
+        self._recorder: service.Recorder
+        self._pending: dict[str, _Pending] = {}
+        self._settled: set[Hashable] = set()
+        self._replacing = Replacing()
+        self._text: TextFile | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._saver = ThreadPoolExecutor(1, "cassette")
+        self._is_new = asyncio.Event()
+        self._is_stopping = False
+
+    @property
+    def path(self) -> Path:
+        """The database that is recorded to."""
+        return self._tape.path
+
+    async def start(self, served_at: str) -> None:
+        """Open the tape, or make it if it is not there; clients call at `served_at`. Raises `WiretapeError`."""
+        options = self._options
+        self._tape = await asyncio.to_thread(TapeFile, options.tape, creates=True)
+        upstreams = options.upstreams or providers.well_known()
+        settings = service.Options(
+            self.path, upstreams, limits=options.limits, ca_file=options.ca_file, purpose=options.purpose
+        )
+        observer = service.Observer(
+            finished=self._finished,
+            trouble=lambda message: self._on_trouble(f"storing: {message or 'works again'}"),
+            refused=self._on_refused,
+            failed=self._on_trouble,
+        )
+        try:
+            self._recorder = service.Recorder(settings, observer, served_at=served_at)
+            await self._recorder.start()
+        except BaseException:
+            self._tape.close()
+            raise
+        if options.tape.suffix == cut.SUFFIX:
+            self._text = TextFile(options.tape, self.path, self._recorder.session)
+            self._saving = asyncio.create_task(self._save_now_and_then())
+
+    def labelled(self, labels: Mapping[str, str], on_recorded: Recorded = lambda _one, _is_kept: None) -> "Labelled":
+        """Return what takes requests over from a `Replay`, and labels what is recorded of them."""
+        return Labelled(self, labels, on_recorded)
+
+    def cut(self) -> None:
+        """End a `stop` that waits for what is still being recorded at once."""
+        self._recorder.cut()
+
+    async def stop(self) -> Totals:
+        """Record nothing more; what is still being recorded may take some seconds. A private database is gone then."""
+        self._is_stopping = True
+        await self._recorder.stop()
+        await self._keep()
+        self._saver.shutdown()
+        self._tape.close()
+        return self._recorder.totals()
+
+    async def settle(self, key: Hashable | None) -> bool:
+        """Wait for recordings with this key that have ended; return whether there are any on the tape."""
+        if key is None:
+            return False
+        live = self._recorder.proxy.live
+        ended = [one for one in self._pending.values() if one.key == key and one.exchange not in live]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                for one in ended:
+                    await one.settled.wait()
+        return key in self._settled
+
+    def relay(
+        self,
+        client: Client,
+        request: Request,
+        key: Hashable | None,
+        to_record: ToRecord,
+        labels: Mapping[str, str],
+        on_recorded: Recorded,
+    ) -> Exchange | Refusal | None:
+        """Relay a request, as `Upstreams.relay` does."""
+        if self._is_stopping:
+            return Refusal(503, "wiretape is being stopped, and records nothing more")
+        proxy = self._recorder.proxy
+        route = providers.route(proxy.upstreams, request.target)
+        if route is None:
+            advice = "no upstream is served at this path either: name it by --upstream URL, or begin the path by /NAME/"
+            return Refusal(404, f"{to_record.miss.message}; {advice}, such as /openai/")
+        exchange = proxy.relay(client, request, *route, own_labels=labels)
+        if exchange is not None:
+            self._pending[exchange.id] = _Pending(exchange, key, to_record, on_recorded)
+        return exchange
+
+    def _finished(self, one: journal.Finished) -> None:
+        """Note that an exchange is on the tape."""
+        pending = self._pending.pop(one.id, None)
+        if pending is not None:
+            pending.settled.set()
+            self._settled.add(pending.key)
+            is_kept = self._replacing.add(one, pending.to_record.replaces)
+            self._is_new.set()
+            pending.on_recorded(one, is_kept)
+
+    async def _save_now_and_then(self) -> None:
+        while True:
+            await self._is_new.wait()
+            await self._save()
+            await asyncio.sleep(_SAVE_SECONDS)
+
+    async def _save(self) -> bool:
+        """Write the text; return whether that could be done."""
+        assert self._text is not None
+        self._is_new.clear()
+        kept, gone = list(self._replacing.kept), set(self._replacing.gone)
+        try:  # in one thread: what is written last is the newest
+            await asyncio.get_running_loop().run_in_executor(self._saver, self._text.save, kept, gone)
+        except WiretapeError as error:
+            self._on_trouble(str(error))
+            return False
+        return True
+
+    async def _keep(self) -> None:
+        """Enter at the end what was recorded: into the text, or by deleting what it replaces."""
+        if self._saving is None:
+            await asyncio.to_thread(self._erase)
+            return
+        self._saving.cancel()
+        await asyncio.wait([self._saving])
+        if self._replacing.kept and not await self._save():
+            self._tape.keep()
+            self._on_trouble(f"what was recorded is kept in {self.path}")
+
+    def _erase(self) -> None:
+        gone = sorted(self._replacing.gone)
+        if not gone:
+            return
+        try:
+            with file.writing(self.path, self._options.purpose, create=False) as connection:
+                for _ in retention.erase(connection, gone):
+                    pass
+        except TapeBusy as error:
+            count = counted(len(gone), "older recording")
+            self._on_trouble(f"{count} stay on the tape, to be removed by the next --record all: {error}")
+        except WiretapeError as error:
+            self._on_trouble(f"what was recorded again could not be removed: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The `Upstreams` of a `Replay`: one recording, with labels of their own."""
+
+    recording: Recording
+    labels: Mapping[str, str]
+    on_recorded: Recorded
+
+    def _key(self, to_record: ToRecord) -> Hashable | None:
+        return None if to_record.key is None else (*sorted(self.labels.items()), to_record.key)
+
+    async def settle(self, to_record: ToRecord) -> bool:
+        """Wait until a recording that would answer the request, and has ended, is on the tape; False: there is none."""
+        return await self.recording.settle(self._key(to_record))
+
+    def relay(self, client: Client, request: Request, to_record: ToRecord) -> Exchange | Refusal | None:
+        """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
+        key = self._key(to_record)
+        return self.recording.relay(client, request, key, to_record, self.labels, self.on_recorded)
