@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -139,7 +140,8 @@ def running(*arguments: object, report: bool = False) -> Iterator[str]:
             process.terminate()
             _, err = process.communicate()
             if report:
-                print(err.splitlines()[-1].removeprefix("wiretape: ") if err else "nothing reported")
+                print(err.splitlines()[-1].removeprefix("wiretape: ") if err else "nothing reported", end="")
+                print(f"; {sum(map(int, re.findall(r': ([0-9]+) write', err.replace(',', '')))):,} writes in all")
 
 
 async def ask(base: str, path: str, request: bytes) -> int:

@@ -230,8 +230,9 @@ class _Report:
                 _say(f"{one.status or '–'} {one.method} {one.path}: {one.miss.message if one.miss else one.ended}")
             return
         self._answered += 1
-        self._all.add(one.late)
-        notes = [counted(len(one.sizes), "write"), one.ended, str(accuracy.of(one.late)), *one.faults]
+        late = accuracy.of(one.late)
+        self._all.add(late)
+        notes = [counted(len(one.sizes), "write"), one.ended, str(late), *one.faults]
         notes += [f"held by the client {counted(len(one.held), 'time')}"] if one.held else []
         _say(f"{one.status or '–'} {one.method} {one.path} → {one.head.id}: {', '.join(notes)}")
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import ceil
@@ -19,11 +19,10 @@ class Lateness:
     counts: Counter[int] = field(default_factory=Counter)
     most_ns: int = 0
 
-    def add(self, late_ns: Iterable[int]) -> None:
-        """Count writes."""
-        for late in late_ns:
-            self.counts[min(-(-late // _STEP_NS), _MOST_STEPS)] += 1
-            self.most_ns = max(self.most_ns, late)
+    def add(self, other: "Lateness") -> None:
+        """Count the writes that another has counted."""
+        self.counts.update(other.counts)
+        self.most_ns = max(self.most_ns, other.most_ns)
 
     def percentile(self, percent: float) -> int:
         """Return how late so many percent of the writes were at most, ns."""
@@ -39,8 +38,10 @@ class Lateness:
         return f"late {', '.join(found)}, at most {self.most_ns / 1e6:.2f} ms"
 
 
-def of(late_ns: Iterable[int]) -> Lateness:
-    """Return how late the writes of one answer were."""
-    lateness = Lateness()
-    lateness.add(late_ns)
-    return lateness
+def of(late_ns: Sequence[int]) -> Lateness:
+    """Return how late the writes of one answer were; in little time, as other answers wait for it."""
+    most_ns = max(late_ns, default=0)
+    steps = [-(-late // _STEP_NS) for late in late_ns]
+    if most_ns > _STEP_NS * _MOST_STEPS:
+        steps = [min(step, _MOST_STEPS) for step in steps]
+    return Lateness(Counter(steps), most_ns)
