@@ -23,7 +23,7 @@ from viewer.rows import Headers, Request
 from viewer.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
-_OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "labels")
+_OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "clock", "labels")
 
 
 def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:

@@ -7,6 +7,9 @@ from typing import Final
 from viewer.importing.found import Data, Found, NotImportable, Refused, Source
 
 FORMATS: Final = {
+    "har": "HTTP archives: the phases of an exchange, and bodies without their content coding (then rebuilt); of an "
+    "event stream the time of each event, where the archive has _eventSourceMessages (coarse_clock), else none within "
+    "(no_timing). What wiretape exported comes back read by read",
     "curl": "what curl -N --trace-time --trace FILE writes: every piece and its time; without --trace-time, no times "
     "(no_timing). Looking up the name is not part of it. The day is that of --date, else of the file",
     "sse": "the bytes of one body, as curl -N -o FILE saves them: nobody knows when they came (no_timing), nor what "
@@ -16,6 +19,7 @@ FORMATS: Final = {
 
 _LOOKED_AT: Final = 1 << 16
 _RECOGNISED: Final = {
+    "har": re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:'),
     "curl": re.compile(
         rb"(?:[^\n]{0,500}\n){0,20}?(?:\d\d:\d\d:\d\d\.\d{6} )?(?:\[[\dx]+-[\dx]+\] )?(?:== Info: |=> Send |<= Recv )"
     ),
@@ -35,7 +39,7 @@ def recognised(data: Data) -> str:
 
 def read(format: str, data: Data, source: Source) -> Iterator[Found | Refused]:
     """Return what a file holds. Raises `NotImportable`, at the latest when the first of it is taken."""
-    from viewer.importing import curl, sse
+    from viewer.importing import curl, har, sse
 
-    readers = {"curl": curl.read, "sse": sse.read}
+    readers = {"har": har.read, "curl": curl.read, "sse": sse.read}
     return readers[format](data, source)

@@ -108,6 +108,10 @@ class Found:
 
 def problem(found: Found) -> str | None:
     """Return why an exchange cannot be on a tape."""
+    try:
+        urlsplit(found.url)
+    except ValueError as error:
+        return f"its URL cannot be read ({error})"
     times = [found.connected_ns, found.sent_ns, found.headers_ns, found.end_ns, *found.at_ns]
     known = [at_ns for at_ns in times if at_ns is not None]
     if known and (min(known) < 0 or max(known) > MOST_NS):

@@ -110,3 +110,19 @@ def test_a_trace_of_curl_is_measured_like_a_recording_and_holds_no_key(tape: Pat
     assert (row["ttft_ms"], row["max_stall_ms"], row["latency_ms"]) == (81.614, 250.303, 372.134)
     assert b"sk-secretsecret" not in tape.read_bytes()
     assert dict(row["request_headers"])["authorization"].startswith("REDACTED")
+
+
+def test_what_cannot_be_imported_is_named_and_the_rest_is_on_the_tape(tape: Path, tmp_path: Path) -> None:
+    bad = {"startedDateTime": "\u001b[31mnever"}
+    good = {"startedDateTime": "2026-03-01T12:00:00Z", "time": 30, "timings": {"send": 0, "wait": 10, "receive": 20},
+            "request": {"method": "GET", "url": f"https://api.test/v1/models?key={KEY}"},
+            "response": {"status": 200, "content": {"text": "{}"}}}  # fmt: skip
+    (source := tmp_path / "a.har").write_text(json.dumps({"log": {"entries": [bad, good, good]}}))
+    printed = imported(tape, source, code=1)
+    assert "entry 0: " in printed
+    assert "\x1b" not in printed
+    assert "2 exchanges of har imported" in printed
+    assert "2 without timing, 1 left out" in printed
+    row = shown(tape)
+    assert (row["ttfb_ms"], row["duration_ms"], row["ttf_byte_ms"], row["max_silence_ms"]) == (10, 30, None, None)
+    assert KEY.encode() not in tape.read_bytes()

@@ -1,0 +1,221 @@
+"""An archive: bodies, phases, and the times of events, as far as it has them."""
+
+import base64
+import itertools
+import json
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cases import each_case
+from tests.recorder.frames import begin, end, head, opened, read, record
+from tests.viewer.commanding import run
+from viewer.importing import formats, har
+from viewer.importing.found import Found, NotImportable, Refused, Source, problem
+
+SOURCE = Source("t", datetime(2026, 3, 1, tzinfo=UTC))
+STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
+TIMINGS = {"blocked": 1, "dns": 2, "ssl": 2, "connect": 4, "send": 1, "wait": 10, "receive": 90}
+TEXT = "event: a\ndata: x\n\n: ping\n\ndata: y\n\n"
+MESSAGES = [
+    {"time": STARTED + 0.05, "eventName": "a", "eventId": "", "data": "x"},
+    {"time": STARTED + 0.08, "eventName": "message", "eventId": "", "data": "y"},
+]
+
+
+def entry(content: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return an entry as Chrome has it; fields of `response_` are of the response, of `request_` of the request."""
+    request = {"method": "GET", "url": "https://api.test/v1/x?a=b", "headers": [{"name": ":path", "value": "/"}]}
+    response = {"status": 200, "headers": [{"name": "content-type", "value": "text/event-stream"}], "content": content}
+    for part, name in ((request, "request_"), (response, "response_")):
+        part |= {key.removeprefix(name): more.pop(key) for key in list(more) if key.startswith(name)}
+    return {"startedDateTime": "2026-03-01T13:00:00.000+01:00", "time": 107, "request": request, "response": response,
+            "timings": TIMINGS} | more  # fmt: skip
+
+
+def archive(*entries: Any) -> bytes:
+    return json.dumps({"log": {"version": "1.2", "creator": {"name": "x"}, "entries": entries}}).encode()
+
+
+def parsed(*entries: Any) -> list[Found | Refused]:
+    return list(har.read(archive(*entries), SOURCE))
+
+
+def only(*entries: Any) -> Found:
+    (one,) = parsed(*entries)
+    assert isinstance(one, Found)
+    assert problem(one) is None
+    return one
+
+
+def test_the_events_of_a_stream_have_their_times_and_the_exchange_its_phases() -> None:
+    assert formats.recognised(archive()) == "har"
+    one = only(entry({"text": TEXT}, _eventSourceMessages=MESSAGES))
+    assert one.started.timestamp() == STARTED
+    assert (one.base, one.path, one.request_headers) == ("https://api.test", "/v1/x?a=b", [])
+    assert [one.connected_ns, one.sent_ns, one.headers_ns, one.end_ns] == [
+        7 * 10**6,
+        8 * 10**6,
+        18 * 10**6,
+        108 * 10**6,
+    ]
+    assert (one.at_ns, one.sizes) == ([50 * 10**6, 80 * 10**6], [18, 17])
+    assert (one.body, one.is_coarse, one.is_rebuilt) == (TEXT.encode(), True, False)
+
+
+def test_a_body_that_is_missing_is_rebuilt_of_its_events_and_said_to_be() -> None:
+    named = [*MESSAGES, {"time": STARTED + 0.09, "eventName": "message", "eventId": "7", "data": "two\nlines"}]
+    for text in ({}, {"text": ""}):
+        one = only(entry(text, _eventSourceMessages=named))
+        assert one.body == b"event: a\ndata: x\n\ndata: y\n\nid: 7\ndata: two\ndata: lines\n\n"
+        assert (len(one.at_ns), sum(one.sizes), one.is_rebuilt, one.is_coarse) == (3, len(one.body), True, True)
+
+
+@each_case(
+    "messages",
+    [
+        [MESSAGES[1], MESSAGES[0]],
+        [{**MESSAGES[0], "time": STARTED + 0.09}, MESSAGES[1]],
+        [{**MESSAGES[0], "time": STARTED - 1}, MESSAGES[1]],
+        [{**MESSAGES[0], "time": None}, MESSAGES[1]],
+        MESSAGES[:1],
+        [*MESSAGES, MESSAGES[1]],
+    ],
+)
+def test_times_that_are_not_those_of_the_body_are_not_used(messages: list[dict[str, Any]]) -> None:
+    note, one = parsed(entry({"text": TEXT}, _eventSourceMessages=messages))
+    assert isinstance(note, Refused)
+    assert note.is_note
+    assert isinstance(one, Found)
+    assert (one.body, one.at_ns, one.is_timed) == (TEXT.encode(), [], False)
+
+
+def test_what_an_archive_does_not_have_is_unknown() -> None:
+    bare = only(entry({"size": 9}, timings={"send": -1, "wait": None, "receive": 3}))
+    assert (bare.body, bare.missing, bare.is_timed, bare.end_ns, bare.headers_ns) == (b"", 9, False, None, None)
+    sent = only(entry({"text": "{}"}, request_bodySize=7, request_method="POST"))
+    assert (sent.request, sent.request_size) == (None, 7)
+    assert only(entry({"text": "{}"}, request_postData={"text": "é"})).request == "é".encode()
+    assert only(entry({"text": "{}"})).request is None
+
+
+def test_a_content_coding_that_was_undone_is_taken_out_of_the_headers() -> None:
+    coded = [{"name": "Content-Encoding", "value": "br"}, {"name": "content-length", "value": "3"}]
+    one = only(entry({"text": "aaaa"}, response_headers=coded))
+    assert (one.response_headers, one.is_rebuilt, one.framing) == ([], True, None)
+    binary = base64.b64encode(b"\xff\x00").decode()
+    assert only(entry({"text": binary, "encoding": "base64"})).body == b"\xff\x00"
+
+
+@each_case(
+    ("changes", "ended_by"),
+    [
+        ({"response__error": "net::ERR_CONNECTION_REFUSED", "response_status": 0}, "refused"),
+        ({"response__error": "net::ERR_INCOMPLETE_CHUNKED_ENCODING"}, "eof"),
+        ({"response__error": "net::ERR_ABORTED"}, "client"),
+        ({"_wiretape": {"ended_by": "idle_timeout"}}, "idle_timeout"),
+    ],
+)
+def test_how_an_entry_ended(changes: dict[str, Any], ended_by: str) -> None:
+    assert only(entry({"text": "a"}, **changes)).ended_by == ended_by
+
+
+@each_case(
+    ("changes", "reason"),
+    [
+        ({"response_status": 0}, "no answer"),
+        ({"response_status": "200"}, "Expected `int`"),
+        ({"response_status": 0, "response__error": "net::ERR_BLOCKED_BY_CLIENT"}, "BLOCKED"),
+        ({"response_content": {"text": "a", "encoding": "base64"}}, "base64 is broken"),
+        ({"startedDateTime": "yesterday"}, "Invalid isoformat"),
+        ({"startedDateTime": "2026-03-01T12:00:00"}, "no time zone"),
+        ({"request_url": "data:text/plain,a"}, "none of HTTP"),
+        ({"_webSocketMessages": []}, "WebSocket"),
+        ({"_wiretape": {"ended_by": None}}, "still ran"),
+        ({"_eventSourceMessages": [{"time": STARTED, "data": "a", "eventName": "a\nb"}]}, "several lines"),
+        ({"_eventSourceMessages": 7}, "Expected `array"),
+    ],
+)
+def test_an_entry_of_which_nothing_can_be_made_is_named_and_the_others_go_in(
+    changes: dict[str, Any], reason: str
+) -> None:
+    refused, other = parsed(entry({}, **changes), entry({"text": "a"}))
+    assert isinstance(refused, Refused)
+    assert refused.place == "entry 0"
+    assert reason in refused.reason
+    assert isinstance(other, Found)
+
+
+@each_case(
+    "changes",
+    [
+        {"_eventSourceMessages": [{"time": 1e300, "data": "a"}], "response_content": {}},
+        {"request_url": "http://[x/"},
+        {"request_method": "GE T"},
+        {"response_status": 7},
+        {"timings": {"blocked": 1e15, "send": 1, "wait": 1, "receive": 1}},
+    ],
+)
+def test_what_no_tape_may_hold_is_a_problem(changes: dict[str, Any]) -> None:
+    (one,) = parsed(entry({"text": "a"}, **changes))
+    assert isinstance(one, Found)
+    assert problem(one)
+
+
+def test_a_file_that_is_no_archive_is_refused() -> None:
+    for data in (b'{"log": {', b'{"log": {}}', b'{"log": {"entries": {}}}', b'{"log": {"entries": []}}', b"\xff",
+                 b'{"log": ' * 5000):  # fmt: skip
+        with pytest.raises(NotImportable, match="archive"):
+            list(har.read(data, SOURCE))
+    assert len(list(har.read(b"\xef\xbb\xbf" + archive(entry({"text": "a"})), SOURCE))) == 1
+
+
+def random_stream(chance: random.Random, no: int) -> list[Any]:
+    """Return an exchange whose events are cut into reads anywhere; a text of it may be of any characters."""
+    words = ["a", " ", "é", "中", "\\n", "\\u0000", "x" * 70]
+    parts = [f": {chance.randint(0, 9)}\n\n" if chance.random() < 0.2 else
+             f'data: {{"n":"{chance.choice(words)}"}}\n\n' for _ in range(chance.randint(1, 8))]  # fmt: skip
+    body = "".join(parts).encode()
+    cuts = sorted({0, len(body), *(chance.randint(1, len(body) - 1) for _ in range(chance.randint(0, 5)))})
+    pieces = [body[start:stop] for start, stop in itertools.pairwise(cuts)]
+    id, at = f"{no:016x}", 4_000_000
+    reads = []
+    for seq, piece in enumerate(pieces):
+        at += chance.randint(0, 10**9)
+        reads.append(read(id, seq, at, None, piece))
+    return [begin(id), head(id), *reads, end(id, pieces)]
+
+
+def test_what_wiretape_exported_comes_back_with_its_bytes_and_times(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    first, second, third = (tmp_path / f"{name}.db" for name in ("recorded", "imported", "stripped"))
+    with opened(first) as store:
+        for no in range(40):
+            record(store, random_stream(chance, no))
+    exported = tmp_path / "a.har"
+    run(first, "export", "-o", str(exported))
+    run(second, "import", str(exported))
+    for table in ("reads", "chunks"):
+        assert run(second, "export", "--table", table).stdout.replace("\r", "") == run(
+            first, "export", "--table", table
+        ).stdout.replace("\r", "")
+    assert "already" in run(first, "import", str(exported)).output
+    others = json.loads(exported.read_text())
+    for one in others["log"]["entries"]:
+        del one["_wiretape"]  # as any other archive
+    exported.write_text(json.dumps(others))
+    run(third, "import", str(exported))
+    for own, other in zip(events(first), events(third), strict=True):
+        assert [data for _, data in own] == [data for _, data in other]
+        assert all(abs(a - b) <= 0.001 for (a, _), (b, _) in zip(own, other, strict=True))
+
+
+def events(tape: Path) -> list[list[tuple[float, str]]]:
+    """Return the events of each exchange, in the order of their bodies: ms and data."""
+    ids = [one["id"] for one in map(json.loads, run(tape, "export", "--format", "jsonl").stdout.splitlines())]
+    shown = (run(tape, "show", id, "--part", "events", "--format", "jsonl").stdout.splitlines() for id in ids)
+    return [[(one["at_ms"], one["data"]) for one in map(json.loads, lines) if one["kind"] != "comment"]
+            for lines in shown]  # fmt: skip

@@ -1,0 +1,315 @@
+"""Pure: HTTP archives (HAR 1.2) of browsers, proxies and wiretape itself.
+
+An archive has the phases of an exchange, and bodies without their content coding: as text, if at all. Of a stream,
+Chrome has each event with the time at which it was dispatched (`_eventSourceMessages`); all other archives say nothing
+of when a body came. What wiretape exported has each read (`_wiretape`). T0 is `startedDateTime`: when a browser wanted
+to ask, so that its own queue (`blocked`) is part of every time.
+"""
+
+import base64
+import binascii
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from recorder.decode.framings.sse import Cursor, Event
+from recorder.decode.outcome import ENDED_BY
+from viewer.importing import found
+from viewer.importing.found import Data, Found, Headers, NotImportable, Refused, Source
+
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_BOM: Final = b"\xef\xbb\xbf"
+_ERRORS: Final = (
+    ("NAME_NOT_RESOLVED", "dns"), ("CONNECTION_REFUSED", "refused"), ("CONNECTION_RESET", "reset"),
+    ("CONNECTION_CLOSED", "eof"), ("EMPTY_RESPONSE", "eof"), ("INCOMPLETE_CHUNKED", "eof"),
+    ("CONTENT_LENGTH_MISMATCH", "length"), ("CERT", "tls"), ("SSL", "tls"), ("ABORTED", "client"),
+    ("CONNECTION_TIMED_OUT", "connect_timeout"), ("TIMED_OUT", "connect_timeout"), ("PROTOCOL_ERROR", "protocol"),
+)  # fmt: skip
+"""What Chrome calls an error (net::ERR_…), and how the exchange ended then."""
+
+_Number = int | float | None
+
+
+class _Pair(msgspec.Struct):
+    name: str = ""
+    value: str = ""
+
+
+class _Message(msgspec.Struct):
+    """An event of a stream, as it was dispatched; `time` is in seconds since the epoch."""
+
+    time: _Number = None
+    data: str | None = ""
+    event: str | None = msgspec.field(default=None, name="eventName")
+    type: str | None = None
+    id: str | None = msgspec.field(default=None, name="eventId")
+
+
+class _PostData(msgspec.Struct):
+    text: str | None = None
+    encoding: str | None = msgspec.field(default=None, name="_encoding")
+
+
+class _Request(msgspec.Struct):
+    method: str
+    url: str
+    headers: list[_Pair] = []
+    body_size: _Number = msgspec.field(default=None, name="bodySize")
+    post: _PostData | None = msgspec.field(default=None, name="postData")
+
+
+class _Content(msgspec.Struct):
+    text: str | None = None
+    encoding: str | None = None
+    size: _Number = None
+
+
+class _Response(msgspec.Struct):
+    status: int
+    headers: list[_Pair] = []
+    content: _Content = msgspec.field(default_factory=_Content)
+    error: str | None = msgspec.field(default=None, name="_error")
+
+
+class _Timings(msgspec.Struct):
+    """The phases, in ms; -1 and null are unknown, or did not happen."""
+
+    blocked: _Number = None
+    dns: _Number = None
+    connect: _Number = None
+    send: _Number = None
+    wait: _Number = None
+    receive: _Number = None
+
+
+class _Read(msgspec.Struct):
+    at_ms: int | float
+    size: int
+
+
+class _Own(msgspec.Struct):
+    """What wiretape's own archives have besides."""
+
+    id: str | None = None
+    ended_by: str | None = None
+    ended_detail: str | None = None
+    clock: str | None = None
+    labels: dict[str, str] = {}
+    reads: list[_Read] = []
+
+
+class _Entry(msgspec.Struct):
+    started: str = msgspec.field(name="startedDateTime")
+    request: _Request
+    response: _Response
+    time: _Number = None
+    error: str | None = msgspec.field(default=None, name="_error")
+    timings: _Timings = msgspec.field(default_factory=_Timings)
+    messages: list[_Message] | None = msgspec.field(default=None, name="_eventSourceMessages")
+    sockets: list[Any] | None = msgspec.field(default=None, name="_webSocketMessages")
+    own: _Own | None = msgspec.field(default=None, name="_wiretape")
+
+
+class _Log(msgspec.Struct):
+    entries: list[msgspec.Raw]
+
+
+class _Archive(msgspec.Struct):
+    log: _Log
+
+
+_archive = msgspec.json.Decoder(_Archive)
+_entry = msgspec.json.Decoder(_Entry, strict=True)
+
+
+class _Body(NamedTuple):
+    """A body and its pieces; `missing` bytes of it are not in the archive."""
+
+    data: bytes
+    at_ns: list[int]
+    sizes: list[int]
+    missing: int = 0
+    is_coarse: bool = False
+    is_rebuilt: bool = False
+
+
+def read(data: Data, source: Source) -> Iterator[Found | Refused]:
+    """Yield the exchanges of an archive. Raises `NotImportable`."""
+    try:
+        entries = _archive.decode(data[:].removeprefix(_BOM)).log.entries
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotImportable(f"it is no HTTP archive ({error})") from error
+    if not entries:
+        raise NotImportable("the archive has no entries")
+    for number, raw in enumerate(entries):
+        place = f"entry {number}"
+        try:
+            entry = _entry.decode(raw)
+            made = _found(place, entry)
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+            yield Refused(place, str(error))
+            continue
+        if entry.messages and not made.at_ns:
+            yield Refused(place, "the times of its events go backwards, or are of other events", is_note=True)
+        yield made
+
+
+def _found(place: str, entry: _Entry) -> Found:
+    own, response = entry.own or _Own(), entry.response
+    if entry.sockets is not None:
+        raise ValueError("it is a WebSocket, of which an archive does not have the bytes")
+    if not entry.request.url.lower().startswith(("http://", "https://")):
+        raise ValueError("its URL is none of HTTP")
+    ended_by, detail = _ending(entry)
+    started, status, marks = _started(entry.started), response.status or None, _marks(entry)
+    headers, was_coded = found.decoded(_headers(response.headers))
+    request = _bytes(entry.request.post.text, entry.request.post.encoding) if entry.request.post else None
+    size = entry.request.body_size
+    request_size = int(size) if request is None and size is not None and size >= 0 else None
+    body = _body(entry, started, marks.end_ns, was_coded=was_coded)
+    return Found(
+        place=place,
+        id=own.id if own.id and _ID.fullmatch(own.id) else None,
+        started=started,
+        stamp=entry.started,
+        method=entry.request.method,
+        url=entry.request.url,
+        request_headers=_headers(entry.request.headers),
+        request=b"" if request_size == 0 else request,
+        request_size=request_size,
+        status=status,
+        response_headers=headers,
+        framing=found.framing(entry.request.method, status, headers) if status else None,
+        connected_ns=marks.connected_ns,
+        sent_ns=marks.sent_ns,
+        headers_ns=marks.headers_ns if status else None,
+        end_ns=max([marks.end_ns, *body.at_ns[-1:]]) if marks.end_ns is not None else None,
+        body=body.data,
+        at_ns=body.at_ns,
+        sizes=body.sizes,
+        missing=body.missing,
+        ended_by=ended_by,
+        ended_detail=detail,
+        is_coarse=body.is_coarse,
+        is_rebuilt=body.is_rebuilt or was_coded,
+        labels=own.labels,
+    )
+
+
+def _started(text: str) -> datetime:
+    started = datetime.fromisoformat(text)
+    if started.tzinfo is None:
+        raise ValueError(f"startedDateTime has no time zone: {text}")
+    return started
+
+
+def _ending(entry: _Entry) -> tuple[str, str | None]:
+    """Return how an exchange ended, and in whose words. Raises `ValueError` for one that has not, or never began."""
+    if entry.own is not None:
+        if entry.own.ended_by not in ENDED_BY:
+            raise ValueError("it still ran when it was exported")
+        return entry.own.ended_by, entry.own.ended_detail
+    error = entry.response.error or entry.error
+    known = next((ended_by for word, ended_by in _ERRORS if error and word in error), None)
+    if known is None and not entry.response.status:
+        raise ValueError(f"it has no answer ({error or 'it was blocked, or had not come'})")
+    return known or "end", error
+
+
+class _Marks(NamedTuple):
+    """When the phases of an exchange ended."""
+
+    connected_ns: int | None
+    sent_ns: int | None
+    headers_ns: int | None
+    end_ns: int | None
+
+
+def _marks(entry: _Entry) -> _Marks:
+    phases = entry.timings
+    if entry.own is not None and not entry.time:  # what is unknown is 0 in an archive of wiretape's
+        return _Marks(None, None, None, None)
+    queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)
+    connected = _after(queued, phases.connect)
+    sent = _after(queued if connected is None else connected, phases.send)
+    headers = _after(sent, phases.wait)
+    end = _after(headers, phases.receive)
+    return _Marks(*(None if at is None else round(at * 1e6) for at in (connected, sent, headers, end)))
+
+
+def _after(before: float | None, phase: _Number) -> float | None:
+    return None if before is None or phase is None or phase < 0 else before + phase
+
+
+def _headers(pairs: Sequence[_Pair]) -> Headers:
+    return found.encoded((one.name, one.value) for one in pairs)
+
+
+def _bytes(text: str | None, encoding: str | None) -> bytes | None:
+    """Return what a text stands for. Raises `ValueError`."""
+    if text is None or encoding != "base64":
+        return None if text is None else text.encode()
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"its base64 is broken ({error})") from error
+
+
+def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bool) -> _Body:
+    content, messages, own = entry.response.content, entry.messages or [], entry.own or _Own()
+    data = _bytes(content.text, content.encoding)
+    times = [_since(started, one.time) for one in messages]
+    if messages and not data:
+        blocks = [_block(one) for one in messages]
+        data, ends = b"".join(blocks), [*itertools.accumulate(map(len, blocks))]
+        return _timed(data, ends, times, end_ns)._replace(is_rebuilt=True)
+    if data is None:
+        return _Body(b"", [], [], max(int(content.size or 0), 0))
+    sizes = [one.size for one in own.reads]
+    if sizes and sum(sizes) == len(data) and not was_coded:
+        return _Body(data, [round(one.at_ms * 1e6) for one in own.reads], sizes)
+    return _timed(data, _ends(data, messages), times, end_ns)
+
+
+def _since(started: datetime, seconds: _Number) -> int | None:
+    """Return the ns since `started`, to the microsecond: a float does not hold more."""
+    return None if seconds is None else round((seconds - started.timestamp()) * 1e6) * 1000
+
+
+def _block(one: _Message) -> bytes:
+    event, id = one.event or one.type or "message", one.id or ""
+    if set(event + id) & {"\r", "\n"}:
+        raise ValueError("the name or the id of an event is of several lines")
+    lines = [f"event: {event}"] * (event != "message") + [f"id: {id}"] * bool(id)
+    return "\n".join([*lines, *(f"data: {line}" for line in (one.data or "").split("\n")), "", ""]).encode()
+
+
+def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
+    """Return where the events end in a body; nothing unless they are those that the archive has."""
+    if not messages:
+        return []
+    cursor, ends = Cursor(data), list[int]()
+    while cursor.at < len(data):
+        item = cursor.step()
+        if isinstance(item, Event):
+            if len(ends) == len(messages) or item.data != messages[len(ends)].data:
+                return []
+            ends.append(item.end)
+    return ends if len(ends) == len(messages) else []
+
+
+def _timed(data: bytes, ends: list[int], times: list[int | None], end_ns: int | None) -> _Body:
+    """Return a body whose pieces end where its events do, at their times; what follows them came by the end."""
+    known = [at_ns for at_ns in times if at_ns is not None]
+    is_ordered = all(before <= after for before, after in itertools.pairwise([0, *known]))
+    if not ends or len(known) < len(ends) or not is_ordered:
+        return _Body(data, [], [])
+    if data[ends[-1] :].strip() and end_ns is not None:
+        ends, known = [*ends, len(data)], [*known, max(end_ns, known[-1])]
+    ends[-1] = len(data)
+    sizes = [after - before for before, after in itertools.pairwise([0, *ends])]
+    return _Body(data, known, sizes, is_coarse=True)
