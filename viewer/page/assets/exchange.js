@@ -41,7 +41,8 @@ function exchange(data) {
   // What each event adds, and the events that each read completed.
   const said = new Map();
   for (const text of texts) {
-    if (!text.sizes) text.events.forEach((event, place) => said.set(event, (said.get(event) || "") + text.pieces[place]));
+    if (!text.sizes)
+      text.events.forEach((event, place) => said.set(event, (said.get(event) || "") + text.pieces[place]));
   }
   const completed = new Map();
   events.read.forEach((read, event) => {

@@ -2,17 +2,27 @@
 
 function verdictLine(one) {
   const tone = { success: "good", warning: "warn", error: "bad" }[one.state.tone] || "muted";
-  const judged = one.verdicts.slice(0, 5).flatMap((verdict) => [
-    el("dt", { class: verdict.kind === "stall" ? "bad" : "warn" }, verdict.kind),
-    el("dd", {}, el("p", { class: "any" }, visible(verdict.sentence)), el("p", {}, visible(verdict.evidence))),
-  ]);
+  const judged = one.verdicts
+    .slice(0, 5)
+    .flatMap((verdict) => [
+      el("dt", { class: verdict.kind === "stall" ? "bad" : "warn" }, verdict.kind),
+      el("dd", {}, el("p", { class: "any" }, visible(verdict.sentence)), el("p", {}, visible(verdict.evidence))),
+    ]);
   const more = one.verdicts.length - 5;
   if (more > 0) judged.push(el("dt", {}), el("dd", { class: "muted" }, `and ${more} more: see the table of stalls`));
-  if (one.none && one.outputs.at.length) judged.push(el("dt", { class: "muted" }, "timing"), el("dd", { class: "muted" }, one.none));
+  if (one.none && one.outputs.at.length)
+    judged.push(el("dt", { class: "muted" }, "timing"), el("dd", { class: "muted" }, one.none));
   return el(
     "header",
     { class: "who" },
-    el("div", { class: "row" }, el("h1", { class: "any" }, visible(one.model || one.asked.method)), el("span", { class: "mono muted" }, one.id), el("span", { class: "spread" }), switches(one)),
+    el(
+      "div",
+      { class: "row" },
+      el("h1", { class: "any" }, visible(one.model || one.asked.method)),
+      el("span", { class: "mono muted" }, one.id),
+      el("span", { class: "spread" }),
+      switches(one),
+    ),
     el("p", { class: "mono muted any" }, visible(one.request)),
     el(
       "p",
@@ -24,25 +34,67 @@ function verdictLine(one) {
     ),
     one.reasons.map((reason) => el("p", { class: "any" }, visible(reason))),
     el("dl", { class: "judged" }, judged),
-    one.flags.length ? el("p", { class: "flags" }, one.flags.map(([flag, meaning], place) => [place ? " · " : "", el("b", {}, visible(flag)), ` ${visible(meaning)}`])) : null,
+    one.flags.length
+      ? el(
+          "p",
+          { class: "flags" },
+          one.flags.map(([flag, meaning], place) => [
+            place ? " · " : "",
+            el("b", {}, visible(flag)),
+            ` ${visible(meaning)}`,
+          ]),
+        )
+      : null,
   );
 }
 
 function switches(one) {
-  return el("div", { class: "switches row" }, theme.switch(), el("button", { onclick: () => one.savePicture() }, "PNG"), el("button", { onclick: () => print() }, "print"), helpButton());
+  return el(
+    "div",
+    { class: "switches row" },
+    theme.switch(),
+    el("button", { onclick: () => one.savePicture() }, "PNG"),
+    el("button", { onclick: () => print() }, "print"),
+    helpButton(),
+  );
 }
 
 const KEYS = [
-  ["space", "play, pause"], ["← →", "one read back, on"], ["} {", "next stall, the one before (also n)"],
-  ["l", "longest gap"], ["< >", "slower, faster"], ["Home End", "begin, end"], ["+ − 0", "zoom in, out, all"],
-  ["enter", "the bytes of the read at the playhead"], ["esc", "close them"],
+  ["space", "play, pause"],
+  ["← →", "one read back, on"],
+  ["} {", "next stall, the one before (also n)"],
+  ["l", "longest gap"],
+  ["< >", "slower, faster"],
+  ["Home End", "begin, end"],
+  ["+ − 0", "zoom in, out, all"],
+  ["enter", "the bytes of the read at the playhead"],
+  ["esc", "close them"],
 ];
 
 function helpButton() {
-  const list = KEYS.map(([keys, meaning]) => [el("dt", {}, keys.split(" ").map((key, place) => [place ? " " : "", el("kbd", {}, key)]).flat()), el("dd", {}, meaning)]);
-  const dialog = el("dialog", { "aria-label": "Keys" }, el("h2", {}, "Keys and pointer"), el("dl", {}, list.flat()),
-    el("p", { class: "muted" }, "A click on the timeline or on a text goes to that time, a drag scrubs; a click on a read shows its bytes. Shift and drag zooms in, so does ctrl and the wheel. The address of the page keeps what is shown."),
-    el("form", { method: "dialog" }, el("p", { class: "tools" }, el("button", {}, "close"))));
+  const list = KEYS.map(([keys, meaning]) => [
+    el(
+      "dt",
+      {},
+      keys
+        .split(" ")
+        .map((key, place) => [place ? " " : "", el("kbd", {}, key)])
+        .flat(),
+    ),
+    el("dd", {}, meaning),
+  ]);
+  const dialog = el(
+    "dialog",
+    { "aria-label": "Keys" },
+    el("h2", {}, "Keys and pointer"),
+    el("dl", {}, list.flat()),
+    el(
+      "p",
+      { class: "muted" },
+      "A click on the timeline or on a text goes to that time, a drag scrubs; a click on a read shows its bytes. Shift and drag zooms in, so does ctrl and the wheel. The address of the page keeps what is shown.",
+    ),
+    el("form", { method: "dialog" }, el("p", { class: "tools" }, el("button", {}, "close"))),
+  );
   const button = el("button", { "aria-label": "keys and help", onclick: () => dialog.showModal() }, "?");
   addEventListener("keydown", (event) => {
     if (event.key === "?" && !event.target.closest("input, textarea, select")) dialog.showModal();
@@ -52,18 +104,31 @@ function helpButton() {
 
 function cards(one) {
   const figures = one.figures;
-  const ms = (value) => (value === null ? [UNKNOWN] : [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")]);
+  const ms = (value) =>
+    value === null ? [UNKNOWN] : [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")];
   const found = [
     ["TTFT", ms(figures.ttft_ms), "T0 to the first output"],
     ["gap p50", ms(figures.icl_p50_ms), "median gap between output chunks"],
     ["gap p99", ms(figures.icl_p99_ms), "99th percentile of the gaps between output chunks"],
     ["longest gap", ms(figures.max_stall_ms), "between reads with output"],
     ["duration", ms(figures.duration_ms), "T0 to the end"],
-    ["output tokens", [format.number(figures.output_tokens)], "as usage reports them; chunks are never counted as tokens"],
-    ["reads / events", [`${format.number(figures.reads)} / ${format.number(figures.events)}`], "socket reads, and the events they brought"],
+    [
+      "output tokens",
+      [format.number(figures.output_tokens)],
+      "as usage reports them; chunks are never counted as tokens",
+    ],
+    [
+      "reads / events",
+      [`${format.number(figures.reads)} / ${format.number(figures.events)}`],
+      "socket reads, and the events they brought",
+    ],
     ["bytes", [format.number(figures.bytes)], "of the body"],
   ];
-  return el("dl", { class: "cards" }, found.map(([name, value, title]) => el("div", { title }, el("dt", {}, name), el("dd", {}, value))));
+  return el(
+    "dl",
+    { class: "cards" },
+    found.map(([name, value, title]) => el("div", { title }, el("dt", {}, name), el("dd", {}, value))),
+  );
 }
 
 function legend(one) {
@@ -94,27 +159,52 @@ function legend(one) {
 function gapLegend(one) {
   const whole = () => one.texts.map((text) => text.pieces.join("")).join("\n\n");
   const names = LEVELS.map(([name], place) => el("span", { class: `g${place}` }, name));
-  return el("div", { class: "legend" }, el("span", {}, "a text's colour is the gap before it:"), names, el("span", { class: "spread" }), one.texts[0].sizes ? null : copyButton("copy text", whole));
+  return el(
+    "div",
+    { class: "legend" },
+    el("span", {}, "a text's colour is the gap before it:"),
+    names,
+    el("span", { class: "spread" }),
+    one.texts[0].sizes ? null : copyButton("copy text", whole),
+  );
 }
 
-const nsColumn = (name, raw, title) => column(name, (row) => (raw(row) === null ? null : raw(row) / 1e6), { number: true, shown: (value) => format.number(value, 3), title });
+const nsColumn = (name, raw, title) =>
+  column(name, (row) => (raw(row) === null ? null : raw(row) / 1e6), {
+    number: true,
+    shown: (value) => format.number(value, 3),
+    title,
+  });
 
 function eventTable(one, jump) {
   const { events } = one;
   const rows = events.kind.map((_, event) => event);
-  const gap = (event) => (event && events.timed[event] !== null && events.timed[event - 1] !== null ? events.timed[event] - events.timed[event - 1] : null);
+  const gap = (event) =>
+    event && events.timed[event] !== null && events.timed[event - 1] !== null
+      ? events.timed[event] - events.timed[event - 1]
+      : null;
   const sharing = (event) => event > 0 && events.read[event] !== null && events.read[event] === events.read[event - 1];
   const columns = [
     column("seq", (event) => event, { number: true }),
     nsColumn("at_ms", (event) => events.timed[event], "since the request"),
-    column("gap_ms", (event) => (gap(event) === null ? null : gap(event) / 1e6), { number: true, title: "since the event before", shown: (value, event) => (sharing(event) ? "same read" : format.number(value, 3)) }),
+    column("gap_ms", (event) => (gap(event) === null ? null : gap(event) / 1e6), {
+      number: true,
+      title: "since the event before",
+      shown: (value, event) => (sharing(event) ? "same read" : format.number(value, 3)),
+    }),
     column("kind", (event) => kindOf(one, event)),
     column("type", (event) => events.types[events.type[event]]),
     column("read", (event) => events.read[event], { number: true }),
     column("bytes", (event) => events.size[event], { number: true }),
   ];
   if (events.sent.size) columns.push(column("sender", (event) => (events.sent.has(event) ? "client" : "upstream")));
-  columns.push(column("data", (event) => told(one, event), { long: true, mono: true, title: "what it adds to the answer, or says" }));
+  columns.push(
+    column("data", (event) => told(one, event), {
+      long: true,
+      mono: true,
+      title: "what it adds to the answer, or says",
+    }),
+  );
   return table("Events", columns, rows, { pick: (event) => jump(events.at[event]), file: `${one.id}-events` });
 }
 
@@ -127,8 +217,14 @@ function readTable(one, choose) {
     nsColumn("gap_ms", (place) => (place ? reads.at[place] - reads.at[place - 1] : null), "since the read before"),
     column("size", (place) => reads.size[place], { number: true, title: "bytes" }),
     nsColumn("handed_on_ms", (place) => reads.relayed[place], "from the read until the client had it"),
-    column("events", (place) => (one.completed.get(reads.seq[place]) || []).length, { number: true, title: "events that it completed: 0 is a part of one" }),
-    column("missing_before", (place) => reads.skipped[place], { number: true, title: "bytes that are not on the tape" }),
+    column("events", (place) => (one.completed.get(reads.seq[place]) || []).length, {
+      number: true,
+      title: "events that it completed: 0 is a part of one",
+    }),
+    column("missing_before", (place) => reads.skipped[place], {
+      number: true,
+      title: "bytes that are not on the tape",
+    }),
   ];
   return table("Reads", columns, rows, { pick: choose, file: `${one.id}-reads` });
 }
@@ -142,13 +238,21 @@ function gapTable(one, jump) {
     nsColumn("at_ms", (place) => outputs.at[place], "since the request"),
     nsColumn("gap_ms", (place) => outputs.gap[place], "since the output chunk before"),
   ];
-  return table("Output chunks and the gaps between them", columns, rows, { pick: (place) => jump(outputs.at[place]), file: `${one.id}-gaps` });
+  return table("Output chunks and the gaps between them", columns, rows, {
+    pick: (place) => jump(outputs.at[place]),
+    file: `${one.id}-gaps`,
+  });
 }
 
 function phaseTable(one, jump) {
   const rows = [
     ...one.bars.map((bar) => ({ name: bar.name, from: bar.start_ns, to: bar.end_ns, note: bar.note })),
-    ...one.verdicts.map((verdict) => ({ name: verdict.kind, from: verdict.from_ns, to: verdict.from_ns + verdict.lasted_ns, note: `${verdict.sentence}; ${verdict.evidence}` })),
+    ...one.verdicts.map((verdict) => ({
+      name: verdict.kind,
+      from: verdict.from_ns,
+      to: verdict.from_ns + verdict.lasted_ns,
+      note: `${verdict.sentence}; ${verdict.evidence}`,
+    })),
   ].sort((a, b) => a.from - b.from);
   const columns = [
     column("phase", (row) => row.name),
@@ -161,7 +265,18 @@ function phaseTable(one, jump) {
 }
 
 function figures(one) {
-  const facts = el("dl", { class: "facts" }, one.facts.flatMap(([label, parts]) => [el("dt", {}, visible(label)), el("dd", {}, parts.map((part) => el("span", { class: "any" }, visible(part))))]));
+  const facts = el(
+    "dl",
+    { class: "facts" },
+    one.facts.flatMap(([label, parts]) => [
+      el("dt", {}, visible(label)),
+      el(
+        "dd",
+        {},
+        parts.map((part) => el("span", { class: "any" }, visible(part))),
+      ),
+    ]),
+  );
   const rows = one.slow.map(([name, n, p50, p99, max, meaning]) => ({ name, n, p50, p99, max, meaning }));
   const columns = [
     column("side", (row) => row.name),
@@ -171,7 +286,12 @@ function figures(one) {
     nsColumn("max_ms", (row) => row.max),
     column("meaning", (row) => row.meaning, { long: true }),
   ];
-  return [facts, ...(rows.length ? [el("h3", {}, "Who was slow?"), ...table("Who was slow", columns, rows, { file: `${one.id}-slow` })] : [])];
+  return [
+    facts,
+    ...(rows.length
+      ? [el("h3", {}, "Who was slow?"), ...table("Who was slow", columns, rows, { file: `${one.id}-slow` })]
+      : []),
+  ];
 }
 
 function headers(one) {
@@ -179,23 +299,45 @@ function headers(one) {
     const columns = [column("name", (row) => row[0]), column("value", (row) => row[1], { long: true, mono: true })];
     return found.length ? [el("h3", {}, title), ...table(title, columns, found, { file: `${one.id}-${name}` })] : [];
   };
-  return [...part("Request", one.headers.request, "request-headers"), ...part("Response", one.headers.response, "response-headers")];
+  return [
+    ...part("Request", one.headers.request, "request-headers"),
+    ...part("Response", one.headers.response, "response-headers"),
+  ];
 }
 
 function request(one) {
   const { asked } = one;
-  const parts = [el("div", { class: "tools" }, copyButton("copy as curl", () => asked.curl)), el("pre", { class: "curl mono any" }, visibleLines(asked.curl))];
+  const parts = [
+    el(
+      "div",
+      { class: "tools" },
+      copyButton("copy as curl", () => asked.curl),
+    ),
+    el("pre", { class: "curl mono any" }, visibleLines(asked.curl)),
+  ];
   const kept = asked.stored < asked.size ? `, of which the tape keeps ${format.number(asked.stored)}` : "";
   const hash = asked.sha256 ? ` · sha256 ${asked.sha256}` : "";
   parts.push(el("p", { class: "muted any" }, `body of ${format.number(asked.size)} bytes${kept}${hash}`));
   if (one.askedBody && one.askedBody.length) {
     const text = new TextDecoder().decode(one.askedBody);
-    parts.push(el("div", { class: "tools" }, copyButton("copy the body", () => text)), el("pre", { class: "curl mono any" }, visibleLines(pretty(text).slice(0, 500000))));
-  } else if (asked.size) parts.push(el("p", { class: "muted" }, "The body is left out of this page: export it with --with-bodies."));
+    parts.push(
+      el(
+        "div",
+        { class: "tools" },
+        copyButton("copy the body", () => text),
+      ),
+      el("pre", { class: "curl mono any" }, visibleLines(pretty(text).slice(0, 500000))),
+    );
+  } else if (asked.size)
+    parts.push(el("p", { class: "muted" }, "The body is left out of this page: export it with --with-bodies."));
   return parts;
 }
 
-const visibleLines = (text) => text.split("\n").map((one) => visible(one.replaceAll("\t", "    "))).join("\n");
+const visibleLines = (text) =>
+  text
+    .split("\n")
+    .map((one) => visible(one.replaceAll("\t", "    ")))
+    .join("\n");
 
 function pretty(text) {
   try {
@@ -207,10 +349,32 @@ function pretty(text) {
 
 function others(one) {
   const names = ["metric", "unit", "n", "value", "mean", "p50", "p99", "max"];
-  const rows = one.tools.flatMap(({ tool, rows: found }) => found.map((row) => ({ tool, ...Object.fromEntries(names.map((name, place) => [name, row[place]])) })));
-  const columns = [column("tool", (row) => row.tool), ...names.map((name, place) => column(name, (row) => row[name], place < 2 ? {} : { number: true, shown: (value) => format.number(value, name === "n" ? 0 : 2) }))];
-  const notes = one.tools.map(({ tool, remarks }) => el("section", { class: "tool" }, el("h3", {}, tool), remarks.map((remark) => el("p", { class: "any" }, visible(remark)))));
-  return [el("p", { class: "muted" }, "This exchange alone, under each tool's own names, units and definitions."), ...table("As other tools count it", columns, rows, { file: `${one.id}-tools` }), ...notes];
+  const rows = one.tools.flatMap(({ tool, rows: found }) =>
+    found.map((row) => ({ tool, ...Object.fromEntries(names.map((name, place) => [name, row[place]])) })),
+  );
+  const columns = [
+    column("tool", (row) => row.tool),
+    ...names.map((name, place) =>
+      column(
+        name,
+        (row) => row[name],
+        place < 2 ? {} : { number: true, shown: (value) => format.number(value, name === "n" ? 0 : 2) },
+      ),
+    ),
+  ];
+  const notes = one.tools.map(({ tool, remarks }) =>
+    el(
+      "section",
+      { class: "tool" },
+      el("h3", {}, tool),
+      remarks.map((remark) => el("p", { class: "any" }, visible(remark))),
+    ),
+  );
+  return [
+    el("p", { class: "muted" }, "This exchange alone, under each tool's own names, units and definitions."),
+    ...table("As other tools count it", columns, rows, { file: `${one.id}-tools` }),
+    ...notes,
+  ];
 }
 
 boot(async (data) => {
@@ -218,7 +382,11 @@ boot(async (data) => {
   one.body = await unpack("body");
   one.askedBody = await unpack("asked");
   const shown = player(one);
-  one.savePicture = async () => save(`${one.id}.png`, await shown.picture.image(`${visible(one.title)} · ${one.state.text}${one.brief ? ` · ${one.brief}` : ""}`));
+  one.savePicture = async () =>
+    save(
+      `${one.id}.png`,
+      await shown.picture.image(`${visible(one.title)} · ${one.state.text}${one.brief ? ` · ${one.brief}` : ""}`),
+    );
   const choose = (read) => {
     shown.seekRead(read);
     shown.bytes.show(read);
@@ -237,10 +405,16 @@ boot(async (data) => {
     el("h2", {}, "Figures and tables"),
     section("figures", "Figures", "as show and stats print them", () => figures(one)),
     section("tools", "As other tools count it", one.tools.map(({ tool }) => tool).join(", "), () => others(one)),
-    section("phases", "Phases and stalls", count([...one.bars, ...one.verdicts], "row"), () => phaseTable(one, shown.seek)),
-    one.events.kind.length ? section("events", "Events", count(one.events.kind, "event"), () => eventTable(one, shown.seek)) : null,
+    section("phases", "Phases and stalls", count([...one.bars, ...one.verdicts], "row"), () =>
+      phaseTable(one, shown.seek),
+    ),
+    one.events.kind.length
+      ? section("events", "Events", count(one.events.kind, "event"), () => eventTable(one, shown.seek))
+      : null,
     one.reads.seq.length ? section("reads", "Reads", count(one.reads.seq, "read"), () => readTable(one, choose)) : null,
-    one.outputs.at.length ? section("gaps", "Gaps", count(one.outputs.at, "output chunk"), () => gapTable(one, shown.seek)) : null,
+    one.outputs.at.length
+      ? section("gaps", "Gaps", count(one.outputs.at, "output chunk"), () => gapTable(one, shown.seek))
+      : null,
     section("headers", "Headers", "credentials redacted", () => headers(one)),
     section("request", "Request", "as curl", () => request(one)),
     el("p", { class: "muted" }, `wiretape ${one.version}`),
