@@ -271,9 +271,10 @@ def _page(connection: "Connection", job: _Job, no: int, limits: "Thresholds", fi
     from recorder.clock import Clock
     from viewer.model.exchange import opened, pages
     from viewer.page import stream
-    from viewer.tape import exchange, observed
+    from viewer.tape import exchange, observed, queries
 
     known, full = exchange.known(connection, no), exchange.full(connection, no)
+    known = replace(known, row=replace(known.row, **queries.belonging(connection, no)))
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
     one = stream.Source(
         known,
