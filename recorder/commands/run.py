@@ -155,6 +155,8 @@ async def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], comm
     finally:
         unstored = await recorder.stop()
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
+    if (proxy := proxy_not_used(environ)) and any(one.outcome == "connect_error" for one in finished):
+        _report(f"{proxy} is set, but wiretape itself connects to APIs directly, not through that proxy")
     if not recorder.totals().recorded and code not in (NOT_EXECUTABLE, NOT_FOUND):
         attempt.connections = recorder.accepted
         for line in explain.explain(attempt, PurePath(command[0]).name + " …" * (len(command) > 1)):
@@ -189,6 +191,11 @@ def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
     excluded = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     past = excluded if excluded.strip() == "*" else f"{excluded},127.0.0.1".lstrip(",")
     return {"NO_PROXY": past, "no_proxy": past}
+
+
+def proxy_not_used(environ: Mapping[str, str]) -> str:
+    """Return the variable that names a proxy for calls of APIs, by which wiretape does not go; "" if there is none."""
+    return next((name for name in environ if environ[name] and name.lower() in ("https_proxy", "all_proxy")), "")
 
 
 async def _child(command: Sequence[str], environment: Mapping[str, str], cut: Callable[[], None]) -> int:

@@ -124,6 +124,13 @@ def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
     assert run.past_proxies({"all_proxy": "http://proxy.test", "no_proxy": "*"})["NO_PROXY"] == "*"
 
 
+@on_loop
+async def test_where_an_api_is_reached_by_a_proxy_alone_the_reason_is_said(tmp_path: Path) -> None:
+    reached = {"HTTPS_PROXY": "http://proxy.test"}
+    assert "HTTPS_PROXY is set" in (await ran(tmp_path / "tape.db", *NOWHERE, script=CALL, env=reached))[2]
+    assert "HTTPS_PROXY" not in (await ran(tmp_path / "tape.db", *NOWHERE, script="", env=reached))[2]
+
+
 def test_a_variable_that_is_no_url_is_wrong_usage() -> None:
     with pytest.raises(click.UsageError, match="OPENAI_BASE_URL"):
         run.make_plan((), {"OPENAI_BASE_URL": "api.test"}, ["x"])
