@@ -12,6 +12,8 @@ FORMATS: Final = {
     "(no_timing). What wiretape exported comes back read by read",
     "curl": "what curl -N --trace-time --trace FILE writes: every piece and its time; without --trace-time, no times "
     "(no_timing). Looking up the name is not part of it. The day is that of --date, else of the file",
+    "mitmproxy": "flows that mitmdump -w saves: when an answer began and ended, nothing within it (no_timing); no byte "
+    "of an answer that broke off or was streamed past it",
     "sse": "the bytes of one body, as curl -N -o FILE saves them: nobody knows when they came (no_timing), nor what "
     "was asked unless --url says where; taken to answer a POST with the status 200",
 }
@@ -23,6 +25,7 @@ _RECOGNISED: Final = {
     "curl": re.compile(
         rb"(?:[^\n]{0,500}\n){0,20}?(?:\d\d:\d\d:\d\d\.\d{6} )?(?:\[[\dx]+-[\dx]+\] )?(?:== Info: |=> Send |<= Recv )"
     ),
+    "mitmproxy": re.compile(rb"\d{1,12}:\d{1,12}:[\w,;]"),
     "sse": re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)[:\r\n]|:|[{\[])"),
 }
 """How each begins; the first that fits."""
@@ -39,7 +42,7 @@ def recognised(data: Data) -> str:
 
 def read(format: str, data: Data, source: Source) -> Iterator[Found | Refused]:
     """Return what a file holds. Raises `NotImportable`, at the latest when the first of it is taken."""
-    from viewer.importing import curl, har, sse
+    from viewer.importing import curl, har, mitmproxy, sse
 
-    readers = {"har": har.read, "curl": curl.read, "sse": sse.read}
+    readers = {"har": har.read, "curl": curl.read, "mitmproxy": mitmproxy.read, "sse": sse.read}
     return readers[format](data, source)

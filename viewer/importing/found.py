@@ -57,8 +57,9 @@ class Found:
     """One exchange. `stamp` is what the source says of when it began, `id` its id on the tape that it came from.
 
     `body` came in pieces of `sizes` bytes at `at_ns`; without these, nobody knows when. `missing` bytes of it the
-    source does not have. `is_coarse`: the times are not those of reads. `is_rebuilt`: the bytes are not those that
-    came. `request` is None where the source does not have the request's body, which had `request_size` bytes.
+    source does not have; `is_lost`: not even their number. `is_coarse`: the times are not those of reads.
+    `is_rebuilt`: the bytes are not those that came. `request` is None where the source does not have the request's
+    body, which had `request_size` bytes.
     """
 
     place: str
@@ -82,6 +83,7 @@ class Found:
     at_ns: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     missing: int = 0
+    is_lost: bool = False
     ended_by: str = "end"
     ended_detail: str | None = None
     is_coarse: bool = False
@@ -91,7 +93,8 @@ class Found:
     @property
     def is_timed(self) -> bool:
         """Whether the source says when the body came; of an answer without any byte, when its head did."""
-        return bool(self.at_ns) or (not self.body and not self.missing and self.end_ns is not None)
+        is_empty = not self.body and not self.missing and not self.is_lost
+        return bool(self.at_ns) or (is_empty and self.end_ns is not None)
 
     @property
     def base(self) -> str:

@@ -127,12 +127,13 @@ _entry = msgspec.json.Decoder(_Entry, strict=True)
 
 
 class _Body(NamedTuple):
-    """A body and its pieces; `missing` bytes of it are not in the archive."""
+    """A body and its pieces; `missing` bytes of it are not in the archive, `is_lost`: who knows how many."""
 
     data: bytes
     at_ns: list[int]
     sizes: list[int]
     missing: int = 0
+    is_lost: bool = False
     is_coarse: bool = False
     is_rebuilt: bool = False
 
@@ -192,6 +193,7 @@ def _found(place: str, entry: _Entry) -> Found:
         at_ns=body.at_ns,
         sizes=body.sizes,
         missing=body.missing,
+        is_lost=body.is_lost,
         ended_by=ended_by,
         ended_detail=detail,
         is_coarse=body.is_coarse,
@@ -268,7 +270,8 @@ def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bo
         data, ends = b"".join(blocks), [*itertools.accumulate(map(len, blocks))]
         return _timed(data, ends, times, end_ns)._replace(is_rebuilt=True)
     if data is None:
-        return _Body(b"", [], [], max(int(content.size or 0), 0))
+        is_known = content.size is not None and content.size >= 0
+        return _Body(b"", [], [], int(content.size or 0) if is_known else 0, is_lost=not is_known)
     sizes = [one.size for one in own.reads]
     if sizes and sum(sizes) == len(data) and not was_coded:
         return _Body(data, [round(one.at_ms * 1e6) for one in own.reads], sizes)

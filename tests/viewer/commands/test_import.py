@@ -94,7 +94,7 @@ def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_
     for name, data, reason in (
         ("empty", b"", "it is empty"),
         ("blank.sse", b" \n", "its format is not known"),
-        ("noise", os.urandom(8) + b"\xff" * 80, "its format is not known"),
+        ("noise", b"\x89PNG\r\n\x1a\n" * 9, "its format is not known"),
     ):
         (source := tmp_path / name).write_bytes(data)
         printed = imported(tape, source, code=1)
@@ -126,3 +126,17 @@ def test_what_cannot_be_imported_is_named_and_the_rest_is_on_the_tape(tape: Path
     row = shown(tape)
     assert (row["ttfb_ms"], row["duration_ms"], row["ttf_byte_ms"], row["max_silence_ms"]) == (10, 30, None, None)
     assert KEY.encode() not in tape.read_bytes()
+
+
+def test_flows_of_mitmproxy_have_a_beginning_and_an_end_and_nothing_within(tape: Path) -> None:
+    assert "3 exchanges of mitmproxy imported" in imported(tape, DATA / "mitmproxy-11.flows")
+    row = shown(tape, "@-2")
+    assert (row["outcome"], row["flags"], row["output_tokens"]) == ("complete", ["imported", "no_timing"], 3)
+    assert (row["ttfb_ms"], row["duration_ms"]) == (0.867, 454.327)
+    unknown = ("ttft_ms", "ttf_byte_ms", "latency_ms", "max_stall_ms", "max_silence_ms", "tps_user", "icl_p50_ms")
+    assert [row[name] for name in unknown] == [None] * len(unknown)
+    broken = shown(tape)
+    assert (broken["outcome"], broken["outcome_detail"], broken["max_silence_ms"]) == ("truncated", "eof", None)
+    assert "kept nothing of the body" in broken["ended_detail"]
+    assert "burst" not in run(tape, "show", "@-2").stdout
+    assert b"sk-secretsecret" not in tape.read_bytes()
