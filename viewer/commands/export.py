@@ -23,7 +23,6 @@ from viewer.commands.output import Output
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from recorder.decode.stalls import Thresholds
     from viewer.filters.syntax import Filter
     from viewer.rows import TableRow
     from viewer.tape.conditions import Condition
@@ -50,8 +49,10 @@ class _Job:
     limit: int | None
     tape: Path
     columns: tuple[str, ...] | None = None
+    where: "Filter | None" = None
     with_text: bool = False
     with_bodies: bool = False
+    sides: "tuple[Filter, Filter] | None" = None
 
     @property
     def format(self) -> str:
@@ -80,13 +81,19 @@ class _Job:
     help="Write to FILE; - is stdout. Its suffix (.csv, .tsv, .jsonl, .json, .parquet, .har, .cast, .sse or .html) "
     "gives the format. [default: -]",
 )
-@click.option("--html", is_flag=True, help="The same as --format html: a page for any browser, in one file.")
+@click.option(
+    "--html",
+    is_flag=True,
+    help="The same as --format html: a page for any browser, in one file, of an exchange or of many.",
+)
 @click.option("--with-text", is_flag=True, help="Of html: include the texts of answers, too.")
+@click.option("--base", metavar="EXPR", shell_complete=completion.filters, help="Of html: a group to compare with, …")
+@click.option("--new", metavar="EXPR", shell_complete=completion.filters, help="… and the one compared, as in compare.")
 @click.option("--with-bodies", is_flag=True, help="Of html: include texts and the bytes of request and answer, too.")
 @click.option("--schema", is_flag=True, help="Say what each column is: type, unit and meaning.")
 @output.formatted(
     (*output.FORMATS, "parquet", *_WHOLE),
-    "csv; sse is the bytes of one exchange, har any number, asciicast and html one; the others are of a table",
+    "csv; sse is the bytes of one exchange, asciicast one, har and html any number; the others are of a table",
     columns=True,
 )
 def export(
@@ -101,6 +108,8 @@ def export(
     html: bool,
     with_text: bool,
     with_bodies: bool,
+    base: str | None,
+    new: str | None,
     schema: bool,
     out: Output,
 ) -> None:
@@ -118,7 +127,7 @@ def export(
     format = "html" if html else out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"))
     job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.tape(db))
-    job = replace(job, with_text=with_text, with_bodies=with_bodies)
+    job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
     _refuse(job, table, schema)
     if all_operations and table != "summary":
         raise click.UsageError("--all-operations is of the summary: other tables and formats have every operation")
@@ -134,13 +143,24 @@ def export(
                 condition = options.covered(connection, where, selected, all_operations)
             if job.format in ("sse", "asciicast", "html") and not queries.count(connection, condition):
                 raise NotFound(options.nothing(connection, where, ids))
-            make = {"har": _archive, "sse": _one, "asciicast": _one, "html": _one}.get(job.format, _table)
+            make = {"har": _archive, "sse": _one, "asciicast": _one, "html": _page}.get(job.format, _table)
             count = _save(job, make(connection, job, condition), _WHOLE.get(job.format, "row"))
             # A summary of nothing is a row as well.
             if count <= 1 and limit != 0 and not queries.count(connection, selected):
                 options.report_nothing(connection, where, ids)
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
+
+
+def _sides(base: str | None, new: str | None) -> "tuple[Filter, Filter] | None":
+    """Return the filters of two groups; None where neither is given. Raise a usage error where only one is."""
+    from viewer.filters.parser import parse
+
+    if base is None and new is None:
+        return None
+    if base is None or new is None:
+        raise click.UsageError("--base and --new go together")
+    return options.parsed("--base", parse, base), options.parsed("--new", parse, new)
 
 
 def _format_of(file: Path) -> str | None:
@@ -166,8 +186,8 @@ def _refuse(job: _Job, table: str | None, schema: bool) -> None:
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
     if job.format == "html" and job.file is None and output.on_terminal():
         raise click.UsageError("a page is for a browser: name its file with -o FILE")
-    if (job.with_text or job.with_bodies) and job.format != "html":
-        raise click.UsageError("--with-text and --with-bodies are of a page: add --html")
+    if (job.with_text or job.with_bodies or job.sides) and job.format != "html":
+        raise click.UsageError("--with-text, --with-bodies, --base and --new are of a page: add --html")
     if job.out.columns is not None and (job.format in _WHOLE or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
 
@@ -260,30 +280,33 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
         with _opened(stream) as file:
             if job.format == "sse":
                 return file.write(queries.body(connection, numbers[0]))
-            if job.format == "html":
-                return _page(connection, job, numbers[0], limits, file)
             return asciicast.write(file, exchange.full(connection, numbers[0]), limits)
 
     return put
 
 
-def _page(connection: "Connection", job: _Job, no: int, limits: "Thresholds", file: BinaryIO) -> int:
-    from recorder.clock import Clock
-    from viewer.model.exchange import opened, pages
-    from viewer.page import stream
-    from viewer.tape import exchange, observed, queries
+def _page(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
+    """Write the page of one exchange, or of a run where several are selected."""
+    from viewer.commands import html
+    from viewer.tape import queries
+    from viewer.timing import thresholds
 
-    known, full = exchange.known(connection, no), exchange.full(connection, no)
-    known = replace(known, row=replace(known.row, **queries.belonging(connection, no)))
-    stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
-    one = stream.Source(
-        known,
-        full,
-        opened.opened(stored, limits),
-        observed.one(connection, no),
-        recording=not pages.is_dead(known, Clock().wall_ns()),
-    )
-    return stream.write(file, one, stream.Shared(job.with_text, job.with_bodies))
+    numbers = list(itertools.islice(queries.numbers(connection, where), 2))
+    is_run = len(numbers) > 1
+    if is_run and job.with_bodies:
+        raise click.UsageError("--with-bodies is of the page of one exchange: name its ID, such as @ for the newest")
+    if not is_run and job.sides is not None:
+        raise click.UsageError("--base and --new compare exchanges of a run: only one exchange is selected")
+    limits = thresholds.read({})
+
+    def put(stream: BinaryIO | None) -> int:
+        with _opened(stream) as file:
+            if is_run:
+                wanted = html.Wanted(job.where, where, job.sides, job.with_text)
+                return html.write_run(connection, wanted, limits, file)
+            return html.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
+
+    return put
 
 
 def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[BinaryIO]:

@@ -19,7 +19,12 @@ ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("frame.css", "stream.css"),
         ("frame.js", "tables.js", "canvas.js", "exchange.js", "timeline.js", "player.js", "stream.js"),
     ),
-}
+    "run": (
+        ("frame.css", "stream.css", "run.css"),
+        ("frame.js", "tables.js", "canvas.js", "exchange.js", "timeline.js", "player.js", "filter.js", "rows.js",
+         "lanes.js", "plots.js", "compare.js", "run.js"),
+    ),
+}  # fmt: skip
 """The styles and the scripts of each page, in their order. The last script begins with what the others define."""
 
 _POLICY: Final = (
@@ -54,9 +59,7 @@ def write(out: BinaryIO, page: str, data: Mapping[str, Any], parts: Mapping[str,
     """
     styles, scripts = ASSETS[page]
     style, script = _joined(styles), _joined(scripts)
-    value = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # JSON has escapes for the lone surrogates that UTF-8 has no bytes for.
-    blocks = {"data": value.encode("utf-8", "backslashreplace"), **(parts or {})}
+    blocks = {"data": encoded(data), **(parts or {})}
     markup = _MARKUP.format(
         policy=_POLICY.format(script=_digest(script), style=_digest(style)),
         style=style,
@@ -64,6 +67,13 @@ def write(out: BinaryIO, page: str, data: Mapping[str, Any], parts: Mapping[str,
         blocks="\n".join(_BLOCK.format(name=name, data=_packed(block)) for name, block in blocks.items()),
     )
     return out.write(markup.encode())
+
+
+def encoded(value: Mapping[str, Any]) -> bytes:
+    """Return a value as JSON, in the bytes of a block."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # JSON has escapes for the lone surrogates that UTF-8 has no bytes for.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def deltas(values: Iterable[int | None]) -> list[int | None]:

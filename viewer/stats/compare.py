@@ -115,7 +115,7 @@ class _Percentile:
     @property
     def too_few(self) -> bool:
         """Whether a side has too few values for a verdict."""
-        return min(len(known(column)) for column in self.columns) < max(LEAST, 100 * _BEYOND / (100 - self.percent))
+        return min(len(known(column)) for column in self.columns) < _least(self.percent)
 
     def row(self, level: float) -> TableRow:
         """Judge the difference at a level."""
@@ -211,6 +211,19 @@ def difference(base: Values, new: Values, percent: int, level: float = 0.95) -> 
     below = max(reach, float(np.hypot(after - low_1, high_0 - before)))
     above = max(reach, float(np.hypot(high_1 - after, before - low_0)))
     return after - before - below, after - before + above
+
+
+def percentile_interval(values: Values, percent: int) -> Interval | None:
+    """Return the interval of one percentile at 95 %, for itself alone; None where the values are too few to tell."""
+    if len(values) < _least(percent):
+        return None
+    _, low, high = _estimate(np.sort(values), percent)
+    return low, high
+
+
+def _least(percent: int) -> float:
+    """Return how many values a percentile needs at least."""
+    return max(LEAST, 100 * _BEYOND / (100 - percent))
 
 
 def _estimate(ordered: Values, percent: int) -> tuple[float, float, float]:

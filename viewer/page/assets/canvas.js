@@ -15,17 +15,22 @@ function picture(height, layers) {
       if (!made.width) return;
       const context = nodes[number].getContext("2d");
       context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
-      context.clearRect(0, 0, made.width, height);
+      context.clearRect(0, 0, made.width, made.height);
       context.font = FONT;
-      layers[number](context, made.width, height);
+      layers[number](context, made.width, made.height);
     },
     drawAll() {
       made.width = node.clientWidth;
       for (const one of nodes) {
         one.width = Math.round(made.width * devicePixelRatio);
-        one.height = Math.round(height * devicePixelRatio);
+        one.height = Math.round(made.height * devicePixelRatio);
       }
       layers.forEach((_, number) => made.draw(number));
+    },
+    resize(value) {
+      made.height = value;
+      node.style.height = `${value}px`;
+      made.drawAll();
     },
     // Return all layers as one image on the page's background, below a line of text.
     image(title) {

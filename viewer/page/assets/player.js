@@ -59,7 +59,8 @@ function growing(one, text, seek) {
   return { node, show };
 }
 
-function player(one) {
+// Return a player. `kept` is where its state is, the hash of the URL by default; keys are heard on `scope`.
+function player(one, { kept = state, scope = window } = {}) {
   let at = one.end;
   let speed = 1;
   let started = null;
@@ -67,8 +68,9 @@ function player(one) {
   const readout = el("p", { class: "readout mono muted" });
   const texts = one.texts.map((text) => growing(one, text, (ns) => seek(ns)));
   const pane = el("div", { class: "texts", tabindex: "0", role: "region", "aria-label": "The texts as they had come by the playhead" }, texts.map((text) => text.node));
-  const bytes = rawBytes(one, () => seekRead(bytes.read - 1), () => seekRead(bytes.read + 1));
+  const bytes = rawBytes(one, kept, () => seekRead(bytes.read - 1), () => seekRead(bytes.read + 1));
   const line = timeline(one, {
+    kept,
     at: () => at,
     moved: (ns) => seek(ns),
     chosen: (read) => {
@@ -127,7 +129,7 @@ function player(one) {
     slider.setAttribute("aria-valuenow", Math.round(at / 1e6));
     slider.setAttribute("aria-valuetext", when.textContent);
     readout.textContent = standing();
-    state.set("t", at >= one.end ? null : (at / 1e6).toFixed(3));
+    kept.set("t", at >= one.end ? null : (at / 1e6).toFixed(3));
   }
 
   function seek(ns) {
@@ -169,7 +171,7 @@ function player(one) {
     speed = value;
     pace.value = String(value);
     if (started !== null) started = { now: performance.now(), at };
-    state.set("speed", value === 1 ? null : value);
+    kept.set("speed", value === 1 ? null : value);
   }
 
   // Go to the next read, or the one before; where several came at once, past all of them.
@@ -199,7 +201,7 @@ function player(one) {
     End: () => seek(one.end), "+": () => line.zoom(2), "-": () => line.zoom(0.5), 0: line.fit,
     Enter: () => bytes.show(Math.max(after(one.reads.at, at) - 1, 0)), Escape: bytes.hide,
   };
-  addEventListener("keydown", (event) => {
+  scope.addEventListener("keydown", (event) => {
     const target = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
     const isControl = target.closest("button, select, summary, input, textarea, dialog, tr, a");
@@ -209,14 +211,14 @@ function player(one) {
     keys[event.key]();
   });
 
-  const given = state.get("t");
+  const given = kept.get("t");
   if (given !== null && Number.isFinite(Number(given))) at = Math.min(Math.max(Number(given) * 1e6, 0), one.end);
-  setSpeed(SPEEDS.includes(Number(state.get("speed", 1))) ? Number(state.get("speed", 1)) : 1);
+  setSpeed(SPEEDS.includes(Number(kept.get("speed", 1))) ? Number(kept.get("speed", 1)) : 1);
   theme.listeners.push(() => line.picture.draw(1));
   show();
   settled();
   requestAnimationFrame(() => (pane.scrollTop = at < one.end ? pane.scrollHeight : 0));
-  const chosen = Number(state.get("read", -1));
+  const chosen = Number(kept.get("read", -1));
   if (chosen >= 0 && chosen < one.reads.at.length) bytes.show(chosen);
   return { slider, controls, readout, pane, bytes, seek, seekRead, picture: line.picture };
 }
@@ -238,7 +240,7 @@ function pointed(one, { ns, read }) {
 }
 
 // Return the panel of a read's bytes, as text or in hexadecimal.
-function rawBytes(one, back, on) {
+function rawBytes(one, kept, back, on) {
   const title = el("h3", {});
   const dump = el("pre", { class: "any mono", tabindex: "0" });
   let isHex = false;
@@ -258,11 +260,11 @@ function rawBytes(one, back, on) {
     title.textContent = described(one, read);
     const found = bytesOf(one, read);
     dump.textContent = typeof found === "string" ? found : isHex ? hexadecimal(found) : readable(found);
-    state.set("read", read);
+    kept.set("read", read);
   }
   function hide() {
     made.node.hidden = true;
-    state.set("read", null);
+    kept.set("read", null);
   }
   return made;
 }

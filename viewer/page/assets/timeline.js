@@ -9,7 +9,7 @@ const GAP_COLOURS = ["muted", "text", "accent", "warn", "bad"];
 
 // Return the timeline: its picture, and what changes it. `at` gives the playhead, `moved` is called with a time to go
 // to, `chosen` with a read.
-function timeline(one, { at, moved, chosen, hovered }) {
+function timeline(one, { kept, at, moved, chosen, hovered }) {
   let view = [0, one.end];
   let brush = null;
   let pointer = null;
@@ -395,7 +395,7 @@ function timeline(one, { at, moved, chosen, hovered }) {
     const size = Math.max(to - from, Math.min(one.end, 20000));
     const begin = Math.min(Math.max(from, 0), one.end - Math.min(size, one.end));
     view = [begin, Math.min(begin + size, one.end)];
-    state.set("zoom", view[0] > 0 || view[1] < one.end ? view.map((ns) => Math.round(ns)).join("-") : null);
+    kept.set("zoom", view[0] > 0 || view[1] < one.end ? view.map((ns) => Math.round(ns)).join("-") : null);
     made.drawAll();
   }
 
@@ -404,7 +404,7 @@ function timeline(one, { at, moved, chosen, hovered }) {
     show(middle - (middle - view[0]) / factor, middle + (view[1] - middle) / factor);
   }
 
-  const given = (state.get("zoom") || "").split("-").map(Number);
+  const given = (kept.get("zoom") || "").split("-").map(Number);
   if (given.length === 2 && given[0] < given[1]) view = [Math.max(given[0], 0), Math.min(given[1], one.end)];
   return {
     picture: made,

@@ -1,0 +1,148 @@
+// The exchanges of a run, unpacked: one number a row for each, durations in µs, and the gaps of those that are kept.
+
+function unpackRun(data, packed) {
+  const { rows } = data;
+  const started = undelta(rows.started_us);
+  const first = started.reduce((least, at) => Math.min(least, at), Infinity);
+  const at = started.map((one) => one - first);
+  const places = [];
+  let total = 0;
+  for (const count of data.gaps.count) {
+    places.push(total);
+    total += count || 0;
+  }
+  const [ratio, least] = data.step;
+  const scale = Float64Array.from({ length: 4096 }, (_, step) => (step ? (least / 1000) * ratio ** (step - 1) : 0));
+  const run = {
+    ...data,
+    size: rows.id.length,
+    first,
+    at,
+    end: at.map(
+      (one, row) =>
+        one + (rows.duration_ms[row] ?? rows.latency_ms[row] ?? rows.ttft_ms[row] ?? rows.ttfb_ms[row] ?? 0),
+    ),
+    stallsOf: new Map(),
+    text(name, row) {
+      const place = rows[name].places[row];
+      return place === null ? null : rows[name].values[place];
+    },
+    gaps: (row) => data.gaps.count[row],
+    // The steps of the scale, of all gaps of a row, in their order.
+    steps(row) {
+      const found = new Uint16Array(data.gaps.count[row] || 0);
+      for (let place = 0; place < found.length; place += 1) {
+        const coded = packed[places[row] + place] + 256 * packed[total + places[row] + place];
+        found[place] = data.gaps.middle[row] + (coded & 1 ? -(coded + 1) / 2 : coded / 2);
+      }
+      return found;
+    },
+    scale,
+    // When each output chunk of a row came, in µs since the request: gaps are exact to 1 %, the first and the last whole.
+    outputs(row) {
+      const [begin, last] = [rows.ttft_ms[row], rows.latency_ms[row]];
+      if (begin === null || !run.gaps(row)) return begin === null ? [] : [begin];
+      const found = Float64Array.from(run.steps(row), (step) => scale[step]);
+      const sum = found.reduce((all, gap) => all + gap, 0);
+      const factor = sum && last !== null ? (last - begin) / sum : 1;
+      let now = begin;
+      return [begin, ...found.map((gap) => (now += gap * factor))];
+    },
+  };
+  const owners = undelta(data.stalls.row);
+  owners.forEach((row, place) => {
+    if (!run.stallsOf.has(row)) run.stallsOf.set(row, []);
+    run.stallsOf.get(row).push({ gap: data.stalls.gap[place], us: data.stalls.ns[place] / 1000 });
+  });
+  run.waited = Float64Array.from({ length: run.size }, (_, row) =>
+    Math.max(rows.ttft_ms[row] || 0, rows.max_stall_ms[row] || 0),
+  );
+  const covered = new Set([null, ...data.language.generations]);
+  run.covers = data.all_operations ? () => true : (row) => covered.has(run.text("operation", row));
+  run.isMeasured = (row) => run.covers(row) && run.text("outcome", row) === "complete";
+  run.groupOf = (by, row) => {
+    if (!by) return null;
+    if (!by.startsWith("label.")) return run.text(by, row);
+    return rows.labels.values[rows.labels.places[row]]?.[by.slice(6)] ?? null;
+  };
+  return run;
+}
+
+// What a page is made of in quantities: which column has the values of each, as `stats` names them.
+const QUANTITY_COLUMNS = {
+  ttft: "ttft_ms",
+  ttfo: "ttfo_ms",
+  latency: "latency_ms",
+  duration: "duration_ms",
+  each_icl_p50: "icl_p50_ms",
+  each_icl_p99: "icl_p99_ms",
+  tpot: "tpot_ms",
+  tps: "tps_user",
+  silence: "max_silence_ms",
+};
+
+// Return the known values of a quantity over some rows, ascending; durations in ms.
+function valuesOf(run, name, rows) {
+  const column = run.rows[QUANTITY_COLUMNS[name]];
+  const unit = run.quantities[name][0] === "ms" ? 1000 : 1;
+  const found = Float64Array.from(
+    rows.map((row) => column[row]).filter((value) => value !== null),
+    (value) => value / unit,
+  );
+  return found.sort();
+}
+
+// Return a percentile of ascending values, as `stats` defines it: between the two neighbours by linear interpolation.
+function percentile(ascending, percent) {
+  if (!ascending.length) return null;
+  const rank = ((ascending.length - 1) * percent) / 100;
+  const low = ascending[Math.floor(rank)];
+  return low + (ascending[Math.ceil(rank)] - low) * (rank - Math.floor(rank));
+}
+
+// Return the cumulative distribution of ascending values: [value, share of those up to it].
+function cumulative(ascending) {
+  const points = [];
+  const n = ascending.length;
+  for (let place = 0; place < n; place += 1) {
+    if (place + 1 === n || ascending[place + 1] !== ascending[place]) points.push([ascending[place], (place + 1) / n]);
+  }
+  return points;
+}
+
+// Return the same of gaps, given how many are of each step of the scale.
+function cumulativeSteps(run, steps, counts) {
+  const n = counts.reduce((all, count) => all + count, 0);
+  let sum = 0;
+  return steps.map((step, place) => [run.scale[step] / 1000, (sum += counts[place]) / n]);
+}
+
+// Return the edges of the buckets of a histogram: 1, 2, 5 in each decade, as `stats --hist` has them.
+function edgesAround(least, most) {
+  const edges = [];
+  for (let decade = Math.floor(Math.log10(least)) - 1; decade <= Math.floor(Math.log10(most)) + 1; decade += 1) {
+    for (const step of [1, 2, 5]) edges.push(Number(`${step}e${decade}`));
+  }
+  const first = edges.findLastIndex((edge) => edge <= least);
+  return edges.slice(first, edges.findIndex((edge) => edge > most) + 1);
+}
+
+// Return the gaps of some rows: how many are of each step, those that are on the page.
+function stepsOf(run, rows) {
+  const counts = new Float64Array(run.scale.length);
+  for (const row of rows) for (const step of run.steps(row)) counts[step] += 1;
+  const steps = [...counts.keys()].filter((step) => counts[step]);
+  return { steps, counts: steps.map((step) => counts[step]) };
+}
+
+// Return a time of day of µs since the first exchange, with as much of it as a step of the axis needs.
+function clock(run, us, step = 1e6) {
+  const text = new Date((run.first + us) / 1000).toISOString();
+  return step >= 86400e6
+    ? text.slice(0, 10)
+    : step >= 60e6
+      ? text.slice(11, 16)
+      : step >= 1e6
+        ? text.slice(11, 19)
+        : text.slice(11, 23);
+}

@@ -1,0 +1,874 @@
+// The page of a run.
+
+const OUTCOME_COLOURS = { success: "good", warning: "warn", error: "bad", accent: "accent" };
+
+const unitOf = (run, metric) => (metric === "icl" ? "ms" : run.quantities[metric][0]);
+
+// Return a distribution of some rows. Of all exchanges together it is of what the program counted, also where the page
+// has not the gaps of all of them.
+function seriesOf(run, metric, name, sign, rows, group = null) {
+  const measured = rows.filter(run.isMeasured);
+  if (metric !== "icl") {
+    const values = valuesOf(run, metric, measured);
+    return { name, sign, n: values.length, values, points: cumulative(values) };
+  }
+  const { steps, counts } = group ? { steps: group.steps, counts: group.counts } : stepsOf(run, measured);
+  return {
+    name,
+    sign,
+    n: counts.reduce((all, one) => all + one, 0),
+    values: null,
+    points: cumulativeSteps(run, steps, counts),
+  };
+}
+
+// What is shown: of which exchanges, in which groups; all pictures and the table go by it.
+function showing(run) {
+  const every = Array.from({ length: run.size }, (_, row) => row);
+  const shown = {
+    filter: "",
+    by: "model",
+    lanes: "",
+    metric: "ttft",
+    rows: every,
+    again: () => {},
+    chosen: () => true,
+    onlySelected: false,
+  };
+  shown.isAll = () => shown.rows.length === run.size;
+  shown.select = (text) => {
+    const fits = text.trim() ? filterOf(run, text) : () => true;
+    shown.filter = text.trim();
+    const mask = Uint8Array.from(every, (row) => (fits(row) ? 1 : 0));
+    shown.chosen = (row) => mask[row] === 1;
+    shown.rows = every.filter(shown.chosen);
+  };
+  // The groups, the largest first; those that have no sign of their own share the last.
+  shown.group = () => {
+    const groups = run.groups[shown.by] || [];
+    shown.names = new Map(groups.map((one, place) => [one.name, Math.min(place, GROUP_SIGNS)]));
+    shown.signOf = (row) => (groups.length ? (shown.names.get(run.groupOf(shown.by, row)) ?? GROUP_SIGNS) : 0);
+  };
+  shown.series = () => {
+    const groups = (run.groups[shown.by] || []).slice(0, GROUP_SIGNS);
+    if (!groups.length)
+      return [seriesOf(run, shown.metric, "all", 0, shown.rows, shown.isAll() ? run.groups[""][0] : null)];
+    const members = new Map(groups.map((one) => [one.name, []]));
+    for (const row of shown.rows) members.get(run.groupOf(shown.by, row))?.push(row);
+    return groups
+      .map((one, place) =>
+        seriesOf(run, shown.metric, one.name ?? UNKNOWN, place, members.get(one.name), shown.isAll() ? one : null),
+      )
+      .filter((one) => one.n);
+  };
+  shown.group();
+  return shown;
+}
+
+const exactly = (value, unit) => {
+  if (value === null) return [UNKNOWN];
+  if (unit !== "ms") return [format.number(value, value < 10 ? 2 : 1), el("small", {}, unit)];
+  return value < 9999.5
+    ? [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")]
+    : [format.number(value / 1000, 1), el("small", {}, "s")];
+};
+
+function headlines(run) {
+  const cards = run.headlines.map((one) => {
+    const ends = one.interval && one.interval.map((end) => format.number(end, end < 10 ? 2 : end < 1000 ? 1 : 0));
+    const note = ends ? `${ends[0]} – ${ends[1]}` : one.n ? "too few to tell" : UNKNOWN;
+    return el(
+      "div",
+      { title: `${one.meaning}; interval at 95 %, in ${one.unit}` },
+      el(
+        "dt",
+        {},
+        one.name.replace(/^(\w+) (p\d+)$/, (_, name, percent) => `${titled(name)} ${percent}`),
+      ),
+      el("dd", {}, exactly(one.value, one.unit)),
+      el("dd", { class: "interval" }, note),
+      el("dd", { class: "interval" }, `n ${format.number(one.n)}`),
+    );
+  });
+  return el("dl", { class: "cards wide" }, cards);
+}
+
+function outcomes(run, apply) {
+  const whole = run.groups[""][0];
+  const found = Object.entries(whole.outcomes);
+  const bar = el(
+    "div",
+    { class: "outcomes", role: "group", "aria-label": "Outcomes" },
+    found.map(([name, count]) => {
+      const [sign, tone] = run.states[name] || ["?", "muted"];
+      const part = el(
+        "button",
+        {
+          class: OUTCOME_COLOURS[tone] || "muted",
+          title: `${run.outcomes[name]}: ${format.number(count)}; click to select`,
+          onclick: () => apply(`is:${name}`),
+        },
+        `${sign} ${name} `,
+        el("b", {}, format.number(count)),
+      );
+      part.style.flexGrow = Math.sqrt(count);
+      return part;
+    }),
+  );
+  const failed = run.failures.slice(0, 5).map(
+    (one) =>
+      `${format.number(one.count)} × ${[one.outcome, one.detail, one.code, one.status]
+        .filter((part) => part !== null)
+        .map((part) => visible(String(part)))
+        .join(" ")}`,
+  );
+  return [
+    bar,
+    failed.length
+      ? el(
+          "p",
+          { class: "muted small any" },
+          `Not complete: ${failed.join(" · ")}${run.failures.length > 5 ? ` · and ${run.failures.length - 5} more kinds` : ""}`,
+        )
+      : null,
+  ];
+}
+
+function groupTable(run, by) {
+  const rows = run.groups[by];
+  const figure = (name, place, title) => {
+    const unit = run.quantities[name][0];
+    return column(
+      `${titled(name)} ${["n", "p50", "p90", "p95", "p99", "max"][place]}${unit === "ms" ? " ms" : ""}`,
+      (row) => row.figures[name][place],
+      { number: true, title, shown: (value) => format.number(value, 1) },
+    );
+  };
+  const columns = [
+    column(by || "all", (row) => row.name, {
+      shown: (value) => (value === null ? (by ? UNKNOWN : "all") : visible(value)),
+    }),
+    column("n", (row) => row.n, { number: true, shown: (value) => format.number(value) }),
+    column("errors %", (row) => row.error_rate_pct, {
+      number: true,
+      shown: (value) => format.number(value, 2),
+      title: "failed, of those that were not cancelled",
+    }),
+    column("measured", (row) => row.measured_n, {
+      number: true,
+      shown: (value) => format.number(value),
+      title: "complete exchanges: the figures are of these",
+    }),
+    figure("ttft", 1),
+    figure("ttft", 3),
+    figure("icl", 1, run.quantities.icl[1]),
+    figure("icl", 4, run.quantities.icl[1]),
+    figure("each_icl_p99", 1, run.quantities.each_icl_p99[1]),
+    figure("tps", 1),
+    figure("latency", 1),
+    figure("latency", 3),
+    figure("silence", 5),
+    column("output tokens", (row) => row.output_tokens, { number: true, shown: (value) => format.number(value) }),
+  ];
+  return table(`Statistics by ${by || "all"}`, columns, rows, { file: `statistics-${by || "all"}` });
+}
+
+function distributionTable(run, shown) {
+  const rows = shown
+    .series()
+    .map((one) => ({
+      ...one,
+      of: (percent) =>
+        one.values
+          ? percentile(one.values, percent)
+          : (one.points.find((point) => point[1] >= percent / 100)?.[0] ?? null),
+    }));
+  const columns = [
+    column(shown.by || "all", (row) => row.name),
+    column("n", (row) => row.n, { number: true, shown: (value) => format.number(value) }),
+  ];
+  for (const percent of [5, 25, 50, 75, 90, 95, 99])
+    columns.push(
+      column(`p${percent}`, (row) => row.of(percent), { number: true, shown: (value) => format.number(value, 2) }),
+    );
+  const about = shown.metric === "icl" ? " (exact to 1 %)" : "";
+  return table(`${shown.metric} of what is selected, in ${unitOf(run, shown.metric)}${about}`, columns, rows, {
+    file: shown.metric,
+  });
+}
+
+// Return a line of what is selected: counts, and percentiles by the definition of `stats`.
+function selectionLine(run, shown) {
+  const covered = shown.rows.filter(run.covers);
+  const measured = covered.filter(run.isMeasured);
+  const failed = covered.filter((row) => run.language.failures.includes(run.text("outcome", row))).length;
+  const part = (name, percent) => {
+    const value = percentile(valuesOf(run, name, measured), percent);
+    return value === null ? null : `${name} p${percent} ${shownValue(value, run.quantities[name][0])}`;
+  };
+  const figures = [
+    part("ttft", 50),
+    part("ttft", 95),
+    part("latency", 50),
+    part("latency", 95),
+    part("tps", 50),
+  ].filter(Boolean);
+  return `${shown.isAll() ? "all" : "selected:"} ${format.number(shown.rows.length)} of ${format.number(run.size)} exchanges · ${format.number(failed)} failed · ${format.number(measured.length)} measured${figures.length ? ` · ${figures.join(" · ")}` : ""}`;
+}
+
+const us = (name, title, digits = 1) => ({
+  name,
+  title,
+  number: true,
+  raw: (run, row) => (run.rows[name][row] === null ? null : run.rows[name][row] / 1000),
+  shown: (value) => format.number(value, digits),
+});
+const number = (name, title) => ({
+  name,
+  title,
+  number: true,
+  raw: (run, row) => run.rows[name][row],
+  shown: (value) => format.number(value),
+});
+const text = (name) => ({
+  name,
+  raw: (run, row) => run.text(name, row),
+  shown: (value) => (value === null || value === "" ? UNKNOWN : visible(value)),
+});
+const LISTED = [
+  { name: "id", raw: (run, row) => run.rows.id[row], shown: (value) => visible(value.slice(0, 8)), mono: true },
+  {
+    name: "started",
+    raw: (run, row) => run.at[row],
+    csv: (run, row) => clock(run, run.at[row], 1),
+    shown: (value, run) => clock(run, value, 1),
+    number: true,
+  },
+  text("model"),
+  {
+    name: "outcome",
+    raw: (run, row) => run.text("outcome", row),
+    shown: (value, run, row) =>
+      `${(run.states[value] || ["?"])[0]} ${visible(value)}${run.text("outcome_detail", row) ? ` ${visible(run.text("outcome_detail", row))}` : ""}`,
+    tone: (run, value) => OUTCOME_COLOURS[(run.states[value] || [])[1]],
+  },
+  number("status"),
+  {
+    name: "gaps",
+    raw: (run, row) => run.text("sparkline", row),
+    shown: (value) => value || "",
+    mono: true,
+    title: "gaps over time: ▁ under 3, ▂ 3, ▃ 10, ▄ 30, ▅ 100, ▆ 300 ms, ▇ 1, █ 3 s",
+  },
+  us("ttft_ms", "T0 to the first output"),
+  us("icl_p50_ms", "median gap between output chunks", 2),
+  us("icl_p99_ms", "99th percentile of the gaps", 2),
+  us("max_stall_ms", "longest gap between reads with output"),
+  us("latency_ms", "T0 to the last output"),
+  us("duration_ms", "T0 to the end"),
+  number("input_tokens"),
+  number("output_tokens"),
+  {
+    name: "tps_user",
+    title: "tokens a second",
+    number: true,
+    raw: (run, row) => run.rows.tps_user[row],
+    shown: (value) => format.number(value, 1),
+  },
+  text("flags"),
+  {
+    name: "labels",
+    raw: (run, row) =>
+      Object.entries(run.rows.labels.values[run.rows.labels.places[row]] || {})
+        .map(([key, value]) => `${key}=${value}`)
+        .join(" "),
+    shown: (value) => visible(value),
+  },
+];
+
+// Return the table of what is selected, sorted by a column; a click on a row opens it.
+function listing(run, shown, opened) {
+  let [name, down] = [
+    (state.get("sort") || "started").replace(/^-/, ""),
+    !(state.get("sort") || "-").startsWith("-") ? false : true,
+  ];
+  const body = el("tbody");
+  const rest = el("button", {});
+  let rows = [];
+  let drawn = 0;
+  const heads = LISTED.map((one) => {
+    const button = el(
+      "button",
+      {
+        class: "sort",
+        title: one.title || null,
+        onclick: () => sort(one.name, one.name === name ? !down : Boolean(one.number)),
+      },
+      one.name.replace(/_ms$/, " ms").replaceAll("_", " "),
+    );
+    return el("th", { scope: "col", class: one.number ? "number" : null }, button);
+  });
+  function sort(by, descending) {
+    [name, down] = [by, descending];
+    state.set("sort", name === "started" && down ? null : `${down ? "-" : ""}${name}`);
+    draw();
+  }
+  function more(count) {
+    const part = document.createDocumentFragment();
+    for (const row of rows.slice(drawn, drawn + count)) {
+      const cells = LISTED.map((one) => {
+        const value = one.raw(run, row);
+        return el(
+          "td",
+          {
+            class:
+              [one.number ? "number" : "", one.mono ? "mono" : "", one.tone ? one.tone(run, value) : ""]
+                .join(" ")
+                .trim() || null,
+          },
+          value === null ? UNKNOWN : one.shown(value, run, row),
+        );
+      });
+      const made = el("tr", { tabindex: "0", "data-row": row }, cells);
+      part.append(made);
+    }
+    body.append(part);
+    drawn = Math.min(drawn + count, rows.length);
+    rest.hidden = drawn >= rows.length;
+    rest.textContent = `show ${format.number(Math.min(rows.length - drawn, 1000))} more of ${format.number(rows.length - drawn)}`;
+  }
+  function draw() {
+    const one = LISTED.find((other) => other.name === name) || LISTED[1];
+    const keys = new Map(shown.rows.map((row) => [row, one.raw(run, row)]));
+    const order = down ? -1 : 1;
+    rows = [...shown.rows].sort((a, b) => {
+      const [left, right] = [keys.get(a), keys.get(b)];
+      if (left === null || right === null) return (left === null) - (right === null);
+      return (left < right ? -order : left > right ? order : 0) || b - a;
+    });
+    heads.forEach((head, place) =>
+      head.setAttribute("aria-sort", LISTED[place].name === name ? (down ? "descending" : "ascending") : "none"),
+    );
+    body.replaceChildren();
+    drawn = 0;
+    more(100);
+  }
+  const chosenRow = (event) => event.target.closest("tr[data-row]");
+  body.addEventListener("click", (event) => chosenRow(event) && opened(Number(chosenRow(event).dataset.row)));
+  body.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && chosenRow(event)) opened(Number(chosenRow(event).dataset.row));
+  });
+  rest.addEventListener("click", () => more(1000));
+  const columns = LISTED.map((one) => ({ name: one.name, raw: (row) => (one.csv || one.raw)(run, row) }));
+  const whole = () => csv([{ name: "id", raw: (row) => run.rows.id[row] }, ...columns.slice(1)], rows);
+  const buttons = el(
+    "div",
+    { class: "tools" },
+    copyButton("copy as CSV", whole),
+    el("button", { onclick: () => save("exchanges.csv", new Blob([whole()], { type: "text/csv" })) }, "save CSV"),
+  );
+  const made = el(
+    "table",
+    {},
+    el("caption", {}, "Exchanges that are selected"),
+    el("thead", {}, el("tr", {}, heads)),
+    body,
+  );
+  return {
+    node: el(
+      "div",
+      {},
+      buttons,
+      el("div", { class: "scroll tall", tabindex: "0" }, made),
+      el("div", { class: "tools" }, rest),
+    ),
+    draw,
+  };
+}
+
+// Return what the texts of a row had said at a time since its request: the end of it, and null if they are not here.
+function saidBy(run, row, at) {
+  const whole = run.texts?.text[row];
+  if (whole === null || whole === undefined) return null;
+  const count = after(run.outputs(row), at);
+  const length = run.texts.sizes[row].slice(0, count).reduce((all, size) => all + size, 0);
+  const signs = [...whole];
+  return { text: signs.slice(Math.max(length - 120, 0), length).join(""), more: length > 120 };
+}
+
+// Return the lines of what the pointer is at.
+function pointedAt(run, row, since) {
+  const { rows } = run;
+  const outcome = run.text("outcome", row);
+  const facts = [
+    rows.id[row].slice(0, 8),
+    visible(run.text("model", row) ?? UNKNOWN),
+    `${(run.states[outcome] || ["?"])[0]} ${visible(outcome)}`,
+    `TTFT ${format.span(rows.ttft_ms[row] === null ? null : rows.ttft_ms[row] * 1000)}`,
+    `latency ${format.span(rows.latency_ms[row] === null ? null : rows.latency_ms[row] * 1000)}`,
+    `longest gap ${format.span(rows.max_stall_ms[row] === null ? null : rows.max_stall_ms[row] * 1000)}`,
+  ];
+  const said = since === null ? null : saidBy(run, row, since);
+  const at = since !== null && since >= 0 ? ` · at ${format.span(since * 1000)}` : "";
+  return [
+    el("span", { class: "any" }, `${facts.join(" · ")}${at}`),
+    said ? el("span", { class: "saying any" }, `${said.more ? "…" : ""}${visible(said.text)}`) : "",
+  ];
+}
+
+// Return the panel in which an exchange is opened: its player if its reads are here, else its gaps.
+function panel(run, timeline) {
+  const node = el("section", { class: "opened", hidden: true, "aria-label": "The exchange that is open" });
+  const made = { node, row: null, show, hide };
+  async function show(row, { focus = true } = {}) {
+    made.row = row;
+    const id = run.rows.id[row];
+    state.set("x", id);
+    timeline.mark(row);
+    const one = await playable(run, id);
+    if (made.row !== row) return;
+    const close = el("button", { onclick: hide }, "close");
+    const command = `wiretape export --html ${id} -o ${id.slice(0, 8)}.html`;
+    if (one) {
+      const { frame, made: shown } = framed(one);
+      frame.append(
+        el("div", { class: "row" }, titleOf(one), el("span", { class: "spread" }), close),
+        el("p", { class: "any small" }, one.reasons.map(visible).join(" · ")),
+        shown.slider,
+        shown.controls,
+        shown.readout,
+        one.texts.length ? shown.pane : el("p", { class: "muted" }, visible(one.silence)),
+        shown.bytes.node,
+        el("p", { class: "muted small" }, "Its events, reads and headers, too: ", el("code", {}, command)),
+      );
+      node.replaceChildren(frame);
+      node.hidden = false;
+      if (focus) shown.slider.focus({ preventScroll: true });
+    } else {
+      node.replaceChildren(
+        el(
+          "div",
+          { class: "row" },
+          el(
+            "p",
+            { class: "any" },
+            el("strong", {}, visible(run.text("model", row) ?? UNKNOWN)),
+            " ",
+            el("span", { class: "mono muted" }, id),
+            ` ${visible(run.text("outcome", row))}`,
+          ),
+          el("span", { class: "spread" }),
+          close,
+        ),
+        gapStrip(run, row),
+        el(
+          "p",
+          { class: "muted small" },
+          "Its reads are not on this page. The whole of it, to play: ",
+          el("code", {}, command),
+        ),
+      );
+      node.hidden = false;
+      if (focus) close.focus({ preventScroll: true });
+    }
+    if (focus) node.scrollIntoView({ block: "nearest" });
+  }
+  function hide() {
+    made.row = null;
+    node.hidden = true;
+    node.replaceChildren();
+    state.set("x", null);
+    timeline.mark(null);
+  }
+  return made;
+}
+
+// Return the strip of an exchange of which only the gaps are here: its phases, and each gap on a log scale.
+function gapStrip(run, row) {
+  const at = run.outputs(row);
+  const end = run.end[row] - run.at[row];
+  const stalls = (run.stallsOf.get(row) || []).map((one) => one.gap);
+  const made = picture(130, [
+    (pen, width) => {
+      const colours = palette();
+      const x = (time) => 44 + (time / Math.max(end, 1)) * (width - 60);
+      const found = ticks(0, end, width / 90);
+      for (const time of found) {
+        pen.fillStyle = colours.line;
+        pen.fillRect(x(time), 14, 1, 112);
+        pen.fillStyle = colours.muted;
+        pen.fillText(tickLabel(time * 1000, (found[1] - found[0] || end) * 1000), x(time) + 3, 10);
+      }
+      pen.fillStyle = colours.wait;
+      pen.fillRect(x(0), 20, x(end) - x(0), 14);
+      if (!at.length) return;
+      pen.fillStyle = colours.content;
+      pen.fillRect(x(at[0]), 20, Math.max(x(at.at(-1)) - x(at[0]), 1), 14);
+      pen.fillStyle = hatch(pen, colours.stall);
+      for (const gap of stalls) pen.fillRect(x(at[gap]), 20, x(at[gap + 1]) - x(at[gap]), 14);
+      pen.fillStyle = colours.muted;
+      for (const [us_, label] of [
+        [1e3, "1 ms"],
+        [1e5, "100 ms"],
+        [1e7, "10 s"],
+      ])
+        pen.fillText(label, 0, 126 - 20 * (Math.log10(us_) - 2) + 4);
+      at.forEach((time, place) => {
+        const gap = place ? time - at[place - 1] : 0;
+        const height = gap > 0 ? Math.max(20 * (Math.log10(gap) - 2), 1) : 1;
+        pen.fillStyle = place && stalls.includes(place - 1) ? colours.bad : colours.content;
+        pen.fillRect(x(time) - 0.75, 126 - height, 1.5, height);
+      });
+    },
+  ]);
+  return made.node;
+}
+
+const RUN_KEYS = [
+  ["← →", "move in time"],
+  ["+ − 0", "zoom in, out, all"],
+  ["↑ ↓", "the exchange before, the next"],
+  ["enter", "open it"],
+  ["f", "filter"],
+  ["esc", "close"],
+];
+
+function runHelp() {
+  const list = RUN_KEYS.map(([keys, meaning]) => [
+    el(
+      "dt",
+      {},
+      keys.split(" ").map((key, place) => [place ? " " : "", el("kbd", {}, key)]),
+    ),
+    el("dd", {}, meaning),
+  ]);
+  const dialog = el(
+    "dialog",
+    { "aria-label": "Keys" },
+    el("h2", {}, "Keys and pointer"),
+    el("dl", {}, list),
+    el(
+      "p",
+      { class: "muted" },
+      "Over the lanes: drag to zoom, shift and drag to move, double click for all; ctrl and the wheel zooms, too. A click on a bar or a point opens the exchange. The address of the page keeps what is shown.",
+    ),
+    el("form", { method: "dialog" }, el("p", { class: "tools" }, el("button", {}, "close"))),
+  );
+  return el(
+    "span",
+    {},
+    el("button", { "aria-label": "keys and help", onclick: () => dialog.showModal() }, "?"),
+    dialog,
+  );
+}
+
+boot(async (data) => {
+  const run = unpackRun(data, await unpack("gaps"));
+  const said = await unpack("texts");
+  run.texts = said && JSON.parse(new TextDecoder().decode(said));
+  const shown = showing(run);
+  const readout = el("div", { class: "readout pointed" });
+  const hint = el("span", { class: "muted" }, "drag: zoom · shift and drag: move · click: open");
+  const timeline = runTimeline(run, shown, {
+    opened: (row) => opened.show(row),
+    told: (row, since, at) =>
+      readout.replaceChildren(
+        ...(row !== null ? pointedAt(run, row, since) : [at === null ? hint : `${clock(run, Math.max(at, 0), 1)} UTC`]),
+      ),
+  });
+  const opened = panel(run, timeline);
+  const pointer = el(
+    "div",
+    {
+      class: "timeline",
+      tabindex: "0",
+      role: "group",
+      "aria-label": "Exchanges over time; arrows move, plus and minus zoom, up and down choose, enter opens",
+    },
+    timeline.picture.node,
+  );
+  const list = listing(run, shown, (row) => opened.show(row));
+  const field = el("input", {
+    type: "text",
+    class: "mono filter",
+    placeholder: "filter, as in ls: model:gpt-* ttft>800ms -is:ok label:run=a7",
+    "aria-label": "filter",
+    spellcheck: "false",
+    autocomplete: "off",
+    maxlength: 4000,
+  });
+  const complaint = el("p", { class: "bad small any", role: "alert" });
+  const line = el("p", { class: "selected any" });
+  const key = el("div");
+  const ecdf = curves(260, () => ({ unit: unitOf(run, shown.metric), series: shown.series() }));
+  const hist = histograms(() => ({ unit: unitOf(run, shown.metric), series: shown.series() }));
+  const behind = el("div", { class: "inside" });
+  const about = el("p", { class: "muted small any" });
+
+  function draw() {
+    line.textContent = selectionLine(run, shown);
+    const without =
+      shown.metric === "icl" && !shown.isAll()
+        ? shown.rows.filter((row) => run.isMeasured(row) && run.gaps(row) === null).length
+        : 0;
+    about.textContent = `${run.quantities[shown.metric][1]}, of complete exchanges${without ? `; without those of ${format.number(without)} selected ones, whose gaps are not on this page` : ""}`;
+    const others = (run.groups[shown.by] || []).length - GROUP_SIGNS;
+    key.replaceChildren(
+      legendOf(shown.series(), shown.by ? (name) => apply(term(shown.by, name)) : null),
+      others > 0
+        ? el("p", { class: "muted small" }, `${others} smaller groups have no curve; above, they are grey.`)
+        : "",
+    );
+    hist.picture.resize(Math.max(260, 24 + 10 + 62 * shown.series().length));
+    behind.replaceChildren(...distributionTable(run, shown));
+    ecdf.picture.drawAll();
+    shown.again();
+    timeline.update();
+    list.draw();
+  }
+  const term = (by, name) => {
+    const value = name === UNKNOWN ? null : `"${name.replace(/[\\"]/g, "\\$&")}"`;
+    const [, labelled] = /^label\.(.*)$/.exec(by) || [];
+    if (labelled) return value ? `label:${labelled}=${value}` : `-label:${labelled}`;
+    return value ? `${by}:${value}` : `-has:${by}`;
+  };
+  function apply(text) {
+    field.value = text;
+    try {
+      shown.select(text);
+      complaint.textContent = "";
+      field.removeAttribute("aria-invalid");
+    } catch (error) {
+      if (!(error instanceof FilterError)) throw error;
+      complaint.textContent = error.message;
+      field.setAttribute("aria-invalid", "true");
+      return;
+    }
+    state.set("q", text.trim() || null);
+    announce(selectionLine(run, shown));
+    draw();
+  }
+  let typing = null;
+  field.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => apply(field.value), 250);
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") apply(field.value);
+    if (event.key === "Escape") apply("");
+  });
+  const picker = (name, label, options, changed) => {
+    const choice = el(
+      "select",
+      { "aria-label": label },
+      options.map(([value, text_]) => el("option", { value }, visible(text_))),
+    );
+    const given = state.get(name);
+    if (options.some(([value]) => value === given)) shown[name] = given;
+    choice.value = shown[name];
+    const otherwise = options[0][0];
+    choice.addEventListener("change", () => {
+      shown[name] = choice.value;
+      state.set(name, choice.value === otherwise ? null : choice.value);
+      changed();
+    });
+    return el("label", { class: "small" }, `${label} `, choice);
+  };
+  const bys = Object.keys(run.groups).filter(Boolean);
+  const grouped = el("div");
+  const by = picker("by", "groups", [...bys.map((one) => [one, one]), ["", "none"]], () => {
+    shown.group();
+    draw();
+    grouped.replaceChildren(...groupTable(run, shown.by));
+  });
+  const conversations = run.rows.conversation.values.length ? [["conversation", "conversation"]] : [];
+  const lanes = picker(
+    "lanes",
+    "lanes",
+    [["", "as many as ran at once"], ...conversations, ...bys.map((one) => [one, one])],
+    draw,
+  );
+  const metric = picker(
+    "metric",
+    "distribution of",
+    ["ttft", "icl", "each_icl_p50", "each_icl_p99", "silence", "tpot", "tps", "latency", "duration", "ttfo"].map(
+      (one) => [one, titled(one)],
+    ),
+    draw,
+  );
+  shown.group();
+  grouped.replaceChildren(...groupTable(run, shown.by));
+  const only = el("input", {
+    type: "checkbox",
+    onchange: () => ((shown.onlySelected = only.checked), timeline.update()),
+  });
+  const savePicture = async () =>
+    save("run.png", await timeline.picture.image(`${visible(run.title)} · ${line.textContent}`));
+
+  function move(by_) {
+    const rows = shown.rows;
+    if (!rows.length) return;
+    const place = rows.indexOf(opened.row ?? move.row ?? -1);
+    const next = rows[Math.min(Math.max(place + by_, 0), rows.length - 1)];
+    move.row = next;
+    timeline.mark(next);
+    readout.replaceChildren(...pointedAt(run, next, null));
+    announce(readout.textContent);
+    if (opened.row !== null) opened.show(next, { focus: false });
+  }
+  const keys = {
+    ArrowLeft: () => timeline.move(-0.15),
+    ArrowRight: () => timeline.move(0.15),
+    ArrowUp: () => move(-1),
+    ArrowDown: () => move(1),
+    "+": () => timeline.zoom(1.6),
+    "=": () => timeline.zoom(1.6),
+    "-": () => timeline.zoom(1 / 1.6),
+    0: timeline.fit,
+    Enter: () => move.row !== undefined && opened.show(move.row),
+    Escape: opened.hide,
+  };
+  pointer.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  addEventListener("keydown", (event) => {
+    if (event.target.closest("input, select, textarea, dialog") || event.ctrlKey || event.metaKey || event.altKey)
+      return;
+    if (event.key === "f" || event.key === "/") (event.preventDefault(), field.focus());
+    if (event.key === "Escape" && opened.row !== null) opened.hide();
+  });
+
+  readout.replaceChildren(hint);
+  const whole = run.groups[""][0];
+  const note = run.left_out
+    ? [
+        el(
+          "p",
+          { class: "muted small any" },
+          `Figures are of generations: ${visible(run.left_out)}, which are in the lanes and in the table.`,
+        ),
+      ]
+    : [];
+  const warnings = whole.warnings.length
+    ? [
+        el(
+          "ul",
+          { class: "warnings" },
+          whole.warnings.map((one) => el("li", { class: "any" }, visible(one))),
+        ),
+      ]
+    : [];
+  const span = whole.first_at
+    ? `${visible(whole.first_at).slice(0, 19).replace("T", " ")} – ${visible(whole.last_at).slice(0, 19).replace("T", " ")} UTC`
+    : "";
+  field.value = state.get("q", "");
+  if (field.value) {
+    try {
+      shown.select(field.value);
+    } catch (error) {
+      complaint.textContent = error.message;
+    }
+  }
+  draw();
+  const wanted = run.rows.id.indexOf(state.get("x"));
+  if (wanted >= 0) setTimeout(() => opened.show(wanted, { focus: false }));
+  return [
+    banner(run.banner),
+    el(
+      "header",
+      { class: "who" },
+      el(
+        "div",
+        { class: "row" },
+        el("h1", { class: "any" }, `${format.number(run.total)} exchanges`),
+        el("span", { class: "muted" }, span),
+        el("span", { class: "spread" }),
+        el(
+          "div",
+          { class: "switches row" },
+          theme.switch(),
+          el("button", { onclick: savePicture }, "PNG"),
+          el("button", { onclick: () => print() }, "print"),
+          runHelp(),
+        ),
+      ),
+      run.filter ? el("p", { class: "mono muted any" }, visible(run.filter)) : null,
+    ),
+    headlines(run),
+    el(
+      "p",
+      { class: "muted small" },
+      "Of all exchanges of the export, whatever is selected below; latencies are of complete ones. Below each figure its interval at 95 %, by itself, and of how many values it is.",
+    ),
+    ...note,
+    ...outcomes(run, apply),
+    ...warnings,
+    el("h2", {}, "Over time"),
+    el("div", { class: "row filterline" }, field, lanes, by, el("label", { class: "small" }, only, " only selected")),
+    complaint,
+    line,
+    pointer,
+    el(
+      "div",
+      { class: "legend" },
+      swatch("wait", "wait"),
+      swatch("reasoning", "thinking"),
+      swatch("content", "content"),
+      swatch("stall", `stall: a gap of more than ${format.span(run.stall_ns)}`),
+      swatch("bad", "failed"),
+    ),
+    readout,
+    opened.node,
+    el("h2", {}, "Distributions"),
+    el("div", { class: "row tools" }, metric, about),
+    key,
+    el(
+      "div",
+      { class: "plots" },
+      el(
+        "figure",
+        {},
+        el("figcaption", {}, "Share of exchanges (of gaps: of all gaps) up to a value; follows the selection"),
+        ecdf.picture.node,
+        ecdf.readout,
+      ),
+      el(
+        "figure",
+        {},
+        el("figcaption", {}, "Histogram: share of each group in buckets of 1, 2, 5; follows the selection"),
+        hist.picture.node,
+      ),
+    ),
+    el("details", { class: "behind" }, el("summary", {}, "Percentiles as a table"), behind),
+    el("h2", {}, "Groups"),
+    el(
+      "p",
+      { class: "muted small" },
+      "Of all exchanges of the export, whatever is selected; as stats --by prints them.",
+    ),
+    grouped,
+    ...(run.comparisons.length
+      ? [
+          el("h2", {}, "Comparison"),
+          el(
+            "p",
+            { class: "muted small" },
+            "As compare prints it, of all exchanges of the export, whatever is selected.",
+          ),
+          ...comparing(run, shown),
+        ]
+      : []),
+    el("h2", {}, "Exchanges"),
+    el("p", { class: "muted small" }, "What is selected; a click on a head sorts, on a row opens."),
+    list.node,
+    el("p", { class: "muted" }, `wiretape ${run.version}`),
+  ].filter(Boolean);
+});
+
+function swatch(colour, label) {
+  const square = el("i");
+  square.style.background = `var(--${colour})`;
+  return el("span", {}, square, label);
+}

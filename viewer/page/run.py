@@ -1,0 +1,386 @@
+"""Pure: the page of a run: what `ls`, `stats` and `compare` say of many exchanges, as data for the script of the page.
+
+Figures, intervals and verdicts are made by the same functions as there, of all exchanges that were selected; the script
+draws them, counts, and repeats the definition of a percentile for what is selected on the page. Exchanges are columns
+(`document.deltas` where values grow), durations in µs, and what is unknown is null; texts that repeat are numbers of a
+list. What was left out is said in the banner.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO, Final
+
+from recorder import __version__
+from recorder.decode.operation import GENERATIONS
+from recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
+from recorder.decode.stalls import Thresholds
+from recorder.plurals import counted
+from viewer import formatting, rows
+from viewer.filters import fields
+from viewer.model import states
+from viewer.page import document, gaps, stream
+from viewer.page.document import deltas
+from viewer.report.stats import explained
+from viewer.rows import TableRow
+from viewer.stats import compare
+from viewer.stats.metrics import QUANTITIES
+from viewer.stats.summary import Attempts, Sample, known, percentiles, row
+from viewer.tape.overview import Failures
+from viewer.tape.run import NUMBERS, TEXTS, Columns, Text
+
+MOST_ROWS: Final = 20_000
+"""So many exchanges are in a page at most, the newest."""
+
+MOST_GAPS: Final = 1_000_000
+"""So many gaps are in a page at most, of the exchanges that waited longest."""
+
+MOST_TEXT: Final = 4_000_000
+"""About so many characters of texts are in a page at most, of the newest exchanges."""
+
+MOST_GROUPS: Final = 12
+MOST_STREAMS: Final = 12
+"""So many exchanges can be played."""
+
+_MOST_COMPARED: Final = 3
+
+_STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
+_SHOWN: Final = ("ttft", "ttfo", "icl", "read_gap", "each_icl_p99", "tpot", "tps", "latency", "duration", "silence")
+_HEADLINES: Final = (
+    ("ttft", 50), ("ttft", 95), ("each_icl_p50", 50), ("each_icl_p99", 50), ("each_icl_max", 95), ("latency", 50),
+    ("latency", 95), ("tps", 50),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The exchanges that have one value of what they are grouped by, as `stats` counts them."""
+
+    name: str | None
+    row: TableRow
+    spread: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two groups compared, with the exchange of each that went longest without output; None if none did.
+
+    `by` is what the names are values of, None if they are filters. `members` are the exchanges of the page, by their
+    rows.
+    """
+
+    by: str | None
+    names: tuple[str | None, str | None]
+    rows: list[TableRow]
+    worst: list[str | None]
+    members: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All that the page of a run is made of; `total` exchanges were selected.
+
+    Figures are of generations, unless they are of `every_operation`; `left_out` says which others there are.
+
+    `groups` are by what they are grouped by; by nothing, there is one of all.
+    """
+
+    filter: str
+    columns: Columns
+    total: int
+    every_operation: bool
+    left_out: str | None
+    headlines: list[dict[str, Any]]
+    groups: Mapping[str, list[Group]]
+    failures: Sequence[Failures]
+    comparisons: Sequence[Comparison]
+    streams: Mapping[str, stream.Source]
+    limits: Thresholds
+    texts: Mapping[int, Text] | None = None
+
+
+def write(out: BinaryIO, run: Run) -> int:
+    """Write the page of a run and return its size in bytes."""
+    shared = stream.Shared(text=run.texts is not None)
+    counts, middles, packed = gaps.pack(run.columns.gaps)
+    parts = {"gaps": packed}
+    parts["streams"] = document.encoded({id: _played(stream.data(one, shared)) for id, one in run.streams.items()})
+    if run.texts is not None:
+        parts["texts"] = document.encoded(_texts(run.columns, run.texts))
+    return document.write(out, "run", data(run) | {"gaps": {"count": counts, "middle": middles}}, parts)
+
+
+def data(run: Run) -> dict[str, Any]:
+    """Return what the page shows but for the gaps, the exchanges that can be played, and the texts."""
+    return {
+        "version": __version__,
+        "title": f"{counted(run.total, 'exchange')}{' · ' if run.filter else ''}{formatting.line(run.filter)}",
+        "filter": run.filter,
+        "total": run.total,
+        "all_operations": run.every_operation,
+        "left_out": run.left_out,
+        "banner": list(_banner(run)),
+        "headlines": run.headlines,
+        "groups": {by: [_group(one) for one in found] for by, found in run.groups.items()},
+        "failures": [asdict(one) for one in run.failures],
+        "comparisons": [_comparison(one) for one in run.comparisons],
+        "compared": compare.FIELDS,
+        "rows": _rows(run.columns),
+        "stalls": _stalls(run.columns, run.limits),
+        "stall_ns": run.limits.stall_ns,
+        "states": {name: [one.sign, one.tone] for name, one in states.STATES.items()},
+        "outcomes": OUTCOMES,
+        "flags": {name: FLAGS[name] for name in FLAGS},
+        "quantities": {name: [one.unit, one.meaning] for name, one in QUANTITIES.items()},
+        "step": [gaps.STEP, gaps.LEAST_NS],
+        "language": _language(),
+        "playable": list(run.streams),
+    }
+
+
+_NOT_PLAYED: Final = frozenset({"headers", "asked", "request", "tools", "facts", "slow", "banner", "flags", "version"})
+"""What of an exchange's own page its player does not need."""
+
+
+def _played(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in _NOT_PLAYED}
+
+
+def headlines(sample: Sample) -> list[dict[str, Any]]:
+    """Return the figures that stand at the top of the page, each with its n and, where there is one, its interval."""
+    attempts = Attempts.of(sample.outcomes)
+    share = compare.wilson(attempts.failed, attempts.judged) if attempts.judged else None
+    rate = {
+        "name": "error rate",
+        "unit": "%",
+        "n": attempts.judged,
+        "meaning": "failed, of those that were not cancelled",
+    }
+    value = 100 * attempts.failed / attempts.judged if attempts.judged else None
+    found = [rate | {"value": value, "interval": share and [100 * end for end in share]}]
+    return found + [_headline(sample, *one) for one in _HEADLINES]
+
+
+def _headline(sample: Sample, name: str, percent: int) -> dict[str, Any]:
+    quantity = QUANTITIES[name]
+    values = known(sample.columns[name][sample.measured])
+    (value,) = percentiles(values.copy(), (percent,)) if len(values) else (None,)
+    return {
+        "name": f"{name} p{percent}",
+        "unit": quantity.unit,
+        "n": len(values),
+        "meaning": quantity.meaning,
+        "value": value,
+        "interval": compare.percentile_interval(values, percent),
+    }
+
+
+_COUNTED: Final = (
+    "n", "measured_n", "error_rate_pct", "error_rate_n", "stream_error_rate_pct", "stream_error_rate_n",
+    "cancel_rate_pct", "cancel_rate_n", "coalesced_pct", "usage_n", "usage_missing_n", "input_tokens", "output_tokens",
+    "reasoning_tokens", "total_tokens", "first_at", "last_at",
+)  # fmt: skip
+
+
+def _group(one: Group) -> dict[str, Any]:
+    quantities = [QUANTITIES[name] for name in _SHOWN]
+    return {
+        "name": one.name,
+        "warnings": [explained(warning) for warning in one.row["warnings"]],
+        **{name: one.row[name] for name in _COUNTED},
+        "outcomes": {name: one.row[f"n_{name}"] for name in OUTCOMES if one.row[f"n_{name}"]},
+        "figures": {
+            quantity.name: [
+                one.row[f"{quantity.name}_{name}{'' if name == 'n' else quantity.suffix}"] for name in _STATISTICS
+            ]
+            for quantity in quantities
+        },
+        "steps": deltas(step for step, _ in one.spread),
+        "counts": [count for _, count in one.spread],
+    }
+
+
+def _comparison(one: Comparison) -> dict[str, Any]:
+    return {
+        "by": one.by,
+        "names": one.names,
+        "rows": [[row[name] for name in compare.FIELDS] for row in one.rows],
+        "worst": one.worst,
+        "members": [deltas(members) for members in one.members],
+    }
+
+
+def _rows(columns: Columns) -> dict[str, Any]:
+    values = columns.values
+    instants = [round(rows.timestamp(text).timestamp() * 1e6) for text in values["started_at"]]
+    return {
+        "id": values["id"],
+        "started_us": deltas(instants),
+        "labels": _listed(values["labels"]),
+        **{name: _listed(values[name]) for name in TEXTS},
+        "conversation": _listed(_shared(values["conversation"])),
+        **{name: [_rounded(name, value) for value in values[name]] for name in NUMBERS},
+    }
+
+
+def _rounded(name: str, value: float | None) -> float | None:
+    """Return a value as the page has it: durations in whole µs, rates and shares with four decimals."""
+    if value is None:
+        return None
+    return round(value / 1000) if name.endswith("_ms") else round(value, 4)
+
+
+def _shared(names: Sequence[str | None]) -> list[str | None]:
+    """Return the names of conversations of several exchanges; one of a single exchange is no group."""
+    counts = Counter(names)
+    return [name if counts[name] > 1 else None for name in names]
+
+
+def _listed(values: Sequence[Any]) -> dict[str, Any]:
+    """Return a column of texts, or of labels, as the different ones and the place of each there; None stays None."""
+    places: dict[Any, int] = {}
+    different = list[Any]()
+    found = list[int | None]()
+    for value in values:
+        key = tuple(value.items()) if isinstance(value, dict) else value
+        if key is not None and key not in places:
+            places[key] = len(different)
+            different.append(value)
+        found.append(None if key is None else places[key])
+    return {"values": different, "places": found}
+
+
+def _stalls(columns: Columns, limits: Thresholds) -> dict[str, Any]:
+    """Return which gaps are stalls: of which row, which of its gaps, and for how long."""
+    found = [
+        (row, place, gap)
+        for row, packed in enumerate(columns.gaps)
+        if packed and limits.is_stall(columns.values["max_stall_ms"][row])
+        for place, gap in enumerate(memoryview(packed).cast("q"))
+        if limits.is_stall(gap)
+    ]
+    return {"row": deltas(row for row, *_ in found), "gap": [one[1] for one in found], "ns": [one[2] for one in found]}
+
+
+def _language() -> dict[str, Any]:
+    """Return what the filters of the page are made of: fields by all of their names, as other filters have them."""
+    held = {"id", "label", "labels", "has", *TEXTS, *NUMBERS} - {"conversation"}
+    own = {name: one for name, one in fields.FIELDS.items() if name in held or (one.rows and set(one.rows) <= held)}
+    return {
+        "names": {name: meant for name, meant in fields.NAMES.items() if meant in own},
+        "left_out": sorted(set(fields.NAMES) - {name for name, meant in fields.NAMES.items() if meant in own}),
+        "fields": {name: [one.kind, one.style, list(one.rows)] for name, one in own.items()},
+        "outcomes": {name: list(meant) for name, meant in fields.OUTCOME_WORDS.items()},
+        "choices": {"flags": list(FLAGS), "operation": list(fields.CHOICES["operation"])},
+        "has": {name: list(one) for name, one in fields.HAS.items() if set(one) <= held},
+        "knowable": sorted(name for name in fields.KNOWABLE if name in own),
+        "generations": list(GENERATIONS),
+        "failures": list(FAILURES),
+    }
+
+
+def _texts(columns: Columns, texts: Mapping[int, Text]) -> dict[str, Any]:
+    found = [texts.get(no) for no in columns.numbers]
+    return {
+        "text": [None if one is None else one.text for one in found],
+        "sizes": [None if one is None else one.sizes for one in found],
+    }
+
+
+def _banner(run: Run) -> Iterator[tuple[str, str]]:
+    shown, kept = len(run.columns), sum(one is not None for one in run.columns.gaps)
+    left_out = list(_left_out(run, shown, kept))
+    if left_out:
+        yield "Left out:", f"{'; '.join(left_out)}."
+    yield (
+        "Included:",
+        "paths, labels and error messages as on the tape, credentials redacted"
+        + ("; texts of answers: wiretape does not redact these" if run.texts is not None else "")
+        + f". Timestamps of {counted(len(run.streams), 'exchange')} to play, read by read. "
+        "Gaps in pictures are exact to 1 %, all figures are exact.",
+    )
+
+
+def _left_out(run: Run, shown: int, kept: int) -> Iterator[str]:
+    if shown < run.total:
+        yield (
+            f"{run.total - shown:,} of {run.total:,} exchanges: lanes, plots and table have the newest {shown:,}; the "
+            "figures, the tables of groups and the comparisons are of all"
+        )
+    if kept < shown:
+        yield f"the gaps of {shown - kept:,} exchanges: those of the {kept:,} that waited longest are here"
+    if run.texts is None:
+        yield "the texts of answers (--with-text)"
+    elif len(run.texts) < shown:
+        yield f"the texts of {shown - len(run.texts):,} exchanges: those of the newest {len(run.texts):,} are here"
+    yield "headers and bodies: export an exchange by itself"
+
+
+def comparisons(samples: Mapping[str, Sequence[Sample]], columns: Columns) -> Iterator[Comparison]:
+    """Compare the largest groups of each kind pair by pair, as far as they have enough exchanges to tell anything."""
+    for by, found in samples.items():
+        large = [one for one in _largest(found) if one.size >= compare.LEAST][:_MOST_COMPARED]
+        of = {one.key[0]: _members(columns, by, one.key[0]) for one in large}
+        for pair in itertools.combinations(sorted(large, key=lambda one: str(one.key[0])), 2):
+            names = [one.key[0] for one in pair]
+            yield compared(by, (_name(names[0]), _name(names[1])), pair, [of[name] for name in names], columns)
+
+
+def compared(
+    by: str | None,
+    names: tuple[str | None, str | None],
+    samples: Sequence[Sample],
+    members: Sequence[Sequence[int]],
+    columns: Columns,
+) -> Comparison:
+    """Compare two groups; `members` are their rows."""
+    base, new = samples
+    worst = [_worst(columns, rows) for rows in members]
+    ids = [None if at is None else columns.values["id"][at] for at in worst]
+    return Comparison(by, names, compare.groups(base, new), ids, members)
+
+
+def _worst(columns: Columns, members: Iterable[int]) -> int | None:
+    complete = (at for at in members if columns.values["outcome"][at] == "complete")
+    return max(complete, key=lambda at: _waited(columns, at), default=None)
+
+
+def _members(columns: Columns, by: str, key: Any) -> list[int]:
+    """Return the rows of a group."""
+    name, _, label = by.partition(".")
+    values = columns.values[name if not label else "labels"]
+    return [at for at, value in enumerate(values) if (value if not label else value.get(label)) == key]
+
+
+def to_play(columns: Columns, compared: Iterable[str]) -> list[str]:
+    """Return the exchanges that are most worth playing: those compared, failures, who went longest without output."""
+    outcomes = {columns.values["outcome"][at]: at for at in range(len(columns))}
+    failed = [at for outcome, at in outcomes.items() if outcome in FAILURES and columns.values["output_chunks"][at]]
+    slowest = sorted(range(len(columns)), key=lambda at: -_waited(columns, at))
+    ids = [columns.values["id"][at] for at in (*failed[: MOST_STREAMS // 2], *slowest[:MOST_STREAMS])]
+    return list(dict.fromkeys((*compared, *ids)))[:MOST_STREAMS]
+
+
+def _waited(columns: Columns, at: int) -> float:
+    """Return how long an exchange went without output, in ns."""
+    return max(columns.values["ttft_ms"][at] or 0, columns.values["max_stall_ms"][at] or 0)
+
+
+def groups(samples: Sequence[Sample], by: str) -> list[Group]:
+    """Return the largest of some groups, whose gaps are reordered in place."""
+    return [group(one, by) for one in _largest(samples)[:MOST_GROUPS]]
+
+
+def group(sample: Sample, by: str | None) -> Group:
+    """Return a group of a sample, whose gaps are reordered in place."""
+    name = None if by is None else _name(sample.key[0])
+    return Group(name, row(sample, () if by is None else (by,)), gaps.spread(sample.gaps))
+
+
+def _largest(samples: Iterable[Sample]) -> list[Sample]:
+    return sorted(samples, key=lambda one: -int(one.measured.sum()))
+
+
+def _name(key: str | int | None) -> str | None:
+    return None if key is None else str(key)
