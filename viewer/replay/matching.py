@@ -6,13 +6,14 @@ What was redacted on the tape is the same as any credential. A body of JSON is c
 of keys nor white space matters.
 """
 
+import bisect
 import hashlib
 import json
 import random
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -35,6 +36,8 @@ _MOST_DIFFERENCES = 3
 _SHOWN = 48
 _CANDIDATES = 50
 """So many recordings are compared in detail to find the nearest."""
+_EXACT = 1 << 53
+"""Integers up to here are floats, too, each one its own."""
 _ABSENT: Final = object()
 _REDACTOR: Final = Redactor(None)
 
@@ -95,16 +98,38 @@ def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
     if not data:
         return Body(None, b"")
     try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        try:  # takes what msgspec refuses and programs send: lone surrogates, NaN, a byte order mark
-            value = json.loads(data.decode("utf-8-sig"))
-        except (ValueError, RecursionError):
-            return Body(data, hashlib.sha256(data).digest())
-    for name in ignored:
-        _remove(value, name.split("."))
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        value = _value_of(data)
+        for name in ignored:
+            _remove(value, name.split("."))
+        canonical = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        return Body(data, hashlib.sha256(_without_boundary(data)).digest())
     return Body(value, hashlib.sha256(canonical).digest())
+
+
+def _value_of(data: bytes) -> Any:
+    """Read JSON. Raise ValueError, or RecursionError, if it is none."""
+    try:
+        return _JSON.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # Takes what msgspec refuses and programs send: lone surrogates, NaN, a byte order mark.
+        return json.loads(data.decode("utf-8-sig"), parse_float=_number)
+
+
+def _number(text: str) -> float | int:
+    """Return a number as it is compared: 1.0 and 1e0 are 1."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < _EXACT else value
+
+
+_JSON: Final = msgspec.json.Decoder(float_hook=_number)
+
+
+def _without_boundary(data: bytes) -> bytes:
+    """Return a multipart body without its boundary, which programs draw by lot for each request."""
+    boundary = data.partition(b"\r\n")[0] if data.startswith(b"--") else b""
+    is_multipart = len(boundary) > len(b"--") and data.rstrip(b"\r\n").endswith(boundary + b"--")
+    return data.replace(boundary, b"--") if is_multipart else data
 
 
 def _remove(value: Any, path: Sequence[str]) -> None:
@@ -141,7 +166,7 @@ class Library:
         self._by_id: dict[str, Head] = {}
         self._by_path: dict[tuple[str, str, str], list[Head]] = {}
         self._upstreams: dict[str, list[Upstream]] = {}
-        self._bodies: dict[int, Body | None] = {}
+        self._digests: dict[int, bytes | None] = {}
         self._turns: dict[int, int] = {}
         self.apart: set[str] = set()
         """The ids of exchanges that no sequence goes on with: they answered one of its requests already."""
@@ -155,7 +180,8 @@ class Library:
                 continue
             if head.upstream not in self._upstreams:
                 self._upstreams[head.upstream] = _mounts(head.upstream)
-            self._by_path.setdefault((head.method, head.upstream, _plain(head.path)), []).append(head)
+            same = self._by_path.setdefault((head.method, head.upstream, _plain(head.path)), [])
+            bisect.insort(same, head, key=lambda one: one.no)
 
     def find(self, asked: Asked) -> Head | Miss:
         """Return the recording that answers a request, or why there is none."""
@@ -169,11 +195,21 @@ class Library:
         candidates = self._at(asked)
         if self._mode == "sequence":
             return self._next(asked, candidates)
-        fitting = self._fitting(asked, body, candidates)
-        answered = [head for head in fitting if head.is_answered] if self._needs_answer else fitting
+        fitting = self._exact(asked, candidates) or self._fitting(asked, body, candidates)
+        answered = self._answered(fitting)
         if answered:
             return self._random.choice(answered) if self._mode == "random" else self._in_turn(answered)
         return self._unanswered(asked, fitting[-1]) if fitting else self._missed(asked, body, candidates)
+
+    def _answered(self, heads: Sequence[Head]) -> Sequence[Head]:
+        return [head for head in heads if head.is_answered] if self._needs_answer else heads
+
+    def _exact(self, asked: Asked, candidates: Sequence[Head]) -> Sequence[Head]:
+        """Return the recordings of the same bytes, which no body needs to be read for."""
+        if self._mode != "request":
+            return ()
+        digest = hashlib.sha256(asked.body).hexdigest()
+        return self._answered([head for head in candidates if head.request_sha256 == digest])
 
     def _fitting(self, asked: Asked, body: Body, candidates: Sequence[Head]) -> Sequence[Head]:
         match self._mode:
@@ -237,9 +273,10 @@ class Library:
     def _at(self, asked: Asked) -> list[Head]:
         """Return the recordings of a request's method and path."""
         for mounted in (True, False):
-            found = [head for key in self._keys(asked, mounted) for head in self._by_path.get(key, ())]
+            keys = dict.fromkeys(self._keys(asked, mounted))
+            found = [self._by_path[key] for key in keys if key in self._by_path]
             if found:
-                return sorted(found, key=lambda head: head.no)
+                return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=lambda head: head.no)
         return []
 
     def _keys(self, asked: Asked, mounted: bool) -> Iterator[tuple[str, str, str]]:
@@ -254,14 +291,14 @@ class Library:
                     yield asked.method, url, _plain(_REDACTOR.path(route[1].decode("latin-1")))
 
     def _is_same(self, head: Head, body: Body) -> bool:
-        own = self._body(head)
-        return own is not None and own.digest == body.digest
+        if head.no not in self._digests:
+            own = self._body(head)
+            self._digests[head.no] = None if own is None else own.digest
+        return self._digests[head.no] == body.digest
 
     def _body(self, head: Head) -> Body | None:
-        if head.no not in self._bodies:
-            data = self._body_of(head)
-            self._bodies[head.no] = None if data is None else read_body(data, self._ignored)
-        return self._bodies[head.no]
+        data = self._body_of(head)
+        return None if data is None else read_body(data, self._ignored)
 
     def _in_turn(self, fitting: Sequence[Head]) -> Head:
         return fitting[self._turn(fitting) % len(fitting)]

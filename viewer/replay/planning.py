@@ -4,6 +4,7 @@ All of this takes milliseconds for an exchange that is not cached, and is to be 
 keeps the time.
 """
 
+import contextlib
 import re
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -12,7 +13,9 @@ from functools import partial
 from typing import Final, Literal, Protocol
 
 import msgspec
+from sqlalchemy.exc import NoResultFound
 
+from recorder.errors import WiretapeError
 from recorder.relay import guard
 from recorder.relay.guard import Refusal
 from viewer.replay import faults, schedule, turns
@@ -96,7 +99,7 @@ class ToRecord:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An answer to be sent; `faults` are those that were applied to it."""
+    """An answer to be sent; `faults` are those that were applied to it, `missing` bytes are not on the tape."""
 
     head: Head
     status: int | None
@@ -105,6 +108,7 @@ class Plan:
     closes: bool
     schedule: Schedule
     faults: tuple[str, ...] = ()
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +150,10 @@ class Planner:
         self._held = 0
         self._served: dict[int, int] = {}
         self.refresh()
-        self._before = max((head.no for head in self.heads), default=0)
-        is_new = not any(head.is_answered for head in self.heads)
+        heads = self.heads
+        self._cold = iter([*self._library.heads])
+        self._before = heads[-1].no if heads else 0
+        is_new = not any(head.is_answered for head in heads)
         self._adds = options.record in ("new", "all") or (options.record == "once" and is_new)
 
     def refresh(self) -> bool:
@@ -162,12 +168,14 @@ class Planner:
         """What is served, oldest first."""
         return sorted([*self._library.heads, *self._sockets.heads], key=lambda head: head.no)
 
-    def warm(self) -> None:
-        """Prepare what is likely to be asked for, as far as it is kept ready."""
-        for head in self._library.heads:
-            if self._held > CACHED_BYTES // 2:
-                return
+    def warm(self) -> bool:
+        """Prepare an answer that is likely to be asked for; return whether there may be more to prepare."""
+        head = next(self._cold, None)
+        if head is None or self._held > CACHED_BYTES // 2:
+            return False
+        with contextlib.suppress(WiretapeError, NoResultFound):  # reported when it is asked for
             self._base(head)
+        return True
 
     def recorded(self, id: str) -> None:
         """Note that an exchange is being recorded to answer a request."""
@@ -182,7 +190,10 @@ class Planner:
             found = self._library.find(asked)
         if isinstance(found, Miss):
             return self._missed(asked, found)
-        answer, plan = self._base(found)
+        try:
+            answer, plan = self._base(found)
+        except NoResultFound:
+            return Miss(f"the recording {found.id}, which answers this, was deleted meanwhile", found.id)
         turn = self._served[found.no] = self._served.get(found.no, 0) + 1
         struck = faults.striking(self._options.faults, self._options.seed, found.id, turn)
         return _with_faults(plan, answer, struck) if struck else plan
@@ -295,7 +306,7 @@ def _planned(head: Head, answer: Answer, options: Options) -> Plan:
         headers.append((b"content-length", b"%d" % length))
     headers.append((b"x-wiretape-exchange", head.id.encode()))
     closes = facts.framing == "close" or b"close" in guard.named_by_connection(recorded)
-    return Plan(head, facts.status, headers, chunked, closes, made)
+    return Plan(head, facts.status, headers, chunked, closes, made, missing=facts.gap_bytes)
 
 
 def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
+from recorder.decode.outcome import Exchange
 from viewer.tape.replayed import Answer
 
 End = Literal["end", "close", "reset", "garbage", "silence"]
@@ -21,6 +22,10 @@ _ENDS: Final[dict[str, End]] = {
     "connect_timeout": "silence", "headers_timeout": "silence", "idle_timeout": "silence",
 }  # fmt: skip
 """By how the transport ended; any other is a close: of a recording that was cut, too, nobody knows what followed."""
+
+_PIECE = 256 << 10
+_LATEST: Final = 1 << 62
+"""No time is later, ns: a century and a half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +61,29 @@ def recorded(answer: Answer) -> Schedule:
         at_ns=at_ns,
         ends=ends,
         end_ns=end_ns,
-        end=_ENDS.get(facts.ended_by or "", "close"),
+        end=_end(facts),
         joins_head=bool(at_ns) and at_ns[0] == facts.headers_ns,
         joins_end=bool(at_ns) and at_ns[-1] == facts.end_ns,
     )
 
 
+def _end(facts: Exchange) -> End:
+    """Return how an answer ends; one that the tape lacks a part of is cut where that begins, and never looks whole."""
+    end = _ENDS.get(facts.ended_by or "", "close")
+    if end == "end" and facts.gap_bytes:
+        return "reset" if facts.framing == "close" else "close"
+    return end
+
+
 def rechunked(schedule: Schedule, ends: Sequence[int]) -> Schedule:
-    """Cut the body at other offsets, ascending, the last its size; each piece is due when its last byte came."""
+    """Cut the body at other offsets, ascending, the last its size; each piece is due when its last byte came.
+
+    A long piece is several writes, so that no more of an answer waits for a slow client than of one as recorded.
+    """
     if not schedule.at_ns:
         return schedule
+    starts = [0, *ends[:-1]]
+    ends = [at for start, end in zip(starts, ends, strict=True) for at in (*range(start + _PIECE, end, _PIECE), end)]
     at_ns = [schedule.at_ns[min(bisect_left(schedule.ends, end), len(schedule.at_ns) - 1)] for end in ends]
     return replace(schedule, at_ns=at_ns, ends=ends)
 
@@ -102,7 +120,7 @@ def paced(schedule: Schedule, speed: float = 1.0, cap_ns: int | None = None) -> 
     """Play so many times as fast (`math.inf`: without any wait), and wait no longer than `cap_ns` for anything."""
     if cap_ns is not None:
         schedule = _capped(schedule, cap_ns)
-    return schedule if speed == 1 else timed(schedule, lambda at: int(at / speed))
+    return schedule if speed == 1 else timed(schedule, lambda at: int(min(at / speed, _LATEST)))
 
 
 def timed(schedule: Schedule, new: Callable[[int], int]) -> Schedule:

@@ -5,6 +5,7 @@ is the `Pacer`'s. A client that reads slowly holds up its own answer only, of wh
 """
 
 import asyncio
+import contextlib
 from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,9 +41,10 @@ _LISTED_FIELDS = ("id", "method", "path", "model", "status", "outcome", "started
 class Served:
     """What became of a request; times are ns after it came.
 
-    `written_ns` and `sizes` have an element for each write that brought body bytes, `late` one for each that had a
-    deadline: how much later it was. `held` is when the client took nothing any more, and when it did again. `ends` are
-    where the writes end in all that the connection carries, `read_ns` when the first ones were seen to have been read.
+    `missing` bytes of the answer are not on the tape. `written_ns` and `sizes` have an element for each write that
+    brought body bytes, `late` one for each that had a deadline: how much later it was. `held` is when the client took
+    nothing any more, and when it did again. `ends` are where the writes end in all that the connection carries,
+    `read_ns` when the first ones were seen to have been read.
     """
 
     method: str
@@ -52,6 +54,7 @@ class Served:
     head: Head | None = None
     status: int | None = None
     faults: tuple[str, ...] = ()
+    missing: int = 0
     miss: Miss | None = None
     head_ns: int | None = None
     written_ns: "array[int]" = field(default_factory=lambda: array("q"))
@@ -123,8 +126,13 @@ class Replay:
         return self._planner.heads
 
     def warm(self) -> None:
-        """Prepare answers before they are asked for."""
-        self._thread.submit(self._planner.warm)
+        """Prepare answers before they are asked for, one at a time: requests come first."""
+        self._thread.submit(self._warm)
+
+    def _warm(self) -> None:
+        if self._planner.warm():
+            with contextlib.suppress(RuntimeError):  # the server has been stopped
+                self._thread.submit(self._warm)
 
     async def stop(self) -> None:
         """End all answers, and close the recordings."""
@@ -332,6 +340,7 @@ class Response:
     def _begin(self, plan: Plan) -> None:
         self._plan = plan
         self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
+        self._served.missing = plan.missing
         if plan.schedule.head_ns is None:
             self._place = 0
         if plan.schedule.head_ns is None and plan.schedule.end == "silence":
@@ -391,7 +400,10 @@ class Response:
         plan = self._plan
         self._place = 0
         self._served.head_ns = self._now() - self._t0
-        self._client.start(plan.status or 0, b"", plan.headers, chunked=plan.chunked, closes=plan.closes)
+        is_head, headers = self._request.method == "HEAD", plan.headers
+        if plan.head.method == "HEAD" and not is_head:  # named by its id: there is no body of the stated length
+            headers = [*(pair for pair in headers if pair[0] != b"content-length"), (b"content-length", b"0")]
+        self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
 
     def _add_body(self, body: bytes) -> None:
         self._place += 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from viewer.tape import queries, replayed
+from viewer.tape import columns, queries, replayed
 from viewer.tape.conditions import Condition
 from viewer.tape.replayed import Answer, Head
 
@@ -27,12 +27,13 @@ class Source:
 
     def newer(self) -> Sequence[Head]:
         """Return the exchanges that were not returned before, oldest first; one that still runs is returned later."""
-        # First what runs, and how far: what ends or begins between the two queries is found once.
-        after, besides = self._last, self._running
-        running, self._last = replayed.running(self._connection, replayed.numbers(after, besides=besides))
-        among = replayed.numbers(after, self._last, besides)
-        found = list(replayed.heads(self._connection, self._where, among))
-        self._running = running.difference(head.no for head in found)
+        # First what runs, and how far: what ends or begins between the queries is found once.
+        after, waited_for = self._last, self._running
+        running, self._last = replayed.running(self._connection, after)
+        chosen = [columns.among(waited_for)] if waited_for else []
+        chosen.append(replayed.numbers(after, self._last))
+        found = [head for among in chosen for head in replayed.heads(self._connection, self._where, among)]
+        self._running = (waited_for | running).difference(head.no for head in found)
         return found
 
     def labelled(self, key: str) -> dict[int, str]:

@@ -3,7 +3,7 @@
 As in `queries`, each query is short.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ from recorder.decode.outcome import Exchange, Reads
 from recorder.tape import reading
 from recorder.tape.schema import exchanges
 from viewer.rows import Headers
-from viewer.tape import columns, queries
+from viewer.tape import queries
 from viewer.tape.columns import column, label
 from viewer.tape.conditions import Condition
 
@@ -36,6 +36,7 @@ class Head:
     framing: str | None
     started_at: str
     ended_by: str = "end"
+    request_sha256: str | None = None
 
     @property
     def is_answered(self) -> bool:
@@ -53,7 +54,8 @@ class Answer:
     body: bytes
 
 
-_FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by")
+_FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by",
+           "request_sha256")  # fmt: skip
 
 
 def heads(connection: Connection, where: Condition | None = None, among: Condition | None = None) -> Iterator[Head]:
@@ -72,19 +74,22 @@ def labelled(connection: Connection, key: str) -> dict[int, str]:
         return {no: value for no, value in connection.execute(statement)}
 
 
-def running(connection: Connection, among: Condition) -> tuple[set[int], int]:
-    """Return the numbers of the exchanges that have not ended, of those `among`, and the newest number of all."""
-    statement = select(exchanges.c.no).where(among, exchanges.c.ended_by.is_(None))
+def running(connection: Connection, after: int) -> tuple[set[int], int]:
+    """Return the numbers above `after` of the exchanges that have not ended, and the newest number of all."""
+    statement = select(exchanges.c.no).where(exchanges.c.no > after, exchanges.c.ended_by.is_(None))
     with connection.begin():
         newest = connection.execute(select(func.max(exchanges.c.no))).scalar()
         return set(connection.execute(statement).scalars()), newest or 0
 
 
-def numbers(after: int, until: int | None = None, besides: Collection[int] = ()) -> Condition:
-    """Return the condition for the exchanges with numbers above `after`, up to `until`, and for those `besides`."""
-    above = exchanges.c.no > after
-    chosen = above if until is None else above & (exchanges.c.no <= until)
-    return chosen | columns.among(besides) if besides else chosen
+def numbers(after: int, until: int) -> Condition:
+    """Return the condition for the exchanges with numbers above `after`, up to `until`.
+
+    Without a bound where there is no need for one: SQLite takes one of two lower bounds for its search, and it is to be
+    that of a batch.
+    """
+    upper = exchanges.c.no <= until
+    return upper & (exchanges.c.no > after) if after else upper
 
 
 def request_body(connection: Connection, no: int) -> bytes | None:

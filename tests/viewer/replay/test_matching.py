@@ -44,6 +44,21 @@ def test_bodies_are_the_same_by_their_values() -> None:
     assert "n: 1 recorded, true asked" in found(recorded, CHAT, b'{"messages":[],"n":true,"model":"m"}')
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"n": 1.0, "t": 0.70, "m": 1e3}', b'{"t":0.7,"m":1000,"n":1}'),
+        (b'{"s": "\\u00e9\\/"}', '{"s":"é/"}'.encode()),
+        (b"--a1\r\nx: 1\r\n\r\nfile\r\n--a1--\r\n", b"--b22\r\nx: 1\r\n\r\nfile\r\n--b22--\r\n"),
+        (b"[" * 990 + b"]" * 990, b"[" * 990 + b"]" * 990),
+    ],
+    ids=["numbers", "escapes", "boundaries", "depth"],
+)
+def test_forms_of_the_same_body_are_the_same(one: bytes, other: bytes) -> None:
+    assert matching.read_body(one).digest == matching.read_body(other).digest
+    assert matching.read_body(one).digest != matching.read_body(other + b"x").digest
+
+
 def test_a_miss_names_the_nearest_recording_and_what_differs() -> None:
     recorded = library((OPENAI, CHAT, body("one", model="x")), (OPENAI, CHAT, body("two")))
     missed = recorded.find(Asked("POST", CHAT.encode(), body("too")))

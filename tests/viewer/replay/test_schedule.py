@@ -52,6 +52,20 @@ def test_a_pace_scales_every_wait_and_a_cap_cuts_the_long_ones() -> None:
     assert (at_once.head_ns, set(at_once.at_ns), at_once.ends) == (0, {0}, made.ends)
 
 
+def test_no_pace_is_too_slow_to_be_counted() -> None:
+    assert schedule.paced(schedule.recorded(answer()), 1e-300).end_ns == 1 << 62
+
+
+def test_what_lacks_a_part_never_ends_as_if_it_were_whole() -> None:
+    assert schedule.recorded(answer(gap_bytes=5)).end == "close"
+    assert schedule.recorded(answer(gap_bytes=5, framing="close")).end == "reset"
+
+
+def test_no_write_is_longer_than_what_may_wait_for_a_client() -> None:
+    long = Schedule(bytes(1 << 20), 0, [5], [1 << 20], 9, "end")
+    assert schedule.rechunked(long, [10, 1 << 20]).ends == [10, *range(10 + (256 << 10), 1 << 20, 256 << 10), 1 << 20]
+
+
 def test_events_bytes_or_pieces_may_be_the_writes() -> None:
     made = schedule.recorded(answer())
     events = schedule.rechunked(made, schedule.event_ends(answer()))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import json
 import math
 import socket
@@ -18,7 +19,7 @@ from recorder.relay import providers, server
 from recorder.relay.guard import Refusal
 from recorder.relay.service import Observer, Recorder
 from recorder.relay.service import Options as Recording
-from recorder.tape import journal
+from recorder.tape import journal, retention
 from tests.recorder.frames import begin, body, end, exchange, head, opened, record
 from tests.relay import Answer, fetch, on_loop, post, raw, until
 from viewer.replay.faults import parse
@@ -231,6 +232,52 @@ async def test_what_was_not_recorded_is_a_404_and_what_is_recorded_meanwhile_is_
             record(store, [later, head("b2"), *body("b2", PIECES), end("b2", PIECES)])
         assert (await replay.ask(body=b'{"model":"other"}')).headers["x-wiretape-exchange"] == "b2"
         assert (await replay.ask("/@a1/what/ever", body=b"")).headers["x-wiretape-exchange"] == "a1"
+
+
+@on_loop
+async def test_a_recording_that_still_runs_is_served_when_it_has_ended(tape: Path) -> None:
+    other = b'{"model":"later"}'
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        with opened(tape) as store:
+            record(store, [begin("b2", body=other), *exchange("c3")])
+            assert (await replay.ask(body=other)).status == 404
+            record(store, [head("b2"), *body("b2", PIECES), end("b2", PIECES)])
+        assert (await replay.ask(body=other)).headers["x-wiretape-exchange"] == "b2"
+        with opened(tape) as store:
+            list(retention.erase(store.connection, ["c3"]))
+        assert "deleted" in json.loads((await replay.ask("/@c3/", b"")).body)["error"]["message"]
+
+
+@on_loop
+async def test_a_gap_is_a_cut_that_is_told(tape: Path) -> None:
+    frames = [begin("a1"), head("a1"), *body("a1", PIECES), end("a1", PIECES, gap=7)]
+    async with serving(taped(tape, *frames)) as replay:
+        got = await replay.ask()
+        await until(lambda: replay.served)
+    assert (got.body, got.complete, replay.served[0].missing) == (b"".join(PIECES), False, 7)
+
+
+@on_loop
+async def test_uploads_in_chunks_and_compressed_match_and_requests_may_come_ahead(tape: Path) -> None:
+    packed = gzip.compress(REQUEST)
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (packed[:9], packed[9:], b""))
+    headers = [("transfer-encoding", "chunked"), ("content-encoding", "gzip")]
+    upload = post(CHAT, b"", headers) + chunks
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        last = post("/@a1/", b"", [("connection", "close")], method="HEAD")
+        got = await raw(replay.base, upload + post("/@a1/", b"", method="HEAD") + upload + last)
+    heads = [part.partition(b"\r\n\r\n") for part in got.split(b"HTTP/1.1 ")[1:]]
+    assert [head[:3] for head, _, _ in heads] == [b"200"] * 4
+    assert [bool(sent) for _, _, sent in heads] == [True, False, True, False]
+
+
+@on_loop
+async def test_a_compressed_answer_stays_compressed(tape: Path) -> None:
+    packed = gzip.compress(b"".join(PIECES))
+    headers = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")]
+    async with serving(taped(tape, *broken("end", [packed[:20], packed[20:]], headers)), rechunk="event") as replay:
+        got = await replay.ask()
+    assert (got.body, got.headers["content-encoding"], got.complete) == (packed, "gzip", True)
 
 
 @on_loop
