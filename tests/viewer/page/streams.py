@@ -25,6 +25,11 @@ def stalled_stream(path: Path, id: str = "b" * 16) -> Path:
     return _made(path, id, [*parts, (30 * MS, cut[:40]), (5 * MS, cut[40:] + event({}, "stop") + DONE)])
 
 
+def one_event(path: Path, text: str, id: str = "c" * 16) -> Path:
+    """Make a tape of one stream that says all in one event."""
+    return _made(path, id, [(30 * MS, event({"content": text})), (30 * MS, event({}, "stop") + DONE)])
+
+
 def _made(path: Path, id: str, parts: Sequence[tuple[int, bytes]]) -> Path:
     """Make a tape of one stream, of the reads and how long each came after the one before, the first after 200 ms."""
     frames, at_ns = [begin(id, 1, b"{}"), *response(id, [])], 200 * MS

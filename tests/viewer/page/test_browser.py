@@ -12,7 +12,7 @@ import pytest
 from tests.browser import Page, chromium
 from tests.viewer.commanding import run
 from tests.viewer.conftest import ODD
-from tests.viewer.page.streams import long_stream, stalled_stream
+from tests.viewer.page.streams import long_stream, one_event, stalled_stream
 from viewer.model.exchange.transcript import Transcript
 from viewer.tape import queries
 
@@ -176,3 +176,13 @@ def test_a_page_is_drawn_in_both_themes_and_fits_its_window(page: Page, stall: P
     )
     assert drawn > 20
     page.look()
+
+
+def test_a_line_of_10_mb_is_shown_by_its_end_and_holds_nothing_up(page: Page, tmp_path: Path) -> None:
+    line = "x" * 10_000_000 + "</script><img src=http://127.0.0.1:9/>\u202e"
+    tape = one_event(tmp_path / "line.db", line)
+    page.open(exported(tape, tmp_path / "line.html", "@", "--with-bodies"), "open=events.request&read=0")
+    assert page.run(SAID)[0] == line[-200_000:]
+    press(page, "Home", " ", "End")
+    assert page.requests == [(tmp_path / "line.html").as_uri()]
+    assert page.faults == []

@@ -2,14 +2,18 @@
 
 function verdictLine(one) {
   const tone = { success: "good", warning: "warn", error: "bad" }[one.state.tone] || "muted";
+  // Of many stalls the longest, as in show.
+  const isStall = (verdict) => verdict.kind === "stall";
+  const ranked = one.verdicts.toSorted((a, b) => isStall(a) - isStall(b) || b.lasted_ns - a.lasted_ns).slice(0, 5);
   const judged = one.verdicts
-    .slice(0, 5)
+    .filter((verdict) => ranked.includes(verdict))
     .flatMap((verdict) => [
-      el("dt", { class: verdict.kind === "stall" ? "bad" : "warn" }, verdict.kind),
+      el("dt", { class: isStall(verdict) ? "bad" : "warn" }, verdict.kind),
       el("dd", {}, el("p", { class: "any" }, visible(verdict.sentence)), el("p", {}, visible(verdict.evidence))),
     ]);
-  const more = one.verdicts.length - 5;
-  if (more > 0) judged.push(el("dt", {}), el("dd", { class: "muted" }, `and ${more} more: see the table of stalls`));
+  const more = one.verdicts.length - ranked.length;
+  const others = `and ${more} shorter ${more === 1 ? "stall" : "stalls"}: see phases and stalls`;
+  if (more) judged.push(el("dt", {}), el("dd", { class: "muted" }, others));
   if (one.none && one.outputs.at.length)
     judged.push(el("dt", { class: "muted" }, "timing"), el("dd", { class: "muted" }, one.none));
   return el(
@@ -103,6 +107,7 @@ function helpButton() {
 }
 
 function cards(one) {
+  const isStream = !one.flags.some(([flag]) => flag === "nonstream");
   const figures = one.figures;
   const ms = (value) =>
     value === null ? [UNKNOWN] : [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")];
@@ -117,11 +122,13 @@ function cards(one) {
       [format.number(figures.output_tokens)],
       "as usage reports them; chunks are never counted as tokens",
     ],
-    [
-      "reads / events",
-      [`${format.number(figures.reads)} / ${format.number(figures.events)}`],
-      "socket reads, and the events they brought",
-    ],
+    isStream
+      ? [
+          "reads / events",
+          [`${format.number(figures.reads)} / ${format.number(figures.events)}`],
+          "socket reads, and the events they brought",
+        ]
+      : ["reads", [format.number(figures.reads)], "socket reads"],
     ["bytes", [format.number(figures.bytes)], "of the body"],
   ];
   return el(
