@@ -1,6 +1,6 @@
 """What replayers lose of the same recorded streams: wiretape, aimock, mitmproxy, reel-vcr and vcrpy, side by side.
 
-    python -m tests.bench.replayers [--seconds 30] [--environments DIR] [--only NAME,…]
+    python -m tests.bench.replayers [--seconds 30] [--environments DIR] [--only NAME,…] [--nice -15]
 
 A scripted upstream sends good and broken streams with uneven reads. Each tool records them all, then answers the same
 requests without the upstream; one client on a plain socket stamps its reads (vcrpy has no socket: what its client's
@@ -36,7 +36,7 @@ import httptools
 from recorder.clock import SYSTEM
 from recorder.demo.scenes import DONE, chunk, data
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from tests.bench.rig import free_port, is_listening, wait_for
+from tests.bench.rig import free_port, is_listening, prioritize, wait_for
 from tests.bench.roundtrip import running
 
 MS = 1_000_000
@@ -514,7 +514,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--environments", type=Path)
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(TOOLS))
+    parser.add_argument("--nice", type=int, default=0, help="of all processes, against others of the machine")
     given = parser.parse_args()
+    prioritize(given.nice)
     all_scenes, rows = scenes(given.seconds), list[tuple[str, str, Compared]]()
     with tempfile.TemporaryDirectory() as temporary, Script(all_scenes).running() as script:
         live = ask_all(script.url, list(all_scenes))

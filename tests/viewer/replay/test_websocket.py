@@ -183,8 +183,10 @@ async def test_what_was_not_recorded_is_told_with_the_nearest_recording(
 async def test_an_upgrade_is_told_to_use_http_where_only_that_was_recorded(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("a1"))
-    async with serving(tape) as replay, calling(replay, path="/v1/chat/completions") as (answered, _):
-        assert answered.startswith(b"http/1.1 426 ")
+    taped(tape, *conversation(None), id="b2")
+    for record_mode, path in (("none", "/v1/chat/completions"), ("new", "/v1/other"), ("all", PATH)):
+        async with serving(tape, record=record_mode) as replay, calling(replay, path=path) as (answered, _):
+            assert answered.startswith(b"http/1.1 426 ")
 
 
 @on_loop
