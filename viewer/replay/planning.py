@@ -230,21 +230,28 @@ class Planner:
             return head
         return replace(head, model=read_body(self._first_message(head) or b"").model or head.model)
 
-    def greet(self, asked: Asked, offered: str, protocols: Sequence[str]) -> Greeting | Plan | Miss | Refusal:
+    def greet(
+        self, asked: Asked, offered: str, protocols: Sequence[str]
+    ) -> Greeting | Plan | Miss | ToRecord | Refusal:
         """Return how to answer a request for a WebSocket, of which no message has come, or with which error.
 
-        Where only answers over HTTP are recorded, or what is missing is to be recorded, a client falls back to HTTP for
-        a 426.
+        Where only answers over HTTP are recorded, a client falls back to HTTP for a 426; so it does where all are asked
+        again, as nobody knows yet which recording the new one is to replace.
         """
         record = self._options.record
         if record == "all" and asked.id is None:
             return Refusal(426, "all requests are asked again, over HTTP only: send the request over HTTP")
+        if record == "once" and self._adds and asked.id is None:
+            return ToRecord(Miss("the tape is new"))
         near = self._sockets.near(asked)
         if isinstance(near, Miss) and self.refresh():
             near = self._sockets.near(asked)
         if isinstance(near, Miss):
-            is_http = record != "none" or not isinstance(self._library.near(replace(asked, method="POST")), Miss)
-            return Refusal(426, f"{near.message}; send the request over HTTP") if is_http else near
+            is_http = not isinstance(self._library.near(replace(asked, method="POST")), Miss)
+            if is_http:
+                return Refusal(426, f"{near.message}; send the request over HTTP")
+            missed = self._missed(asked, near)
+            return ToRecord(near) if isinstance(missed, ToRecord) else missed
         head, answer = near[0], self._source.answer(near[0])
         turn = self._served[-head.no] = self._served.get(-head.no, 0) + 1
         struck = faults.striking(self._options.faults, self._options.seed, head.id, turn)

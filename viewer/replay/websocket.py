@@ -24,7 +24,7 @@ from recorder.relay.sockets import Socket
 from viewer.replay import matching, turns
 from viewer.replay.matching import Asked, Miss
 from viewer.replay.pacing import spaced
-from viewer.replay.planning import Greeting, Plan, Talk
+from viewer.replay.planning import Greeting, Plan, Talk, ToRecord
 from viewer.replay.schedule import End, Schedule
 from viewer.replay.serve import BODY_BYTES, UNSENT_BYTES, Replay, Served, answer_error
 
@@ -101,10 +101,12 @@ class Upgrade:
 
         find().add_done_callback(found)
 
-    def _greeted(self, found: Greeting | Plan | Miss | Refusal) -> None:
+    def _greeted(self, found: Greeting | Plan | Miss | ToRecord | Refusal) -> None:
         if isinstance(found, Refusal):
             self._app.client_rejected(found)
             self._fail(found.status, found.message, "refused")
+        elif isinstance(found, ToRecord):
+            self._record(found)
         elif isinstance(found, Miss):
             self._served.miss = found
             self._fail(404, found.message, "not_recorded", nearest=found.nearest, differs=found.differs)
@@ -113,6 +115,17 @@ class Upgrade:
         else:
             self._greeting = found
             self._app.pacer.add(self._t0 + found.at_ns, self._switch)
+
+    def _record(self, found: ToRecord) -> None:
+        """Have upstream answer."""
+        assert self._app.upstreams is not None  # else nothing is to be recorded
+        relayed = self._app.upstreams.relay(self._client, self._request, found)
+        if isinstance(relayed, Refusal):
+            self._fail(relayed.status, relayed.message, "not_recorded")
+            return
+        self._end("relayed")
+        if relayed is not None:
+            self._client.hand_over(self, relayed)
 
     def _refuse(self, plan: Plan) -> None:
         """Answer with an error that was asked for."""

@@ -18,6 +18,7 @@ from recorder.tape import journal
 from tests.conversation import ASK, MS, response, side
 from tests.recorder.frames import begin, end, exchange, head, opened, record
 from tests.relay import dial, on_loop, post, until
+from tests.viewer.replay.test_cassette import session
 from tests.viewer.replay.test_serve import Serving, serving
 from viewer.replay.faults import parse
 
@@ -184,9 +185,40 @@ async def test_an_upgrade_is_told_to_use_http_where_only_that_was_recorded(tape:
     with opened(tape) as store:
         record(store, exchange("a1"))
     taped(tape, *conversation(None), id="b2")
-    for record_mode, path in (("none", "/v1/chat/completions"), ("new", "/v1/other"), ("all", PATH)):
+    for record_mode, path in (("none", "/v1/chat/completions"), ("new", "/v1/chat/completions"), ("all", PATH)):
         async with serving(tape, record=record_mode) as replay, calling(replay, path=path) as (answered, _):
             assert answered.startswith(b"http/1.1 426 ")
+
+
+@on_loop
+async def test_a_websocket_that_is_not_on_the_tape_is_recorded_and_then_served(tmp_path: Path) -> None:
+    came, sent = conversation(None, bytes(side().close(1000)))
+    accepted = 0
+
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        for piece in (came[:2], came[2:]):
+            await reader.readexactly(len(sent[0][1]))
+            writer.write(joined(piece))
+        writer.close()
+
+    front = await asyncio.start_server(upstream, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{front.sockets[0].getsockname()[1]}"
+    tape = tmp_path / "cassette.jsonl"
+    for upstreams in ([url], [url], []):
+        async with (
+            session(tape, "once", *upstreams) as cassette,
+            calling(Serving(cassette.cassette.base)) as (_, caller),
+        ):
+            await caller.say(ASK)
+            got = await caller.take(len(joined(came[:2])))
+            caller.writer.write(bytes(caller.side.send_data(AGAIN[: len(ASK)].ljust(len(ASK)))))
+            assert got + await asyncio.wait_for(caller.reader.read(), 5) == joined(came)
+    front.close()
+    assert accepted == 1
 
 
 @on_loop
