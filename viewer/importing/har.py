@@ -31,6 +31,9 @@ _ERRORS: Final = (
 )  # fmt: skip
 """What Chrome calls an error (net::ERR_…), and how the exchange ended then."""
 
+_WINDOWS_1252: Final = {bytes([byte]).decode("cp1252", "ignore") or chr(byte): byte for byte in range(256)}
+"""What each byte is taken for in an answer whose head names no charset, as Chrome does with those of event streams."""
+
 _Number = int | float | None
 
 
@@ -136,6 +139,7 @@ class _Body(NamedTuple):
     is_lost: bool = False
     is_coarse: bool = False
     is_rebuilt: bool = False
+    note: str | None = None
 
 
 def read(data: Data, source: Source) -> Iterator[Found | Refused]:
@@ -150,16 +154,17 @@ def read(data: Data, source: Source) -> Iterator[Found | Refused]:
         place = f"entry {number}"
         try:
             entry = _entry.decode(raw)
-            made = _found(place, entry)
+            made, note = _found(place, entry)
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
             yield Refused(place, str(error))
             continue
-        if entry.messages and not made.at_ns:
-            yield Refused(place, "the times of its events go backwards, or are of other events", is_note=True)
+        if note is not None:
+            yield Refused(place, note, is_note=True)
         yield made
 
 
-def _found(place: str, entry: _Entry) -> Found:
+def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
+    """Return an exchange, and what else is worth knowing of it. Raises `ValueError`."""
     own, response = entry.own or _Own(), entry.response
     if entry.sockets is not None:
         raise ValueError("it is a WebSocket, of which an archive does not have the bytes")
@@ -172,7 +177,7 @@ def _found(place: str, entry: _Entry) -> Found:
     size = entry.request.body_size
     request_size = int(size) if request is None and size is not None and size >= 0 else None
     body = _body(entry, started, marks.end_ns, was_coded=was_coded)
-    return Found(
+    made = Found(
         place=place,
         id=own.id if own.id and _ID.fullmatch(own.id) else None,
         started=started,
@@ -200,6 +205,7 @@ def _found(place: str, entry: _Entry) -> Found:
         is_rebuilt=body.is_rebuilt or was_coded,
         labels=own.labels,
     )
+    return made, body.note
 
 
 def _started(text: str) -> datetime:
@@ -275,7 +281,26 @@ def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bo
     sizes = [one.size for one in own.reads]
     if sizes and sum(sizes) == len(data) and not was_coded:
         return _Body(data, [round(one.at_ms * 1e6) for one in own.reads], sizes)
-    return _timed(data, _ends(data, messages), times, end_ns)
+    ends, note = _ends(data, messages), None
+    if not ends and entry.own is None and _is_event_stream(entry) and (original := _misread(content)) is not None:
+        data, ends, note = original, _ends(original, messages), "its text was not read as UTF-8: it has been put right"
+    body = _timed(data, ends, times, end_ns)
+    is_untimed = messages and not body.at_ns
+    return body._replace(note="the times of its events go backwards, or are of other events" if is_untimed else note)
+
+
+def _is_event_stream(entry: _Entry) -> bool:
+    return (found.header(_headers(entry.response.headers), "content-type") or "").startswith("text/event-stream")
+
+
+def _misread(content: _Content) -> bytes | None:
+    """Return the bytes of a text that was not read as the UTF-8 that an event stream is; None if it cannot be one."""
+    try:
+        data = bytes(_WINDOWS_1252[one] for one in content.text or "")
+        is_other = data.decode() != content.text
+    except (KeyError, UnicodeDecodeError):
+        return None
+    return data if is_other else None
 
 
 def _since(started: datetime, seconds: _Number) -> int | None:

@@ -74,6 +74,21 @@ def test_a_body_that_is_missing_is_rebuilt_of_its_events_and_said_to_be() -> Non
         assert (len(one.at_ns), sum(one.sizes), one.is_rebuilt, one.is_coarse) == (3, len(one.body), True, True)
 
 
+def test_a_text_that_chrome_read_in_another_charset_is_put_right_by_its_events() -> None:
+    text, data = "data: é€Š中\n\n", {"time": STARTED + 0.05, "data": "é€Š中"}
+    misread = "".join(bytes([one]).decode("cp1252", "ignore") or chr(one) for one in text.encode())
+    for messages, at_ns in (([data], [50 * 10**6]), ([], []), ([data | {"data": "other"}], [])):
+        note, one = parsed(entry({"text": misread}, _eventSourceMessages=messages))
+        assert isinstance(note, Refused)
+        assert note.is_note
+        assert isinstance(one, Found)
+        assert (one.body, one.at_ns) == (text.encode(), at_ns)
+    latin = "data: é\n\n"
+    assert only(entry({"text": latin})).body == latin.encode()
+    plain = [{"name": "content-type", "value": "text/plain"}]
+    assert only(entry({"text": misread}, response_headers=plain)).body == misread.encode()
+
+
 @each_case(
     "messages",
     [
