@@ -130,7 +130,8 @@ def serve(
     The header X-Wiretape-Exchange, or a path that begins with /@ID/, asks for an exchange whatever the request is.
 
     The messages of a WebSocket are waited for, and answered as they were; its faults count the items of
-    show --part events. A message that was not recorded gets an error and a close frame with the code 1008.
+    show --part events. A message that was not recorded gets an error and a close frame with the code 1008; a
+    WebSocket at a path of which nothing is on the tape is recorded by --record once and new.
 
     A recording that ended in a timeout falls silent until the client leaves; one that the client or the recorder ended
     is cut there. On standard error, each answer has a line that says how late its writes were. Ctrl-c stops.
