@@ -1,8 +1,8 @@
 """Metrics for dashboards: the process that serves them, and what the recorder tells it.
 
-`viewer.metrics.serve` reads the exchanges that have ended from the tape, as any viewer does: they cost the relay
-nothing. Once a second the recorder tells it what no tape knows: its lag, its losses, how many exchanges are running.
-What writes a tape stands alone: the program is started by its name, and the recorder goes on without it.
+`viewer.metrics.serve` reads the exchanges that have ended from the tape, as any viewer does. Once a second the recorder
+tells it what no tape knows: its lag, its losses, how many exchanges are running. What writes a tape stands alone: the
+program is started by its name, and the recorder goes on without it.
 """
 
 import asyncio

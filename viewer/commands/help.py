@@ -323,7 +323,7 @@ def _metrics() -> Iterator[Section]:
     yield Section(
         "wiretape's own",
         list(OWN.items()),
-        "They cost the relay nothing: another process reads the tape.",
+        "Another process reads the tape for all of them; the recorder tells it of its own state once a second.",
     )
     yield Section(
         "Labels",

@@ -154,7 +154,7 @@ OWN: Final = {
     "wiretape_flagged_exchanges_total": "exchanges that carry a flag, such as stall or clock_suspect",
     "wiretape_folded_exchanges_total": f"exchanges with labels of others, as there were {LABEL_SETS} combinations",
     "wiretape_open_exchanges": "exchanges that are running",
-    "wiretape_event_loop_lag_seconds": "how late the relay's event loop was, looked at once a second",
+    "wiretape_event_loop_lag_seconds": "how late the event loop of the first process was, looked at once a second",
     "wiretape_write_lag_seconds": "from a read to its commit on the tape: the last, or of what waits, if longer",
     "wiretape_unstored_bytes_total": "bytes that were relayed and could not be stored",
     "wiretape_unstored_exchanges_total": "exchanges that were relayed and could not be stored",

@@ -35,7 +35,7 @@ PATTERNS: Final = {
 }
 AMOUNTS: Final = {
     "input": "a million tokens of the request; required",
-    "output": "a million tokens of the answer, reasoning included; required",
+    "output": "a million tokens of the answer, reasoning included; required, 0 for embeddings",
     "cached_input": "a million tokens read from the provider's cache; without it, they cost what input does",
     "cache_write": "a million tokens written to that cache; without it, they cost what input does",
 }
