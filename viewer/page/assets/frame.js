@@ -31,14 +31,17 @@ function undelta(column) {
 
 // Show what a browser would hide or obey in a line: control characters, bidirectional controls, what has no width.
 function visible(text) {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff\u{e0000}-\u{e007f}]/gu, (sign) => {
-    const code = sign.codePointAt(0);
-    if (code < 0x20) return String.fromCodePoint(0x2400 + code);
-    if (code === 0x7f) return "\u2421";
-    if (code === 0x2028 || code === 0x2029) return "\u240a";
-    if ([0xad, 0x180e, 0x200b, 0x2060, 0xfeff].includes(code)) return "·";
-    return code < 0xa0 || code >= 0xd800 ? "\ufffd" : "\u25c6";
-  });
+  return text.replace(
+    /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff\u{e0000}-\u{e007f}]/gu,
+    (sign) => {
+      const code = sign.codePointAt(0);
+      if (code < 0x20) return String.fromCodePoint(0x2400 + code);
+      if (code === 0x7f) return "\u2421";
+      if (code === 0x2028 || code === 0x2029) return "\u240a";
+      if ([0xad, 0x180e, 0x200b, 0x2060, 0xfeff].includes(code)) return "·";
+      return code < 0xa0 || code >= 0xd800 ? "\ufffd" : "\u25c6";
+    },
+  );
 }
 
 // Return the first index whose value is greater than `value`, in an ascending column.
@@ -165,13 +168,21 @@ function banner(lines) {
 // A section that is built when it is first opened, so that a page with long tables opens at once.
 function section(name, title, note, build) {
   const inside = el("div", { class: "inside" });
-  const made = el("details", { id: name }, el("summary", {}, title, " ", el("span", { class: "muted" }, note || "")), inside);
+  const made = el(
+    "details",
+    { id: name },
+    el("summary", {}, title, " ", el("span", { class: "muted" }, note || "")),
+    inside,
+  );
   const open = () => {
     if (made.open && !inside.childNodes.length) inside.append(...[build()].flat());
   };
   made.addEventListener("toggle", () => {
     open();
-    const others = state.get("open", "figures").split(".").filter((one) => one && one !== name);
+    const others = state
+      .get("open", "figures")
+      .split(".")
+      .filter((one) => one && one !== name);
     state.set("open", [...others, ...(made.open ? [name] : [])].join("."));
   });
   if (state.get("open", "figures").split(".").includes(name)) made.open = true;

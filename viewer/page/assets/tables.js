@@ -4,7 +4,8 @@ const ROWS_AT_ONCE = 500;
 
 const MOST_IN_A_CELL = 2000;
 
-const clipped = (text) => (text.length <= MOST_IN_A_CELL ? text : `${text.slice(0, MOST_IN_A_CELL)}… (${format.number(text.length)} characters)`);
+const clipped = (text) =>
+  text.length <= MOST_IN_A_CELL ? text : `${text.slice(0, MOST_IN_A_CELL)}… (${format.number(text.length)} characters)`;
 
 // Return rows as CSV by RFC 4180; a text that a spreadsheet would take for a formula gets a leading '.
 function csv(columns, rows) {
@@ -20,14 +21,17 @@ function csv(columns, rows) {
 
 // Return a column: its name, how its raw value is read of a row, and how that is shown.
 function column(name, raw, { number = false, long = false, mono = false, shown = null, title = null } = {}) {
-  const show = shown || ((value) => (value === null || value === undefined ? UNKNOWN : visible(clipped(String(value)))));
+  const show =
+    shown || ((value) => (value === null || value === undefined ? UNKNOWN : visible(clipped(String(value)))));
   return { name, raw, number, long, mono, show, title };
 }
 
 // Return a table with its buttons. `pick` is called with a row that is chosen; `more` are further buttons.
 function table(caption, columns, rows, { pick = null, more = [], file = "table" } = {}) {
   const body = el("tbody");
-  const head = columns.map((one) => el("th", { scope: "col", class: one.number ? "number" : null, title: one.title }, one.name));
+  const head = columns.map((one) =>
+    el("th", { scope: "col", class: one.number ? "number" : null, title: one.title }, one.name),
+  );
   const made = el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, head)), body);
   const rest = el("button", {});
   const draw = (count) => {
@@ -43,7 +47,11 @@ function table(caption, columns, rows, { pick = null, more = [], file = "table" 
   draw(ROWS_AT_ONCE);
   const buttons = [
     copyButton("copy as CSV", () => csv(columns, rows)),
-    el("button", { onclick: () => save(`${file}.csv`, new Blob([csv(columns, rows)], { type: "text/csv" })) }, "save CSV"),
+    el(
+      "button",
+      { onclick: () => save(`${file}.csv`, new Blob([csv(columns, rows)], { type: "text/csv" })) },
+      "save CSV",
+    ),
     ...more,
     rest,
   ];
