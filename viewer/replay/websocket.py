@@ -24,7 +24,7 @@ from recorder.relay.sockets import Socket
 from viewer.replay import matching, turns
 from viewer.replay.matching import Asked, Miss
 from viewer.replay.pacing import spaced
-from viewer.replay.planning import Greeting, Plan, Talk, ToRecord
+from viewer.replay.planning import Greeting, Plan, Planner, Talk, ToRecord
 from viewer.replay.schedule import End, Schedule
 from viewer.replay.serve import BODY_BYTES, UNSENT_BYTES, Replay, Served, answer_error
 
@@ -83,9 +83,9 @@ class Upgrade:
             for wanted in (b"sec-websocket-extensions", b"sec-websocket-protocol")
         )
         names = [part.strip() for part in protocols.split(",")]
-        self._find(lambda: self._app.planned(lambda planner: planner.greet(self._asked, offered, names)), self._greeted)
+        self._find(lambda planner: planner.greet(self._asked, offered, names), self._greeted)
 
-    def _find(self, find: "Callable[[], asyncio.Future[T]]", take: Callable[[T], None]) -> None:
+    def _find(self, find: Callable[[Planner], T], take: Callable[[T], None]) -> None:
         """Let the planner find something, and take it unless it is too late."""
 
         def found(finding: "asyncio.Future[T]") -> None:
@@ -99,7 +99,7 @@ class Upgrade:
             except Exception as error:  # noqa: BLE001 - whatever fails in there is reported to the user
                 self.failed(error)
 
-        find().add_done_callback(found)
+        self._app.planned(find).add_done_callback(found)
 
     def _greeted(self, found: Greeting | Plan | Miss | ToRecord | Refusal) -> None:
         if isinstance(found, Refusal):
@@ -241,14 +241,12 @@ class Upgrade:
         else:
             talk, number, data = self._talk, self._count, self._came[0][1].data
             self._is_thinking = True
-            self._find(lambda: self._app.planned(lambda planner: planner.confirm(talk, number, data)), self._confirmed)
+            self._find(lambda planner: planner.confirm(talk, number, data), self._confirmed)
 
     def _choose(self, *, is_met: bool) -> None:
         asked, extension = self._asked, self._greeting.extension
         self._is_thinking = True
-        self._find(
-            lambda: self._app.planned(lambda planner: planner.talk(asked, extension, is_met=is_met)), self._chosen
-        )
+        self._find(lambda planner: planner.talk(asked, extension, is_met=is_met), self._chosen)
 
     def _chosen(self, found: Talk | Miss) -> None:
         self._is_thinking = False
