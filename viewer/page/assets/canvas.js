@@ -64,7 +64,10 @@ function ticks(from, to, most) {
 // Return a time of an axis with as many digits as a step of it needs.
 function tickLabel(ns, step) {
   if (step >= 1e9) return `${format.number(ns / 1e9)} s`;
-  if (step >= 1e6) return ns >= 1e9 ? `${format.number(ns / 1e9, step >= 1e8 ? 1 : step >= 1e7 ? 2 : 3)} s` : `${format.number(ns / 1e6)} ms`;
+  if (step >= 1e6)
+    return ns >= 1e9
+      ? `${format.number(ns / 1e9, step >= 1e8 ? 1 : step >= 1e7 ? 2 : 3)} s`
+      : `${format.number(ns / 1e6)} ms`;
   return `${format.number(ns / 1e6, step >= 1e5 ? 1 : step >= 1e4 ? 2 : 3)} ms`;
 }
 

@@ -9,7 +9,13 @@ function growing(one, text, seek) {
   const skipped = el("p", { class: "muted", hidden: true });
   const titles = { call: "tool call", arguments: "arguments" };
   const choice = one.texts.some((other) => other.choice !== text.choice) ? ` · choice ${text.choice}` : "";
-  const node = el("section", { class: `text ${text.kind}` }, el("h3", {}, `${titles[text.kind] || text.kind}${choice}`), skipped, said);
+  const node = el(
+    "section",
+    { class: `text ${text.kind}` },
+    el("h3", {}, `${titles[text.kind] || text.kind}${choice}`),
+    skipped,
+    said,
+  );
   said.addEventListener("click", (event) => {
     const place = event.target.place;
     // Who selects text wants to copy it.
@@ -19,7 +25,11 @@ function growing(one, text, seek) {
   let count = 0;
   function span(place) {
     const gap = one.events.gap.get(text.events[place]);
-    const made = el("span", { class: `g${gap === undefined || gap === null ? 1 : level(gap)}` }, text.pieces[place].slice(-MOST_SHOWN));
+    const made = el(
+      "span",
+      { class: `g${gap === undefined || gap === null ? 1 : level(gap)}` },
+      text.pieces[place].slice(-MOST_SHOWN),
+    );
     made.place = place;
     return made;
   }
@@ -49,7 +59,8 @@ function growing(one, text, seek) {
     const more = document.createDocumentFragment();
     while (count < until) more.append(span(count++));
     said.append(more);
-    const before = (begin ? text.ends[begin - 1] : 0) + (until ? Math.max(text.pieces[begin].length - MOST_SHOWN, 0) : 0);
+    const before =
+      (begin ? text.ends[begin - 1] : 0) + (until ? Math.max(text.pieces[begin].length - MOST_SHOWN, 0) : 0);
     skipped.hidden = !before;
     skipped.textContent = `… ${format.number(before)} characters before are not shown here`;
     node.hidden = !until;
@@ -67,8 +78,17 @@ function player(one, { kept = state, scope = window } = {}) {
   const when = el("span", { class: "when" });
   const readout = el("p", { class: "readout mono muted" });
   const texts = one.texts.map((text) => growing(one, text, (ns) => seek(ns)));
-  const pane = el("div", { class: "texts", tabindex: "0", role: "region", "aria-label": "The texts as they had come by the playhead" }, texts.map((text) => text.node));
-  const bytes = rawBytes(one, kept, () => seekRead(bytes.read - 1), () => seekRead(bytes.read + 1));
+  const pane = el(
+    "div",
+    { class: "texts", tabindex: "0", role: "region", "aria-label": "The texts as they had come by the playhead" },
+    texts.map((text) => text.node),
+  );
+  const bytes = rawBytes(
+    one,
+    kept,
+    () => seekRead(bytes.read - 1),
+    () => seekRead(bytes.read + 1),
+  );
   const line = timeline(one, {
     kept,
     at: () => at,
@@ -81,11 +101,22 @@ function player(one, { kept = state, scope = window } = {}) {
   });
   const slider = el(
     "div",
-    { class: "timeline", role: "slider", tabindex: "0", "aria-label": "Timeline, in ms since the request", "aria-valuemin": 0, "aria-valuemax": Math.round(one.end / 1e6) },
+    {
+      class: "timeline",
+      role: "slider",
+      tabindex: "0",
+      "aria-label": "Timeline, in ms since the request",
+      "aria-valuemin": 0,
+      "aria-valuemax": Math.round(one.end / 1e6),
+    },
     line.picture.node,
   );
   const play = el("button", { class: "play", onclick: toggle }, "▶ play");
-  const pace = el("select", { "aria-label": "speed", onchange: () => setSpeed(Number(pace.value)) }, SPEEDS.map((value) => el("option", { value }, `${value}×`)));
+  const pace = el(
+    "select",
+    { "aria-label": "speed", onchange: () => setSpeed(Number(pace.value)) },
+    SPEEDS.map((value) => el("option", { value }, `${value}×`)),
+  );
   const nextStall = el("button", { onclick: () => stall(1), disabled: !one.stalls.length }, "next stall");
   const longest = el("button", { onclick: toLongest, disabled: one.longest === null }, "longest gap");
   const controls = el(
@@ -196,10 +227,22 @@ function player(one, { kept = state, scope = window } = {}) {
 
   const faster = (by) => setSpeed(SPEEDS[Math.min(Math.max(SPEEDS.indexOf(speed) + by, 0), SPEEDS.length - 1)]);
   const keys = {
-    " ": toggle, ArrowLeft: () => step(-1), ArrowRight: () => step(1), "}": () => stall(1), "{": () => stall(-1),
-    n: () => stall(1), l: toLongest, ">": () => faster(1), "<": () => faster(-1), Home: () => seek(0),
-    End: () => seek(one.end), "+": () => line.zoom(2), "-": () => line.zoom(0.5), 0: line.fit,
-    Enter: () => bytes.show(Math.max(after(one.reads.at, at) - 1, 0)), Escape: bytes.hide,
+    " ": toggle,
+    ArrowLeft: () => step(-1),
+    ArrowRight: () => step(1),
+    "}": () => stall(1),
+    "{": () => stall(-1),
+    n: () => stall(1),
+    l: toLongest,
+    ">": () => faster(1),
+    "<": () => faster(-1),
+    Home: () => seek(0),
+    End: () => seek(one.end),
+    "+": () => line.zoom(2),
+    "-": () => line.zoom(0.5),
+    0: line.fit,
+    Enter: () => bytes.show(Math.max(after(one.reads.at, at) - 1, 0)),
+    Escape: bytes.hide,
   };
   scope.addEventListener("keydown", (event) => {
     const target = event.target;
@@ -246,8 +289,21 @@ function rawBytes(one, kept, back, on) {
   let isHex = false;
   const hex = el("button", { "aria-pressed": "false" }, "hex");
   const made = { read: 0, node: null, show, hide };
-  made.node = el("section", { class: "bytes", hidden: true, "aria-label": "The bytes of a read" },
-    el("div", { class: "row" }, title, el("span", { class: "spread" }), el("button", { onclick: back }, "← read"), el("button", { onclick: on }, "read →"), hex, el("button", { onclick: hide }, "close")), dump);
+  made.node = el(
+    "section",
+    { class: "bytes", hidden: true, "aria-label": "The bytes of a read" },
+    el(
+      "div",
+      { class: "row" },
+      title,
+      el("span", { class: "spread" }),
+      el("button", { onclick: back }, "← read"),
+      el("button", { onclick: on }, "read →"),
+      hex,
+      el("button", { onclick: hide }, "close"),
+    ),
+    dump,
+  );
   hex.addEventListener("click", () => {
     isHex = !isHex;
     hex.setAttribute("aria-pressed", isHex);
@@ -273,14 +329,18 @@ function rawBytes(one, kept, back, on) {
 function bytesOf(one, read) {
   if (!one.body) return "The bytes are left out of this page: export it with --with-bodies.";
   const place = one.reads.owners.indexOf(one.reads.seq[read]);
-  if (place < 0) return "The body came compressed, or in frames of a WebSocket: which bytes a read held is not known apart.";
+  if (place < 0)
+    return "The body came compressed, or in frames of a WebSocket: which bytes a read held is not known apart.";
   const { borders } = one.reads;
   return one.body.subarray(borders[place], place + 1 < borders.length ? borders[place + 1] : one.body.length);
 }
 
 function readable(bytes) {
   const text = new TextDecoder().decode(bytes.subarray(0, 65536));
-  const shown = text.split("\n").map((line) => visible(line)).join("↵\n");
+  const shown = text
+    .split("\n")
+    .map((line) => visible(line))
+    .join("↵\n");
   return bytes.length > 65536 ? `${shown}\n… ${format.number(bytes.length - 65536)} bytes more` : shown;
 }
 
@@ -289,7 +349,12 @@ function hexadecimal(bytes) {
   for (let start = 0; start < Math.min(bytes.length, 16384); start += 16) {
     const part = [...bytes.subarray(start, start + 16)];
     const text = part.map((byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "·")).join("");
-    lines.push(`${start.toString(16).padStart(6, "0")}  ${part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ").padEnd(47)}  ${text}`);
+    lines.push(
+      `${start.toString(16).padStart(6, "0")}  ${part
+        .map((byte) => byte.toString(16).padStart(2, "0"))
+        .join(" ")
+        .padEnd(47)}  ${text}`,
+    );
   }
   if (bytes.length > 16384) lines.push(`… ${format.number(bytes.length - 16384)} bytes more`);
   return lines.join("\n");

@@ -2,8 +2,16 @@
 
 const LANES = { phases: 22, high: 36, marks: 66, events: 84, reads: 130, gaps: 180, end: 312 };
 const KIND_COLOURS = {
-  content: "content", reasoning: "reasoning", tool: "tool", refusal: "refusal", error: "bad", malformed: "bad",
-  sent: "accent", comment: "muted", ping: "muted", pong: "muted",
+  content: "content",
+  reasoning: "reasoning",
+  tool: "tool",
+  refusal: "refusal",
+  error: "bad",
+  malformed: "bad",
+  sent: "accent",
+  comment: "muted",
+  ping: "muted",
+  pong: "muted",
 };
 const GAP_COLOURS = ["muted", "text", "accent", "warn", "bad"];
 
@@ -28,16 +36,23 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
 
   // The width of a tick: less than what lies between two.
   const apart = (times) => {
-    const between = times.slice(1).map((ns, place) => ns - times[place]).filter(Boolean).sort((a, b) => a - b);
+    const between = times
+      .slice(1)
+      .map((ns, place) => ns - times[place])
+      .filter(Boolean)
+      .sort((a, b) => a - b);
     return between[between.length >> 1] || one.end;
   };
   const ticksApart = { events: apart(columns.list.map((column) => column.at)), reads: apart(one.reads.at) };
-  const tickWidth = (lane, width) => Math.min(4, Math.max(1.5, (ticksApart[lane] / (view[1] - view[0])) * (width - left - right) * 0.6));
+  const tickWidth = (lane, width) =>
+    Math.min(4, Math.max(1.5, (ticksApart[lane] / (view[1] - view[0])) * (width - left - right) * 0.6));
 
   function base(pen, width) {
     right = width < 640 ? 12 : 84;
     const colours = Object.fromEntries(
-      [...Object.values(KIND_COLOURS), ...GAP_COLOURS, "wait", "line", "stall", "raised", "good", "back"].map((name) => [name, theme.colour(name)]),
+      [...Object.values(KIND_COLOURS), ...GAP_COLOURS, "wait", "line", "stall", "raised", "good", "back"].map(
+        (name) => [name, theme.colour(name)],
+      ),
     );
     pen.save();
     axis(pen, width, colours);
@@ -53,7 +68,12 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     if (hasGaps) gapLane(pen, width, colours);
     pen.fillStyle = colours.muted;
     pen.textBaseline = "middle";
-    const names = [["phases", LANES.phases + 18], ["events", LANES.events + 24], ["reads", LANES.reads + 24], ["gaps", hasGaps ? LANES.gaps - 3 : -99]];
+    const names = [
+      ["phases", LANES.phases + 18],
+      ["events", LANES.events + 24],
+      ["reads", LANES.reads + 24],
+      ["gaps", hasGaps ? LANES.gaps - 3 : -99],
+    ];
     for (const [name, y] of names) pen.fillText(name, 0, y);
   }
 
@@ -104,15 +124,28 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       pen.fillText(texts.find((text) => pen.measureText(text).width <= room) || "", inside + 5, top + LANES.high / 2);
     };
     for (const bar of one.bars) {
-      if (bar.kind === "wait") box(bar.start_ns, bar.end_ns, colours.wait, named(bar.name, bar.end_ns - bar.start_ns), 1);
+      if (bar.kind === "wait")
+        box(bar.start_ns, bar.end_ns, colours.wait, named(bar.name, bar.end_ns - bar.start_ns), 1);
     }
     for (const { kind, start, end, count } of segments) {
       const things = `${format.number(count)} ${count === 1 ? "event" : "events"}`;
-      box(start, end, colours[KIND_COLOURS[kind]], [`${kind} · ${things} · ${format.span(end - start)}`, ...named(kind, end - start)], 2);
+      box(
+        start,
+        end,
+        colours[KIND_COLOURS[kind]],
+        [`${kind} · ${things} · ${format.span(end - start)}`, ...named(kind, end - start)],
+        2,
+      );
     }
     pen.strokeStyle = colours.back;
     for (const bar of one.bars) {
-      if (bar.kind === "wait") pen.strokeRect(x(bar.start_ns, width) - 0.5, top - 1, x(bar.end_ns, width) - x(bar.start_ns, width), LANES.high + 2);
+      if (bar.kind === "wait")
+        pen.strokeRect(
+          x(bar.start_ns, width) - 0.5,
+          top - 1,
+          x(bar.end_ns, width) - x(bar.start_ns, width),
+          LANES.high + 2,
+        );
     }
     const lines = hatch(pen, colours.stall);
     for (const stall of one.stalls) {
@@ -213,8 +246,8 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
         pen.strokeRect(px - Math.max(wide, 3) / 2 + 0.5, base - tall + 0.5, Math.max(wide, 3) - 1, tall - 1);
       }
       if (many > 1 && px - 8 > until) {
-        pen.textAlign = "center";
-        pen.fillText(`×${many}`, px, base - tall - 1);
+        pen.textAlign = px > width - right - 10 ? "right" : "center";
+        pen.fillText(`×${many}`, Math.min(px, width - right + 2), base - tall - 1);
         pen.textAlign = "left";
         until = px + 8;
       }
@@ -230,7 +263,8 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     const above = gap.filter((ns) => ns > 0);
     const low = Math.min(Math.floor(Math.log10(minmax(above)[0])), 6);
     const high = Math.max(Math.log10(minmax(above)[1]) + 0.15, 8.15);
-    const y = (ns) => (ns > 0 ? floor - ((Math.log10(Math.max(ns, 10 ** low)) - low) / (high - low)) * (floor - top) : LANES.end - 5);
+    const y = (ns) =>
+      ns > 0 ? floor - ((Math.log10(Math.max(ns, 10 ** low)) - low) / (high - low)) * (floor - top) : LANES.end - 5;
     pen.textBaseline = "middle";
     pen.textAlign = "right";
     for (let power = low; power <= high; power += 1) {
@@ -253,7 +287,10 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       pen.fillRect(px - 2, y(gap[place]) - 2, 4, 4);
     }
     pen.restore();
-    const lines = [["p99", one.figures.icl_p99_ms], ["p50", one.figures.icl_p50_ms]].filter(([, value]) => value !== null);
+    const lines = [
+      ["p99", one.figures.icl_p99_ms],
+      ["p50", one.figures.icl_p50_ms],
+    ].filter(([, value]) => value !== null);
     let above99 = -99;
     for (const [name, value] of lines) {
       const line = y(value * 1e6);
@@ -376,7 +413,8 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     made.draw(1);
   });
   node.addEventListener("pointerup", () => {
-    if (brush && Math.abs(brush[1] - brush[0]) > 4) show(...brush.map((px) => time(px, made.width)).sort((a, b) => a - b));
+    if (brush && Math.abs(brush[1] - brush[0]) > 4)
+      show(...brush.map((px) => time(px, made.width)).sort((a, b) => a - b));
     brush = null;
     made.draw(1);
   });
@@ -385,11 +423,15 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     hovered(null);
     made.draw(1);
   });
-  node.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey) return;
-    event.preventDefault();
-    zoom(event.deltaY < 0 ? 1.25 : 0.8, time(place(event)[0], made.width));
-  }, { passive: false });
+  node.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 1.25 : 0.8, time(place(event)[0], made.width));
+    },
+    { passive: false },
+  );
 
   function show(from, to) {
     const size = Math.max(to - from, Math.min(one.end, 20000));
