@@ -62,7 +62,8 @@ def _source(file: Path, url: str | None, date: datetime | None) -> Source:
     if not file.is_file():
         raise NotFound(f"no file at {click.format_filename(file)}")
     modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    return Source(file.name, modified, date and date.date(), url)
+    name = file.name.encode("utf-8", "replace").decode()
+    return Source(name, modified, date and date.date(), url)
 
 
 def _import(path: Path, file: Path, source: Source, format: str | None, labels: dict[str, str]) -> int:

@@ -20,8 +20,10 @@ Data = bytes | mmap
 
 Headers = list[tuple[bytes, bytes]]
 
-MOST_NS: Final = 366 * 86_400 * 10**9
-"""No exchange takes longer than a year: a time beyond that is a mistake."""
+_MOST_DAYS: Final = 100
+"""No exchange takes longer: a time beyond that is a mistake, and no tape can have it."""
+_MOST_NS: Final = _MOST_DAYS * 86_400 * 10**9
+_MOST_BYTES: Final = 1 << 50
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _IN_PATH: Final = "/?:@!$&'()*+,;=%~[]|^`{}<>\"\\"
 _NO_BODY: Final = (204, 304)
@@ -115,10 +117,14 @@ def problem(found: Found) -> str | None:
         urlsplit(found.url)
     except ValueError as error:
         return f"its URL cannot be read ({error})"
+    if not found.url.isprintable():
+        return "its URL has control characters"
     times = [found.connected_ns, found.sent_ns, found.headers_ns, found.end_ns, *found.at_ns]
     known = [at_ns for at_ns in times if at_ns is not None]
-    if known and (min(known) < 0 or max(known) > MOST_NS):
-        return "a time is before its beginning, or more than a year after it"
+    if known and (min(known) < 0 or max(known) > _MOST_NS):
+        return f"a time is before its beginning, or more than {_MOST_DAYS} days after it"
+    if not 0 <= found.missing < _MOST_BYTES or not 0 <= (found.request_size or 0) < _MOST_BYTES:
+        return "a size is too large"
     if any(after < before for before, after in zip(found.at_ns, found.at_ns[1:], strict=False)):
         return "its times go backwards"
     if not _TOKEN.fullmatch(found.method):

@@ -128,6 +128,13 @@ def test_what_cannot_be_imported_is_named_and_the_rest_is_on_the_tape(tape: Path
     assert KEY.encode() not in tape.read_bytes()
 
 
+def test_a_file_name_of_any_bytes_is_no_obstacle(tape: Path, tmp_path: Path) -> None:
+    source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b.sse"))
+    source.write_bytes(ANSWER)
+    assert "\x1b" not in imported(tape, source)
+    source.unlink()
+
+
 def test_flows_of_mitmproxy_have_a_beginning_and_an_end_and_nothing_within(tape: Path) -> None:
     assert "3 exchanges of mitmproxy imported" in imported(tape, DATA / "mitmproxy-11.flows")
     row = shown(tape, "@-2")

@@ -168,7 +168,11 @@ def test_an_entry_of_which_nothing_can_be_made_is_named_and_the_others_go_in(
     "changes",
     [
         {"_eventSourceMessages": [{"time": 1e300, "data": "a"}], "response_content": {}},
+        {"_eventSourceMessages": [{"time": STARTED + 101 * 86_400, "data": "a"}], "response_content": {}},
+        {"response_content": {"size": 1e300}},
+        {"request_bodySize": 1e300},
         {"request_url": "http://[x/"},
+        {"request_url": "http://a\0b/"},
         {"request_method": "GE T"},
         {"response_status": 7},
         {"timings": {"blocked": 1e15, "send": 1, "wait": 1, "receive": 1}},
