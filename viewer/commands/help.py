@@ -268,13 +268,23 @@ def _testing() -> Iterator[Section]:
     yield Section(
         "Marker of pytest: @pytest.mark.wiretape(TAPE, ...)",
         list(marks.ARGUMENTS.items()),
-        "A marked test is answered from the tape, a path beside its file, as text (db cut) or not; "
+        "A marked test is answered from the tape, a path beside its file, as text (.jsonl) or not; "
         f"{marks.DEFAULT} if it names none. The variables from which SDKs read base URLs point at a server in pytest's "
         "process until the test is over, and a key that is not set is replaced by one without a meaning; so clients "
-        "are to be made within the test, or in fixtures of function scope. What has the label test=NODE_ID is for that "
-        "test alone; where the tape has none for a test, it is served all. A test that asks for what is not on the "
+        "are to be made within the test, or in fixtures of function scope. A test that asks for what is not on the "
         "tape fails, also if its program goes on. Markers of a module or a class hold for their tests; what a closer "
         "one says counts for more.",
+    )
+    yield Section(
+        "Recording",
+        [
+            ("pytest --wiretape-record=once", "records what is missing for tests that have nothing of their own yet"),
+            ("pytest NODE_ID --wiretape-record=all", "records a test again"),
+        ],
+        "Whom a variable names, or else the API itself, is asked with the keys that are set. What a test records has "
+        "the label test=NODE_ID and is for that test alone; one that has nothing of its own, as on a tape that was "
+        "cut by hand, is served all. Within a test, once and new record a request that is sent again only once, all "
+        "each time, as retries need it. Several processes (pytest -n) may record to one tape.",
     )
     yield Section(
         "Options of pytest",
@@ -291,6 +301,7 @@ def _testing() -> Iterator[Section]:
             ("variables", "the environment variables that point at it"),
             ("timeline()", "what became of each request, as below"),
             ("misses", "what was asked for and is not recorded"),
+            ("is_recording", "whether anything may be recorded; an answer that is recorded has no times"),
         ],
     )
     yield Section(

@@ -5,22 +5,27 @@ What a client of an earlier test asks for is so told apart from what the test of
 
 import asyncio
 import contextlib
+import dataclasses
 import re
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from recorder.clock import SYSTEM, KernelTime
-from recorder.relay import server
+from recorder.relay import pointing, server
 from recorder.relay.guard import Refusal
+from recorder.relay.providers import Upstream
 from recorder.relay.server import App, Client, Exchange, Request
-from viewer.replay import testenv, timeline
+from viewer.replay import recording, testenv, timeline
 from viewer.replay.marks import Asked
 from viewer.replay.planning import Planner
-from viewer.replay.recordings import Shelf
+from viewer.replay.recording import Labelled, Recording
+from viewer.replay.recordings import LABEL, Shelf, selected
 from viewer.replay.serve import Replay, Served, answer_error
+from viewer.replay.source import Source
 from viewer.replay.timeline import Timeline
 from viewer.replay.unread import Kernel, Watcher
 from viewer.replay.websocket import Upgrade
@@ -38,13 +43,19 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Serving:
-    """What the thread has of a test."""
+    """What the thread has of a test: where it is served, and what came."""
 
-    replay: Replay
-    began_ns: int
+    place: str
     watcher: Watcher
-    came: list[Served]
-    troubles: list[str]
+    replay: Replay = field(init=False)
+    began_ns: int = 0
+    came: list[Served] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    def add(self, served: Served, client: Client) -> None:
+        """Take in a request."""
+        self.came.append(served)
+        self.watcher.add(served, client)
 
     def timeline(self) -> list[Timeline]:
         """Return what became of each request by now."""
@@ -60,6 +71,9 @@ class Background:
         self._shelf = Shelf()
         self._switch = _Switch()
         self._kernel = Kernel()
+        self._recordings: dict[tuple[Path, tuple[Upstream, ...]], Recording] = {}
+        self._left: list[str] = []
+        self._tell = self._left.append
         self._count = 0
         started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="wiretape", daemon=True)
@@ -87,33 +101,76 @@ class Background:
         front.close()
         await front.wait_closed(0)
 
-    def begin(self, asked: Asked, test: str) -> "WiretapeServer":
-        """Serve a test. Raises `WiretapeError`."""
+    def begin(self, asked: Asked, test: str, environ: Mapping[str, str]) -> "WiretapeServer":
+        """Serve a test, which has these variables. Raises `WiretapeError`, and ValueError for a wrong variable."""
         self._count += 1
         place = f"/test-{self._count}"
-        serving = self._call(self._begin(place, asked, test))
-        return WiretapeServer(self._base + place, self, place, serving)
+        base = self._base + place
+        if self._is_recorded(asked, test):
+            serving = self._call(self._replay(place, asked, test))
+            return WiretapeServer(base, self, serving, testenv.variables(base, environ))
+        plan = pointing.plan(asked.upstreams, environ, ())
+        serving = self._call(self._record(place, asked, test, plan.upstreams))
+        return WiretapeServer(base, self, serving, plan.values(base), is_recording=True)
 
-    async def _begin(self, place: str, asked: Asked, test: str) -> _Serving:
+    def _is_recorded(self, asked: Asked, test: str) -> bool:
+        """Return whether nothing is to be recorded."""
+        record = asked.options.record
+        if record != "once":
+            return record == "none"
+        return self._planning.submit(self._shelf.suffices, asked.tape, asked.filter, test).result(_SECONDS)
+
+    async def _replay(self, place: str, asked: Asked, test: str) -> _Serving:
         def open_planner() -> Planner:
-            return Planner(self._shelf.excerpt(asked.tape, asked.filter, test), asked.options)
+            excerpt = self._shelf.excerpt(asked.tape, asked.filter, test)
+            return Planner(excerpt, dataclasses.replace(asked.options, record="none"))
 
-        def add(served: Served, client: Client) -> None:
-            came.append(served)
-            watcher.add(served, client)
+        return await self._answer(place, open_planner, None)
 
-        came, troubles, watcher = list[Served](), list[str](), Watcher(self._kernel, SYSTEM)
-        replay = Replay(open_planner, thread=self._planning, on_came=add, on_trouble=troubles.append, upgrade=Upgrade)
-        await replay.start()
-        self._switch.apps[place.encode()] = replay
-        return _Serving(replay, SYSTEM.now(), watcher, came, troubles)
+    async def _record(self, place: str, asked: Asked, test: str, upstreams: Sequence[Upstream]) -> _Serving:
+        """Serve a test, and record under its id what it asks anew."""
+        found = await self._recording(asked.tape, tuple(upstreams))
+        select = selected(asked.filter, test, with_unlabelled=asked.options.record != "once")
 
-    def end(self, place: str, serving: _Serving) -> None:
+        def open_planner() -> Planner:
+            return Planner(Source(found.path, select), asked.options)
+
+        return await self._answer(place, open_planner, found.labelled({LABEL: test}))
+
+    async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...]) -> Recording:
+        """Return what records to a tape, until the end of all tests."""
+        found = self._recordings.get((tape, upstreams))
+        if found is None:
+            tape.parent.mkdir(parents=True, exist_ok=True)
+            settings = recording.Options(tape, upstreams, purpose="pytest")
+            found = Recording(settings, lambda message: self._tell(message), lambda _: None)
+            await found.start(self._base)
+            self._recordings[tape, upstreams] = found
+        return found
+
+    async def _answer(self, place: str, open_planner: Callable[[], Planner], upstreams: Labelled | None) -> _Serving:
+        serving = _Serving(place, Watcher(self._kernel, SYSTEM))
+        serving.replay = Replay(
+            open_planner,
+            upstreams=upstreams,
+            upgrade=Upgrade,
+            thread=self._planning,
+            on_came=serving.add,
+            on_trouble=serving.troubles.append,
+        )
+        await serving.replay.start()
+        self._switch.apps[place.encode()] = serving.replay
+        self._tell = serving.troubles.append
+        serving.began_ns = SYSTEM.now()
+        return serving
+
+    def end(self, serving: _Serving) -> None:
         """Serve a test no longer."""
-        self._call(self._end(place, serving))
+        self._call(self._end(serving))
 
-    async def _end(self, place: str, serving: _Serving) -> None:
-        del self._switch.apps[place.encode()]
+    async def _end(self, serving: _Serving) -> None:
+        self._tell = self._left.append
+        del self._switch.apps[serving.place.encode()]
         serving.watcher.close()
         await serving.replay.stop()
 
@@ -124,13 +181,16 @@ class Background:
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_SECONDS)
 
-    def close(self) -> None:
-        """End the thread, and close all tapes."""
+    def close(self) -> Sequence[str]:
+        """End the thread, and close all tapes; return what went wrong since the last test."""
+        for one in self._recordings.values():
+            self._left += self._call(one.stop()).problems
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(_SECONDS)
         self._planning.submit(self._shelf.close).result(_SECONDS)
         self._planning.shutdown()
         self._kernel.close()
+        return self._left
 
 
 async def _settled(read: Callable[[], T]) -> T:
@@ -168,26 +228,33 @@ class _Switch:
 class WiretapeServer:
     """Answers the requests of one test from its tape: what the fixture `wiretape_server` is.
 
-    `url` is the base URL below which all APIs are served; `variables` are the environment variables that were set.
+    `url` is the base URL below which all APIs are served; `variables` are the environment variables that are set.
     """
 
-    def __init__(self, url: str, background: Background, place: str, serving: _Serving) -> None:
-        self.url = url
-        self.variables: Mapping[str, str] = {}
-        self._background, self._place, self._serving = background, place, serving
+    def __init__(
+        self,
+        url: str,
+        background: Background,
+        serving: _Serving,
+        variables: Mapping[str, str],
+        *,
+        is_recording: bool = False,
+    ) -> None:
+        self.url, self.variables, self.is_recording = url, variables, is_recording
+        self._background, self._serving = background, serving
 
     def url_of(self, api: str) -> str:
         """Return the base URL that the SDK of an API expects, such as `openai` or `anthropic`. Raises ValueError."""
-        return testenv.base_url(self.url, api)
+        return testenv.base_url(self.url, api, self.variables)
 
     def timeline(self) -> list[Timeline]:
         """Return what became of each request so far, in the order in which they came."""
         return self._background.settled(self._serving.timeline)
 
     @property
-    def misses(self) -> Sequence[str]:
-        """What was asked for and is not recorded: for each, what it was, and the recording that is nearest."""
-        return [one.miss for one in self.timeline() if one.miss is not None]
+    def misses(self) -> Sequence[Served]:
+        """What was asked for and is not recorded; `miss.message` says why, and which recording is nearest."""
+        return [one for one in self._serving.came if one.miss is not None and one.ended != "relayed"]
 
     @property
     def troubles(self) -> Sequence[str]:
@@ -196,4 +263,4 @@ class WiretapeServer:
 
     def end(self) -> None:
         """End all answers: the test is over."""
-        self._background.end(self._place, self._serving)
+        self._background.end(self._serving)

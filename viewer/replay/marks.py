@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from recorder.relay.providers import Upstream
     from viewer.replay.planning import Options
 
-RECORD: Final = ("none",)
+RECORD: Final = ("none", "once", "new", "all")
 ARGUMENTS: Final = {
-    "record": "what is recorded: none",
+    "record": "what the API is asked for, and recorded: none, the default; once: what a test asks that has nothing of "
+    "its own on the tape; new: what is missing; all",
     "speed": "so many times as fast as it was; 0, the default: without any wait",
     "max_gap": "cut each silence to so long: '1s', '50ms', or seconds",
     "match": "what answers a request: request (same method, path and body), model, sequence, random, id",
@@ -22,6 +24,7 @@ ARGUMENTS: Final = {
     "rechunk": "where writes end: recorded, event, byte, or a number of bytes",
     "fault": "break answers, by one fault or several: 'cut@50%', 'stall:5s@#120', 'status:429:0.1'",
     "seed": "decides which faults by chance strike",
+    "upstream": "who is asked, a URL or NAME=URL, or several; else whom the variables name, or the well-known APIs",
     "filter": "serve only what fits: 'model:gpt-* -is:truncated' (wiretape help filters)",
 }
 """What a marker may say besides the tape, mostly as the options of `wiretape serve`."""
@@ -43,11 +46,11 @@ class Mark(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a test asks for: its tape, how that is recorded and replayed, and a filter of what is served."""
+    """What a test asks for: a tape, how it is recorded and replayed, who is asked, and a filter of what is served."""
 
     tape: Path
-    record: str
     options: "Options"
+    upstreams: "Sequence[Upstream]" = ()
     filter: str | None = None
 
 
@@ -88,10 +91,15 @@ def read(module: Path, marks: Iterable[Mark], record: str | None, faults: Sequen
     where = arguments.get("filter")
     if where is not None:
         _checked("filter", where, _read_filter)
-    return Asked(module.parent / (tape or DEFAULT.format(module=module.stem)), mode, _options(arguments, faults), where)
+    return Asked(
+        tape=module.parent / (tape or DEFAULT.format(module=module.stem)),
+        options=_options(arguments, mode, faults),
+        upstreams=[_checked("upstream", one, _read_upstream) for one in _several("upstream", arguments)],
+        filter=where,
+    )
 
 
-def _options(arguments: Mapping[str, Any], faults: Sequence[str]) -> "Options":
+def _options(arguments: Mapping[str, Any], record: Any, faults: Sequence[str]) -> "Options":
     from viewer.replay import planning
     from viewer.replay.matching import MODES
 
@@ -100,16 +108,18 @@ def _options(arguments: Mapping[str, Any], faults: Sequence[str]) -> "Options":
         raise ValueError(f"match={match!r} is none of {', '.join(MODES)}")
     return planning.Options(
         mode=match,
-        ignored=_several("ignore", arguments.get("ignore", ())),
+        ignored=_several("ignore", arguments),
         speed=_checked("speed", arguments.get("speed", 0), _read_speed),
         cap_ns=_checked("max_gap", arguments.get("max_gap"), _read_gap),
         rechunk=_checked("rechunk", str(arguments.get("rechunk", "recorded")), planning.read_rechunk),
-        faults=_read_faults([*_several("fault", arguments.get("fault", ())), *faults]),
+        faults=_read_faults([*_several("fault", arguments), *faults]),
         seed=_checked("seed", arguments.get("seed", 0), int),
+        record=record,
     )
 
 
-def _several(name: str, given: Any) -> Sequence[str]:
+def _several(name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
+    given = arguments.get(name, ())
     found = (given,) if isinstance(given, str) else given
     if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
         raise ValueError(f"{name}={given!r} is no text and no list of texts")
@@ -142,6 +152,12 @@ def _read_faults(given: Sequence[str]) -> Any:
     from viewer.replay import faults
 
     return [_checked("fault", one, faults.parse) for one in given]
+
+
+def _read_upstream(given: str) -> object:
+    from recorder.relay import providers
+
+    return providers.parse(given)
 
 
 def _read_filter(given: str) -> object:

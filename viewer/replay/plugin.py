@@ -5,7 +5,7 @@ pytest imports this module in every run. All that serves is imported when the fi
 
 import os
 import shlex
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -24,6 +24,8 @@ _MARK: Final = (
 )
 _BACKGROUND: Final = pytest.StashKey["Background"]()
 _SERVER: Final = pytest.StashKey["WiretapeServer"]()
+_LEFT: Final = pytest.StashKey[Sequence[str]]()
+"""What went wrong after the last test."""
 _TOLD: Final = pytest.StashKey[set[str]]()
 """What was reported of what a test missed."""
 
@@ -83,10 +85,9 @@ def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]
 
     item = request.node
     server = _begin(request.config, item)
-    server.variables = testenv.variables(server.url, os.environ)
+    keys = {} if server.is_recording else testenv.keys(os.environ)
     with pytest.MonkeyPatch.context() as patch:
-        others = testenv.keys(os.environ) | testenv.bypasses(os.environ)
-        for name, value in (*server.variables.items(), *others.items()):
+        for name, value in {**server.variables, **keys, **testenv.bypasses(os.environ)}.items():
             patch.setenv(name, value)
         item.stash[_SERVER], item.stash[_TOLD] = server, set()
         yield server
@@ -100,11 +101,11 @@ def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
                            config.getini("wiretape_record"))  # fmt: skip
     except ValueError as error:
         raise _failure(str(error)) from None
-    if not asked.tape.exists():
-        raise _failure(f"no tape at {asked.tape}")
+    if asked.options.record == "none" and not asked.tape.exists():
+        raise _failure(f"no tape at {asked.tape}: record it by 'pytest {_quoted(item)} --wiretape-record=once'")
     try:
-        return _background(config).begin(asked, item.nodeid)
-    except WiretapeError as error:
+        return _background(config).begin(asked, item.nodeid, os.environ)
+    except (WiretapeError, ValueError) as error:
         raise _failure(str(error)) from None
 
 
@@ -127,18 +128,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     server = item.stash.get(_SERVER, None)
     if server is not None:
-        _judge(report, item, [*server.troubles, *server.misses])
+        _judge(report, item, server)
     return report
 
 
-def _judge(report: pytest.TestReport, item: pytest.Item, problems: list[str]) -> None:
+def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer") -> None:
     """Add what a test missed, and was not told before, to the report of one of its phases."""
+    misses = {one.miss.message: one.path for one in server.misses if one.miss is not None}
     told = item.stash[_TOLD]
-    fresh = [one for one in dict.fromkeys(problems) if one not in told]
+    fresh = [one for one in dict.fromkeys([*server.troubles, *misses]) if one not in told]
     told.update(fresh)
     if not fresh:
         return
-    message = _message(item, fresh)
+    message = "\n".join(_lines(item, fresh, [misses[one] for one in fresh if one in misses]))
     if report.passed:
         report.outcome = "failed"
         report.longrepr = message
@@ -146,15 +148,34 @@ def _judge(report: pytest.TestReport, item: pytest.Item, problems: list[str]) ->
         report.sections.append(("wiretape", message))
 
 
-def _message(item: pytest.Item, problems: list[str]) -> str:
-    lines = [f"wiretape: {item.nodeid} asked for what its tape cannot answer:"]
-    lines += [f"  {safe(one)}" for one in problems]
-    lines.append(f"record it: pytest {shlex.quote(item.nodeid)} --wiretape-record=new")
-    return "\n".join(lines)
+def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterator[str]:
+    """Yield what is said of a test: what could not be answered, and how to record it."""
+    from viewer.replay import testenv
+
+    yield f"wiretape: {item.nodeid} asked for what could not be answered:"
+    yield from (f"  {safe(one)}" for one in problems)
+    if missed:
+        keys = dict.fromkeys(key for path in missed if (key := testenv.key_of(path)))
+        needed = f", with {' and '.join(keys)} set" if keys else ""
+        yield f"record what is missing by: pytest {_quoted(item)} --wiretape-record=new{needed}"
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the thread."""
-    if _BACKGROUND in config.stash:
-        config.stash[_BACKGROUND].close()
-        del config.stash[_BACKGROUND]
+def _quoted(item: pytest.Item) -> str:
+    return shlex.quote(safe(item.nodeid))
+
+
+@pytest.hookimpl(trylast=True)  # after fixtures that an interrupt left
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the thread; what could not be recorded fails the session."""
+    stash = session.config.stash
+    if _BACKGROUND in stash:
+        stash[_LEFT] = stash[_BACKGROUND].close()
+        del stash[_BACKGROUND]
+        if stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what could not be recorded."""
+    for one in config.stash.get(_LEFT, ()):
+        terminalreporter.write_line(f"wiretape: {safe(one)}", red=True)

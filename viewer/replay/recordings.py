@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from recorder.tape import cut
 from viewer.filters.parser import parse
-from viewer.replay.source import Source
-from viewer.tape import conditions
+from viewer.replay.source import Select, Source
+from viewer.tape import columns, conditions
 from viewer.tape.replayed import Answer, Head
 
 LABEL: Final = "test"
@@ -47,6 +47,13 @@ class Shelf:
             opened = self._opened[tape, where] = _Opened(state, Recordings(tape, where))
         return Excerpt(opened.recordings, test)
 
+    def suffices(self, tape: Path, where: str | None, test: str) -> bool:
+        """Return whether a tape need not be recorded for a test. Raises `WiretapeError`."""
+        if not tape.exists():
+            return False
+        self.excerpt(tape, where, test)
+        return self._opened[tape, where].recordings.suffices(test)
+
     def close(self) -> None:
         """Close all tapes."""
         for opened in self._opened.values():
@@ -63,6 +70,15 @@ def _state(path: Path) -> object:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
+def selected(where: str | None, test: str, *, with_unlabelled: bool) -> Select:
+    """Return what chooses the exchanges that a test may be served while it records: its own, or those of no test."""
+    own = columns.label(LABEL) == test
+    condition = own | columns.label(LABEL).is_(None) if with_unlabelled else own
+    if where is not None:
+        condition &= conditions.condition(parse(where))
+    return lambda _: condition
+
+
 class Recordings:
     """The ended exchanges of a tape, in memory as far as they were asked for and there is room."""
 
@@ -77,6 +93,11 @@ class Recordings:
     def of(self, test: str) -> Sequence[Head]:
         """Return what a test is served."""
         return [head for head in self._heads if self._tests.get(head.no) == test] or self._heads
+
+    def suffices(self, test: str) -> bool:
+        """Return whether there is something of a test's own, or all was cut by hand, and belongs to no test."""
+        own = [head for head in self._heads if self._tests.get(head.no) == test] if self._tests else self._heads
+        return any(head.is_answered for head in own)
 
     def request_body(self, head: Head) -> bytes | None:
         """Return the body of a request without its content coding; None if not all of it is there."""

@@ -42,12 +42,22 @@ def _path(url: str) -> str:
         return ""
 
 
-def base_url(base: str, api: str) -> str:
-    """Return the base URL that the SDK of an API expects. Raise ValueError for an API that is not known by name."""
+def base_url(base: str, api: str, variables: Mapping[str, str]) -> str:
+    """Return the base URL that the SDK of an API expects. Raise ValueError for an API that is not known by name.
+
+    It is the value of the API's first variable, of those that are set.
+    """
     if api not in BY_NAME:
         raise ValueError(f"{api!r} is no API known by name: see 'wiretape help upstreams'")
-    paths = [variable.path for variable in BY_NAME[api].variables if variable.path is not None]
-    return f"{base}/{api}{paths[0] if paths else ''}"
+    values = [variables[one.name] for one in BY_NAME[api].variables if one.name in variables]
+    return values[0] if values else f"{base}/{api}"
+
+
+def key_of(path: str) -> str | None:
+    """Return the variable of the key with which an API is asked that is served at a path; None if it is not known."""
+    api = BY_NAME.get(path.split("/")[1]) if path.startswith("/") else None
+    hosts = api.hosts if api else ()
+    return next((name for domain, name in KEYS for host in hosts if f".{host}".endswith(f".{domain}")), None)
 
 
 def keys(environ: Mapping[str, str]) -> dict[str, str]:

@@ -25,7 +25,8 @@ MEANINGS: Final = {
     "what the system buffers, were unread",
     "closed_ms": "when the client closed its connection before the answer was over; None: it did not",
     "ended_ms, ended": "when the answer was over, and how: end (whole), close, reset, garbage (as recorded, or by a "
-    "fault), client (it closed before), refused (an error of wiretape's own, as for a miss); None: it still runs",
+    "fault), client (it closed before), refused (an error of wiretape's own, as for a miss), relayed (upstream "
+    "answers, and is recorded); None: it still runs",
 }
 """What a timeline says of a request."""
 
@@ -84,7 +85,7 @@ def _one(one: Served, began_ns: int) -> Timeline:
         exchange=one.head.id if one.head else None,
         status=one.status,
         faults=one.faults,
-        miss=one.miss.message if one.miss else None,
+        miss=one.miss.message if one.miss and one.ended != "relayed" else None,
         head_ms=_ms(one.head_ns),
         writes=tuple(
             Write(at / 1e6, size, _ms(read)) for at, size, read in zip_longest(one.written_ns, one.sizes, one.read_ns)

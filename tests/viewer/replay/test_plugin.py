@@ -1,11 +1,17 @@
 """The pytest plugin: marked tests are answered from their tape, and told what is not on it."""
 
 import os
+import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from viewer.replay import marks, planning
 
 pytest_plugins = ("pytester",)
 
@@ -160,7 +166,7 @@ def test_after():
     result = suite.run(code)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines([
-        "wiretape: *::test_swallowed asked for what its tape cannot answer:",
+        "wiretape: *::test_swallowed asked for what could not be answered:",
         "  no recording answers POST /openai/v1/chat/completions: the nearest is *, which differs in temperature: *",
         "*HTTPStatusError*",
         "*user: nothing recorded, *",
@@ -213,14 +219,15 @@ def test_a_marker_that_is_wrong_ends_the_collection(mark: str, said: str, suite:
 
 def test_what_is_wrong_with_a_tape_or_a_value_is_said_in_a_line(suite: Suite) -> None:
     marks = {
-        "'none.db'": "no tape at */none.db",
+        "'none.db'": "no tape at */none.db: record it by 'pytest *::test_0 --wiretape-record=once'",
         "__file__": "*is not a database, not a wiretape tape*",
-        "": "no tape at */tapes/test_what_is_wrong_with_a_tape_or_a_value_is_said_in_a_line.jsonl",
+        "": "no tape at */tapes/test_what_is_wrong_with_a_tape_or_a_value_is_said_in_a_line.jsonl: *",
         "TAPE, speed=-1": "speed=-1: give a number*",
         "TAPE, max_gap='1'": "max_gap='1': expected a duration*",
         "TAPE, match='x'": "match='x' is none of request*",
         "TAPE, fault='x'": "fault='x': 'x' is no fault*",
-        "TAPE, record='x'": "record='x' is none of none*",
+        "TAPE, record='x'": "record='x' is none of none, once, new, all",
+        "TAPE, upstream='ftp://x'": "upstream='ftp://x': an upstream must be*",
         "TAPE, ignore=1": "ignore=1 is no text*",
         "TAPE, filter='x:'": "filter='x:': *",
         "TAPE, rechunk=0": "rechunk='0': *",
@@ -241,6 +248,78 @@ def test_fault(wiretape_server):
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["wiretape: fault status:429"])
     assert suite.run(code, "--wiretape-fault", "status:9").ret == pytest.ExitCode.USAGE_ERROR
+
+
+class Api(BaseHTTPRequestHandler):
+    """An API that numbers its answers."""
+
+    protocol_version = "HTTP/1.1"
+    count = 0
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        Api.count += 1
+        body = b'{"answer": %d}' % Api.count
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def api() -> Iterator[str]:
+    Api.count = 0
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_test_records_what_is_its_own_and_is_served_it_later(
+    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    code = """
+@pytest.mark.wiretape("new.jsonl", record="once")
+@pytest.mark.parametrize("place", ["a", "b"])
+def test(place, wiretape_server):
+    seen = ask("same").json()["answer"]
+    assert seen == {"a": A, "b": B}[place]
+    assert wiretape_server.url_of("openai") == os.environ["OPENAI_BASE_URL"]
+    assert [one.ended for one in wiretape_server.timeline()] == [ENDED]
+"""
+    suite.run("A, B, ENDED = 1, 2, 'relayed'\n" + code).assert_outcomes(passed=2)
+    recorded = (pytester.path / "new.jsonl").read_text("utf-8")
+    assert [f'"labels": {{"test": "{node}"}}' in recorded for node in _nodes(recorded, "ab")] == [True, True]
+    suite.run("A, B, ENDED = 1, 2, 'end'\n" + code).assert_outcomes(passed=2)
+    assert Api.count == 2
+    chosen = "test_a_test_records_what_is_its_own_and_is_served_it_later.py::test[b]"
+    run = suite.run("A, B, ENDED = 1, 3, 'relayed'\n" + code, "--wiretape-record=all", chosen)
+    run.assert_outcomes(passed=1)
+    suite.run("A, B, ENDED = 1, 3, 'end'\n" + code, "--wiretape-record=none").assert_outcomes(passed=2)
+
+
+def _nodes(recorded: str, places: str) -> list[str]:
+    (module,) = set(re.findall(r'"test": "(.*?)::', recorded))
+    return [f"{module}::test[{place}]" for place in places]
+
+
+def test_the_modes_of_recording_are_those_of_serve() -> None:
+    assert marks.RECORD == planning.RECORD
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", ["", "--wiretape-fault=cut@50%", "--wiretape-fault=status:429:0.5", "-n2"])
+def test_the_suite_with_real_sdks_passes_with_and_without_faults(options: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options.split(), "tests/sdk_suite"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_plugin_loads_nothing_heavy_until_it_is_used() -> None:

@@ -1,0 +1,60 @@
+"""The program when a stream stalls: what it does is read off the timeline.
+
+    wiretape demo --db demo.db
+    wiretape db cut --db demo.db -f model:demo-stall -o tests/sdk_suite/tapes/stall.jsonl
+
+The tape was recorded for no test in particular, so that each of them is served it. At this speed the stall takes 0.6 s.
+"""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from tests.sdk_suite import app
+from tests.sdk_suite.conftest import is_broken
+
+pytestmark = pytest.mark.wiretape("tapes/stall.jsonl", speed=4)
+
+ASKED = ("Play the scene stall.", "demo-stall")
+STALLED = "The model begins to speak , "
+REST = "and goes on as if nothing had happened . "
+
+
+def test_a_stream_that_stalls_is_given_up(wiretape_server: Any) -> None:
+    reply = app.ask(lambda: app.chat(*ASKED, timeout=0.2), attempts=1)
+    (one,) = wiretape_server.timeline()
+    assert not reply.is_whole
+    if not one.faults:
+        assert reply.text == STALLED
+        assert one.ended == "client"
+        assert len(one.writes) == STALLED.count(" ")
+        assert one.closed_ms - one.writes[-1].at_ms == pytest.approx(200, abs=150)
+
+
+def test_a_user_who_cancels_closes_the_stream(wiretape_server: Any) -> None:
+    pieces = app.chat(*ASKED)
+    with contextlib.suppress(Exception):  # whatever breaks in an SDK
+        assert next(pieces) == "The "
+    pieces.close()
+    (one,) = wiretape_server.timeline()
+    if not one.faults:
+        assert one.ended == "client"
+        assert one.closed_ms < 500  # in the stall, at the latest
+        assert len(one.writes) <= STALLED.count(" ")
+
+
+@pytest.mark.wiretape(max_gap="1s")
+def test_a_user_sees_a_sign_of_life_while_the_model_is_silent(wiretape_server: Any) -> None:
+    async def watch() -> str:
+        return "".join([text async for text in app.shown(*ASKED, patience=0.15)])
+
+    try:
+        shown = asyncio.run(watch())
+    except Exception:  # noqa: BLE001 - whatever breaks in an SDK
+        assert is_broken(wiretape_server.timeline())
+    else:
+        assert f"{STALLED}…" in shown
+        assert shown.replace("…", "") == STALLED + REST
+        assert wiretape_server.timeline()[0].ended == "end"
