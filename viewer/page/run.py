@@ -105,7 +105,7 @@ def write(out: BinaryIO, run: Run) -> int:
     shared = stream.Shared(text=run.texts is not None)
     counts, middles, packed = gaps.pack(run.columns.gaps)
     parts = {"gaps": packed}
-    parts["streams"] = document.encoded({id: _played(stream.data(one, shared)) for id, one in run.streams.items()})
+    parts["streams"] = document.encoded({id: stream.played(one, shared) for id, one in run.streams.items()})
     if run.texts is not None:
         parts["texts"] = document.encoded(_texts(run.columns, run.texts))
     return document.write(out, "run", data(run) | {"gaps": {"count": counts, "middle": middles}}, parts)
@@ -137,14 +137,6 @@ def data(run: Run) -> dict[str, Any]:
         "language": _language(),
         "playable": list(run.streams),
     }
-
-
-_NOT_PLAYED: Final = frozenset({"headers", "asked", "request", "tools", "facts", "slow", "banner", "flags", "version"})
-"""What of an exchange's own page its player does not need."""
-
-
-def _played(data: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name not in _NOT_PLAYED}
 
 
 def headlines(sample: Sample) -> list[dict[str, Any]]:

@@ -61,25 +61,36 @@ def write(out: BinaryIO, one: Source, shared: Shared) -> int:
 
 def data(one: Source, shared: Shared) -> dict[str, Any]:
     """Return what the page shows, as one JSON value."""
+    row = one.known.row
+    return played(one, shared) | {
+        "version": __version__,
+        "title": " ".join(filter(None, (row.id[:8], row.model))),
+        "request": f"{row.method} {row.upstream}{row.path}",
+        "none": None if one.opened.verdicts else wording.nothing(one.opened.limits),
+        "flags": list(facts.flags(row, ("stall", "burst"))),
+        "facts": [[fact.label, list(fact.parts)] for fact in _facts(one)],
+        "slow": [_side(*side) for side in facts.who_was_slow(one.opened.slowness)] if one.opened.slowness else [],
+        "headers": {"request": one.known.request.headers, "response": one.known.response_headers},
+        "asked": _request(one, shared),
+        "tools": [_tool(name, one.observed) for name in TOOLS],
+        "banner": list(_banner(one, shared)),
+    }
+
+
+def played(one: Source, shared: Shared) -> dict[str, Any]:
+    """Return what the player of an exchange shows, and what it is known by."""
     row, opened = one.known.row, one.opened
     state = states.state(row, recording=one.recording)
     verdicts = [_shown(verdict, shared) for verdict in opened.verdicts]
     return {
-        "version": __version__,
-        "title": " ".join(filter(None, (row.id[:8], row.model))),
         "id": row.id,
         "model": row.model,
-        "request": f"{row.method} {row.upstream}{row.path}",
         "state": {"sign": state.sign, "tone": state.tone, "text": formatting.outcome(row.outcome, row.outcome_detail)},
         "status": row.status,
         "reasons": list(_reasons(one)),
         "brief": wording.brief(verdicts),
         "verdicts": [_verdict(verdict) for verdict in verdicts],
-        "none": None if opened.verdicts else wording.nothing(opened.limits),
-        "flags": list(facts.flags(row, ("stall", "burst"))),
         "figures": {name: rows.value(row, name) for name in _FIGURES},
-        "facts": [[fact.label, list(fact.parts)] for fact in _facts(one)],
-        "slow": [_side(*side) for side in facts.who_was_slow(opened.slowness)] if opened.slowness else [],
         "end": opened.end_ns,
         "marks": _marks(one),
         "bars": [asdict(bar) for bar in _bars(one)],
@@ -89,10 +100,6 @@ def data(one: Source, shared: Shared) -> dict[str, Any]:
         "tokens": _tokens(one),
         "texts": list(_texts(opened.transcript, shared)),
         "silence": facts.no_text(row, "see its reads"),
-        "headers": {"request": one.known.request.headers, "response": one.known.response_headers},
-        "asked": _request(one, shared),
-        "tools": [_tool(name, one.observed) for name in TOOLS],
-        "banner": list(_banner(one, shared)),
     }
 
 
