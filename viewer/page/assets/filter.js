@@ -1,5 +1,5 @@
 // The filters of `ls` over what is on the page. The fields, their names and their kinds are those of the program; terms
-// about what is not on the page are refused by name, never passed over.
+// about what is not on the page are refused by name, never passed over. Durations are compared to the microsecond.
 
 class FilterError extends Error {}
 
@@ -120,7 +120,8 @@ function filterOf(run, text) {
       };
       fail(`expected ${expected[kind] || "a plain number, such as 20.5"}`);
     }
-    return Number((Number(found[1]) * units[unit]).toPrecision(15));
+    const value = Number((Number(found[1]) * units[unit]).toPrecision(15));
+    return kind === "duration" ? Math.round(value) : value;
   }
   function span(meant, kind, name, written) {
     if (meant === "status" && /^[1-5]xx$/i.test(written)) return [100 * written[0], 100 * written[0] + 99];

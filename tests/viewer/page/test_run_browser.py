@@ -1,0 +1,205 @@
+"""The page of a run in Chromium: its filters select what `ls` selects, its percentiles are those of `stats`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import Page, chromium
+from tests.viewer.commanding import run
+from viewer.filters import parser
+from viewer.tape import conditions, overview, queries
+from viewer.tape import run as tape_run
+
+pytestmark = pytest.mark.nightly
+
+UNPACK = """(async () => {
+  const read = async (name) => JSON.parse(new TextDecoder().decode(await unpack(name)));
+  globalThis.run = unpackRun(await read("data"), await unpack("gaps"));
+  globalThis.run.texts = document.getElementById("texts") && (await read("texts"));
+})()"""
+LINE = "document.querySelector('.selected').textContent"
+FILTERS = (
+    "model:gpt-*", "model:GPT-X", "-model:gpt-x", "model!=gpt-x", "model:gpt-x,thinker-1", 'model:"gpt-*"',
+    "ttft>300ms", "ttft<=0.3s ttft>200ms", "ttft_ms>300", "-ttft>300ms", "ttft!=100ms..500ms", "ttft:100ms..500ms",
+    "ttft:..200ms,1s..", "gap.max>1s", "stall>2s", "dur>3s or ttft>1s", "(is:ok or is:cut) -model:gpt-x-mini",
+    "is:failed", "is:err", "is:ok", "-is:complete", "outcome!=complete", "is:trunc*", "status:5xx", "status>=400",
+    "status:200,429", "-status:200", "tps>60", "tps:50..100", "tokens>100", "tok.out<=251", "bytes>10k",
+    "coalesced>10%", "coalesced:0", "flag:stall", "-flag:stall", "flag!=stall", "flag:no_*",
+    "flag:no_usage flag:stall", "has:usage_x or is:ok", "has:error", "-has:error", "has:tps", "has:ttft,error",
+    "has!=tps", "label:run=r0", "label:team", "label:team=s*", "label:team=search,team=batch", "label!=team=search",
+    "-label:nothing", "upstream:api.example.com", "host:127.0.0.1", "host:*example*", "path:/v1/chat/completions",
+    "path:/v1/*", "method:post", "error:over*", "error:overloaded", "error_code!=overloaded", "operation:chat", "id:0",
+    "connection_reused:yes", "not (is:ok and ttft>1s)", "finish:stop", "not is:ok not is:cut", "is:ok and ttft<150ms",
+    "reads>100 events>150", "clock:kernel",
+)  # fmt: skip
+REFUSED = (
+    "text:hello",
+    "gpt",
+    "model~gpt.*",
+    "gap:2s..5s",
+    "since:2h",
+    "ttft>300",
+    "is:nonsense",
+    "nothing:1",
+    "(is:ok",
+    "prompt:x",
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with chromium(tmp_path_factory.mktemp("profile")) as page:
+        page.look()
+        yield page
+
+
+@pytest.fixture(scope="module")
+def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tape = tmp_path_factory.mktemp("run") / "run.db"
+    run(tape, "db", "fixture", "--exchanges", "300", "--chunks", "30", "--db", str(tape))
+    return tape
+
+
+@pytest.fixture(scope="module")
+def synthetic(fixture: Path) -> Path:
+    return exported(fixture)
+
+
+@pytest.fixture(scope="module")
+def told(demo: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the demo's exchanges, with their texts."""
+    return exported(demo[0], "--with-text", to=tmp_path_factory.mktemp("demo") / "demo.html")
+
+
+def exported(tape: Path, *options: str, to: Path | None = None) -> Path:
+    file = to or tape.with_suffix(".html")
+    run(tape, "export", "--html", "-o", str(file), *options)
+    return file
+
+
+def selected(page: Page, text: str) -> list[str] | str:
+    """Return the ids that a filter of the page selects, or why it is refused."""
+    asked = f"""(() => {{ try {{
+      const fits = filterOf(run, {json.dumps(text)});
+      return run.rows.id.filter((_, row) => fits(row));
+    }} catch (error) {{ if (!(error instanceof FilterError)) throw error; return error.message; }} }})()"""
+    found: list[str] | str = page.run(asked)
+    return found
+
+
+def test_a_page_of_a_run_asks_for_nothing_but_itself(page: Page, synthetic: Path) -> None:
+    page.open(synthetic, "q=ttft%3E300ms&by=label.team&lanes=label.team&metric=icl")
+    assert page.requests == [synthetic.as_uri()]
+    assert page.faults == []
+    assert page.run(LINE).startswith("selected:")
+
+
+def test_filters_select_what_ls_selects(page: Page, synthetic: Path, fixture: Path) -> None:
+    page.open(synthetic)
+    page.run(UNPACK)
+    wrong = []
+    with queries.opened(fixture) as connection:
+        for text in FILTERS:
+            try:
+                where = conditions.condition(parser.parse(text))
+            except parser.FilterError:
+                expected: Any = "refused"
+            else:
+                expected = [row["id"] for row in queries.exchanges(connection, ("id",), where=where)]
+            found = selected(page, text)
+            if ("refused" if isinstance(found, str) else found) != expected:
+                wrong.append((text, found if isinstance(found, str) else len(found), len(expected)))
+    assert wrong == []
+
+
+def test_what_a_page_cannot_answer_is_refused_by_name(page: Page, synthetic: Path) -> None:
+    page.open(synthetic)
+    page.run(UNPACK)
+    assert [text for text in REFUSED if not isinstance(selected(page, text), str)] == []
+    assert "not on this page" in selected(page, "text:hello")
+
+
+def test_percentiles_of_a_selection_are_those_of_stats(page: Page, synthetic: Path, fixture: Path) -> None:
+    page.open(synthetic)
+    page.run(UNPACK)
+    text = "model:gpt-x ttft>200ms"
+    (row,) = json.loads(run(fixture, "stats", "-f", text, "--format", "json").stdout)
+    for name, percent in (("ttft", 50), ("ttft", 95), ("latency", 90), ("each_icl_p99", 50), ("duration", 99)):
+        found = page.run(f"""(() => {{
+          const fits = filterOf(run, {json.dumps(text)});
+          const rows = run.rows.id.map((_, row) => row).filter((row) => fits(row) && run.isMeasured(row));
+          return percentile(valuesOf(run, {json.dumps(name)}, rows), {percent});
+        }})()""")
+        assert found == pytest.approx(row[f"{name}_p{percent}_ms"], abs=0.001)
+
+
+def test_the_curve_of_a_selections_gaps_is_that_of_the_tape(page: Page, synthetic: Path, fixture: Path) -> None:
+    page.open(synthetic)
+    page.run(UNPACK)
+    counts = page.run("stepsOf(run, run.rows.id.map((_, row) => row).filter(run.isMeasured)).counts")
+    with queries.opened(fixture) as connection:
+        (sample,) = overview.samples(connection)
+    assert sum(counts) == len(sample.gaps)
+    assert counts == page.run("run.groups[''][0].counts")
+
+
+def test_the_text_at_a_timestamp_is_what_had_come_by_then(page: Page, told: Path, demo: tuple[Path, str]) -> None:
+    page.open(told)
+    page.run(UNPACK)
+    with queries.opened(demo[0]) as connection:
+        columns = tape_run.columns(connection, None, 100, 10**6)
+        texts = tape_run.texts(connection, columns.numbers, 10**6)
+    row = next(at for at, model in enumerate(columns.values["model"]) if model == "demo-stall")
+    text = texts[columns.numbers[row]]
+    times = page.run(f"[...run.outputs({row})]")
+    assert times[0] == pytest.approx(columns.values["ttft_ms"][row] / 1000, abs=0.5)
+    assert times[-1] == pytest.approx(columns.values["latency_ms"][row] / 1000, abs=0.5)
+    assert len(times) == len(text.sizes)
+    for count in (1, 5, len(times)):
+        assert page.run(f"saidBy(run, {row}, {times[count - 1]} + 0.01).text") == text.text[: sum(text.sizes[:count])]
+
+
+def test_a_row_opens_its_exchange_and_the_address_keeps_it(page: Page, told: Path) -> None:
+    page.open(told, "sort=-max_stall_ms")
+    page.run("document.querySelector('tr[data-row]').click()")
+    page.run("new Promise((done) => setTimeout(done, 400))")
+    assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
+    assert page.run("document.querySelector('.opened .said').textContent").startswith("The model begins")
+    kept = page.run("location.hash").removeprefix("#")
+    page.open(told, kept)
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
+
+
+def test_the_worst_of_two_groups_play_in_step(page: Page, synthetic: Path) -> None:
+    page.open(synthetic)
+    page.run(
+        "[...document.querySelectorAll('button')].find((one) => one.textContent.startsWith('show the worst')).click()"
+    )
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    page.run("document.querySelector('input[type=range]').value = 100")
+    page.run("document.querySelector('input[type=range]').dispatchEvent(new Event('input'))")
+    first, second = page.run(
+        "[...document.querySelectorAll('.pair .timeline')].map((one) => one.getAttribute('aria-valuenow'))"
+    )
+    assert first == second
+    assert page.faults == []
+
+
+def test_a_hostile_run_adds_no_element_and_does_nothing(page: Page, tape: Path, tmp_path: Path) -> None:
+    file = exported(tape, "--with-text", to=tmp_path / "hostile.html")
+    page.open(
+        file,
+        "by=model&lanes=model&x=%3Cscript%3E&q=%22%3C%2Fscript%3E&view=1_x&pair=-9&sort=__proto__&metric=constructor",
+    )
+    page.run("document.querySelectorAll('tr[data-row]').forEach((one) => one.click())")
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert page.requests == [file.as_uri()]
+    assert page.faults == []
+    assert page.run("document.querySelectorAll('script:not([id])').length") == 1
+    assert not page.run(
+        r"/[\u0000-\u0008\u202a-\u202e\u2066-\u2069\u001b]/.test(document.getElementById('page').textContent)"
+    )
