@@ -93,6 +93,7 @@ _WRITTEN: Final[dict[Kind, Callable[[Any], Any]]] = {
     "text": rows.encodable,
     "json": rows.encodable,
     "words": _words,
+    "boolean": bool,
     "timestamp": rows.timestamp,
     "integer": lambda value: value if value in _INT64 else None,
 }

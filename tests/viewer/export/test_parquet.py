@@ -67,6 +67,12 @@ def test_what_parquet_cannot_hold_is_an_escape_or_null() -> None:
     assert read_back(columns, found).to_pylist() == [{"a": "\\ud83d!", "b": None}, {"a": "é", "b": -(1 << 63)}]
 
 
+def test_what_the_tape_has_as_0_or_1_is_a_boolean() -> None:
+    column = next(field for field in fields.of("exchanges", ()) if field.name == "connection_reused")
+    found = read_back((column,), [{"connection_reused": value} for value in (0, 1, None)])
+    assert found["connection_reused"].to_pylist() == [False, True, None]
+
+
 def test_row_groups_end_when_they_are_full_of_rows_or_of_text() -> None:
     columns = (Field("a", "text", None, "a"),)
     for size, count, groups in ((1, 10_001, 2), (1 << 21, 5, 3)):
