@@ -122,6 +122,20 @@ def test_a_link_shows_what_its_sender_saw(page: Page, stall: Path) -> None:
     assert page.run("document.querySelector('#reads table').rows.length") == 17
 
 
+def test_a_table_is_filtered_and_walked_through(page: Page, tmp_path: Path) -> None:
+    tape = long_stream(tmp_path / "long.db", 600)
+    page.open(exported(tape, tmp_path / "long.html", "@", "--with-text"), "open=events")
+    rows = "document.querySelectorAll('#events tbody tr').length"
+    assert page.run(rows) == 500
+    page.run("document.querySelector('#events input').focus()")
+    press(page, *"stop")
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert page.run(rows) == 1
+    page.run("document.querySelector('#events tbody tr').focus()")
+    press(page, "Enter")
+    assert "events 603 / 603" in page.run(WHEN)
+
+
 def test_a_table_is_copied_as_csv(page: Page, stall: Path) -> None:
     page.open(stall, "open=gaps")
     copied = page.run("csv([column('a', (row) => row[0]), column('b', (row) => row[1])], [['=1', 2], ['x\"y', null]])")

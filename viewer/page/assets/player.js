@@ -247,7 +247,8 @@ function player(one, { kept = state, scope = window } = {}) {
   scope.addEventListener("keydown", (event) => {
     const target = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
-    const isControl = target.closest("button, select, summary, input, textarea, dialog, tr, a");
+    if (target.closest("input, textarea")) return;
+    const isControl = target.closest("button, select, summary, dialog, tr, a");
     const scrolls = target.closest(".scroll, .texts") && /^(Arrow|Home|End)/.test(event.key);
     if ((isControl && /^(Enter| |Arrow.*|Home|End)$/.test(event.key)) || target.closest("dialog") || scrolls) return;
     event.preventDefault();

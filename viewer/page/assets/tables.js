@@ -1,6 +1,7 @@
 // Tables: what stands behind every picture, for readers of the screen, of paper and of spreadsheets.
 
 const ROWS_AT_ONCE = 500;
+const LONG = 20; // more rows have a filter
 
 const MOST_IN_A_CELL = 2000;
 
@@ -26,7 +27,8 @@ function column(name, raw, { number = false, long = false, mono = false, shown =
   return { name, raw, number, long, mono, show, title };
 }
 
-// Return a table with its buttons. `pick` is called with a row that is chosen; `more` are further buttons.
+// Return a table with its buttons, and a filter where it is long. `pick` is called with a row that is chosen; `more` are
+// further buttons.
 function table(caption, columns, rows, { pick = null, more = [], file = "table" } = {}) {
   const body = el("tbody");
   const head = columns.map((one) =>
@@ -34,28 +36,65 @@ function table(caption, columns, rows, { pick = null, more = [], file = "table" 
   );
   const made = el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, head)), body);
   const rest = el("button", {});
+  let found = rows;
   const draw = (count) => {
     const from = body.childNodes.length;
     const part = document.createDocumentFragment();
-    for (const row of rows.slice(from, from + count)) part.append(line(columns, row, pick));
+    for (const row of found.slice(from, from + count)) part.append(line(columns, row, pick));
     body.append(part);
-    const left = rows.length - body.childNodes.length;
+    if (pick && !from && body.firstChild) body.firstChild.tabIndex = 0;
+    const left = found.length - body.childNodes.length;
     rest.hidden = !left;
     rest.textContent = `show the other ${format.number(left)} rows`;
   };
-  rest.addEventListener("click", () => draw(rows.length));
+  const filter = (words) => {
+    const holds = (row) =>
+      columns.some((one) =>
+        String(one.raw(row) ?? "")
+          .toLowerCase()
+          .includes(words),
+      );
+    found = words ? rows.filter(holds) : rows;
+    body.replaceChildren();
+    draw(ROWS_AT_ONCE);
+  };
+  if (pick) walk(body);
+  rest.addEventListener("click", () => draw(found.length));
   draw(ROWS_AT_ONCE);
+  const asFile = () => save(`${file}.csv`, new Blob([csv(columns, found)], { type: "text/csv" }));
   const buttons = [
-    copyButton("copy as CSV", () => csv(columns, rows)),
-    el(
-      "button",
-      { onclick: () => save(`${file}.csv`, new Blob([csv(columns, rows)], { type: "text/csv" })) },
-      "save CSV",
-    ),
+    rows.length > LONG ? search(`filter ${caption.toLowerCase()}`, filter) : null,
+    copyButton("copy as CSV", () => csv(columns, found)),
+    el("button", { onclick: asFile }, "save CSV"),
     ...more,
     rest,
   ];
-  return [el("div", { class: "tools" }, buttons), el("div", { class: "scroll", tabindex: "0" }, made)];
+  const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, made);
+  return [el("div", { class: "tools" }, buttons), scroll];
+}
+
+// Return a field whose words, in small letters, are handed on when typing has paused.
+function search(label, filter) {
+  let timer = 0;
+  const field = el("input", { class: "search", type: "search", placeholder: "filter", "aria-label": label, size: 16 });
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => filter(field.value.trim().toLowerCase()), 120);
+  });
+  return field;
+}
+
+// Let the arrows go from row to row: of all rows, one is reached by the tabulator.
+function walk(body) {
+  body.addEventListener("keydown", (event) => {
+    const row = event.target.closest("tr");
+    const next = { ArrowDown: row.nextSibling, ArrowUp: row.previousSibling }[event.key];
+    if (!next) return;
+    event.preventDefault();
+    row.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
 }
 
 function line(columns, row, pick) {
@@ -63,7 +102,7 @@ function line(columns, row, pick) {
     const kind = one.number ? "number" : one.long ? (one.mono ? "long mono" : "long") : null;
     return el("td", { class: kind }, one.show(one.raw(row), row));
   });
-  const made = el("tr", pick ? { tabindex: "0" } : {}, cells);
+  const made = el("tr", pick ? { tabindex: "-1" } : {}, cells);
   if (pick) {
     made.addEventListener("click", () => pick(row));
     made.addEventListener("keydown", (event) => {
