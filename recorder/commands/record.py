@@ -126,11 +126,13 @@ async def _serve(
         for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
             screen.line(line)
     painter = asyncio.create_task(_paint(screen, recorder))
-    async with metrics.served(sock, settings, recorder, screen):
+    async with metrics.served(
+        sock, settings, recorder, screen
+    ):  # it reads the tape: the writer is the last to close it
         await stopped.wait()
-        if recorder.live:
-            screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
-        unstored = await recorder.stop()
+    if recorder.live:
+        screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
+    unstored = await recorder.stop()
     painter.cancel()
     return _conclude(screen, recorder, unstored, len(faults))
 

@@ -78,6 +78,9 @@ async def test_metrics_are_those_of_the_tape_also_after_their_process_was_killed
         evil = await fetch(metrics, get("/metrics", "evil.test"))
         assert (evil.status, (await fetch(metrics, get("/"))).status) == (421, 404)
         code, _, err = await finish(process, signal.SIGINT)
+        assert not {"tape.db-wal", "tape.db-shm"} & set(os.listdir(tmp_path)), (
+            "somebody still read when the writer ended"
+        )
     count, first_ns, whole_ns = select(tape, "SELECT count(ttfc_ns), sum(ttfc_ns), sum(duration_ns) FROM measures")[0]
     assert (sums[f"{FIRST_CHUNK}_count"], round(sums[f"{FIRST_CHUNK}_sum"] * 1e9)) == (count, first_ns)
     assert (sums[f"{DURATION}_count"], round(sums[f"{DURATION}_sum"] * 1e9)) == (3, whole_ns)
