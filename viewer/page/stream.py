@@ -29,6 +29,8 @@ from viewer.timing.attribution import Attribution, Spread
 from viewer.timing.verdicts import Verdict
 
 _MARK: Final = "REDACTED"
+_NO_EVENTS: Final = frozenset({"comment", "ping", "pong", "close", "sent"})
+"""The kinds that are no event of upstream's, or only keep the connection open."""
 _TOOL_FIELDS: Final = ("metric", "unit", "n", "value", "mean", "p50", "p99", "max")
 
 
@@ -155,8 +157,11 @@ def _bars(one: Source) -> Iterator[pages.Bar]:
 
 def _marks(one: Source) -> list[tuple[str, int]]:
     """Return what happened at an instant, in its order."""
-    found = one.opened.facts
-    marks = [("sent", one.full.sent_ns), ("head", found.headers_ns), ("end", found.end_ns)]
+    found, transcript = one.opened.facts, one.opened.transcript
+    end = "end" if found.ended_by == "end" else f"end: {found.ended_by}"
+    first = (event for event in range(len(transcript)) if transcript.kind(event) not in _NO_EVENTS)
+    first_ns = next((transcript.at[event] for event in first if transcript.timed[event]), None)
+    marks = [("sent", one.full.sent_ns), ("head", found.headers_ns), ("first event", first_ns), (end, found.end_ns)]
     marks += [(markers.SIGNS[marker.sign], marker.at_ns) for marker in one.opened.markers if marker.sign != "S"]
     return sorted(((name, at_ns) for name, at_ns in marks if at_ns is not None), key=lambda mark: mark[1])
 

@@ -195,7 +195,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     for (const [name, ns] of one.marks) {
       const px = x(ns, width);
       if (px < left - 1 || px > width - right + 1) continue;
-      pen.fillStyle = name.startsWith("error") ? colours.bad : colours.text;
+      pen.fillStyle = /^(error|end:)/.test(name) ? colours.bad : colours.text;
       pen.fillRect(Math.round(px), LANES.phases + LANES.high, 1, 7);
       const wide = pen.measureText(name).width;
       const begin = Math.min(px + 4, width - right - wide);
