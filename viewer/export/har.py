@@ -1,10 +1,10 @@
 """Exchanges as an HTTP archive: HAR 1.2 as softwareishard.com specifies it, with the fields that Chrome adds.
 
 Each event of a stream is in `_eventSourceMessages` at the instant of the read that completed it, each message of a
-WebSocket in `_webSocketMessages`, and what HAR has no place for (outcome, labels, the reads) in `_wiretape`. Headers
-are as stored: redacted. Of the timings, `blocked`, `dns` and `ssl` are not known apart (-1): `connect` holds them.
-`send`, `wait` and `receive` may not be -1 by the specification: a phase that was never reached took 0 ms, the one in
-which the exchange ended lasted until then.
+WebSocket in `_webSocketMessages`, and what HAR has no place for (outcome, labels, the reads, which times are known)
+in `_wiretape`. Headers are as stored: redacted. Of the timings, `blocked`, `dns` and `ssl` are not known apart (-1):
+`connect` holds them. `send`, `wait` and `receive` may not be -1 by the specification: a phase that was never reached
+took 0 ms, the one in which the exchange ended lasted until then.
 
 Everything beyond ASCII is escaped, so that an archive is exact and harmless on a terminal. Entries are written as they
 come. Reading them is left to `queries`.
@@ -23,7 +23,7 @@ from viewer.rows import Headers, Request
 from viewer.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
-_OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "clock", "labels")
+_OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "clock", "flags", "labels")
 
 
 def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
@@ -57,6 +57,8 @@ def entry(one: FullExchange) -> dict[str, Any]:
     if one.row.outcome != "complete":
         found["comment"] = one.ending
     own = {name: getattr(one.row, name) for name in _OWN}
+    marks = {"connected": one.facts.connected_ns, "sent": one.sent_ns, "headers": one.facts.headers_ns}
+    own |= {f"{name}_ms": rows.ms(at_ns) for name, at_ns in (marks | {"end": one.facts.end_ns}).items()}
     return found | {"_wiretape": own | {"reads": [rows.read(read) for read in one.reads]}}
 
 
@@ -84,7 +86,7 @@ def _request(request: Request) -> dict[str, Any]:
         "headers": _headers(request.headers),
         "queryString": [{"name": name, "value": value} for name, value in _query(url)],
         "headersSize": -1,
-        "bodySize": request.known_size,
+        "bodySize": -1 if request.size is None and not request.body else request.known_size,
     }
     return found | ({"postData": _post_data(request)} if request.known_size else {})
 

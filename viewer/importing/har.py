@@ -95,12 +95,17 @@ class _Read(msgspec.Struct):
 
 
 class _Own(msgspec.Struct):
-    """What wiretape's own archives have besides."""
+    """What wiretape's own archives have besides; `end_ms` is there if the other times are, or are known not to be."""
 
+    connected_ms: _Number = None
+    sent_ms: _Number = None
+    headers_ms: _Number = None
+    end_ms: _Number | msgspec.UnsetType = msgspec.UNSET
     id: str | None = None
     ended_by: str | None = None
     ended_detail: str | None = None
     clock: str | None = None
+    flags: list[str] = []
     labels: dict[str, str] = {}
     reads: list[_Read] = []
 
@@ -168,7 +173,7 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
     own, response = entry.own or _Own(), entry.response
     if entry.sockets is not None:
         raise ValueError("it is a WebSocket, of which an archive does not have the bytes")
-    if not entry.request.url.lower().startswith(("http://", "https://")):
+    if entry.own is None and not entry.request.url.lower().startswith(("http://", "https://")):
         raise ValueError("its URL is none of HTTP")
     ended_by, detail = _ending(entry)
     started, status, marks = _started(entry.started), response.status or None, _marks(entry)
@@ -198,11 +203,11 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
         at_ns=body.at_ns,
         sizes=body.sizes,
         missing=body.missing,
-        is_lost=body.is_lost,
+        is_lost=body.is_lost or own.clock == "none",
         ended_by=ended_by,
         ended_detail=detail,
-        is_coarse=body.is_coarse,
-        is_rebuilt=body.is_rebuilt or was_coded,
+        is_coarse=body.is_coarse or "coarse_clock" in own.flags,
+        is_rebuilt=body.is_rebuilt or was_coded or "rebuilt" in own.flags,
         labels=own.labels,
     )
     return made, body.note
@@ -238,9 +243,10 @@ class _Marks(NamedTuple):
 
 
 def _marks(entry: _Entry) -> _Marks:
-    phases = entry.timings
-    if entry.own is not None and not entry.time:  # what is unknown is 0 in an archive of wiretape's
-        return _Marks(None, None, None, None)
+    phases, own = entry.timings, entry.own
+    if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 where nothing is known
+        known = (own.connected_ms, own.sent_ms, own.headers_ms, own.end_ms)
+        return _Marks(*(None if at is None else round(at * 1e6) for at in known))
     queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)
     connected = _after(queued, phases.connect)
     sent = _after(queued if connected is None else connected, phases.send)
@@ -285,8 +291,9 @@ def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bo
     if not ends and entry.own is None and _is_event_stream(entry) and (original := _misread(content)) is not None:
         data, ends, note = original, _ends(original, messages), "its text was not read as UTF-8: it has been put right"
     body = _timed(data, ends, times, end_ns)
-    is_untimed = messages and not body.at_ns
-    return body._replace(note="the times of its events go backwards, or are of other events" if is_untimed else note)
+    if not body.at_ns and any(at_ns is not None for at_ns in times):
+        note = "the times of its events go backwards, or are of other events"
+    return body._replace(note=note)
 
 
 def _is_event_stream(entry: _Entry) -> bool:

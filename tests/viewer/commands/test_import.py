@@ -128,6 +128,27 @@ def test_what_cannot_be_imported_is_named_and_the_rest_is_on_the_tape(tape: Path
     assert KEY.encode() not in tape.read_bytes()
 
 
+def test_an_archive_of_imports_brings_back_what_was_unknown(tape: Path, tmp_path: Path) -> None:
+    (source := tmp_path / "answer.sse").write_bytes(ANSWER)
+    imported(tape, source, DATA / "mitmproxy-11.flows", DATA / "curl-7.88-chunked.trace")
+    event = {"time": 1772366400.5, "eventName": "message", "data": "x"}
+    chrome = {"startedDateTime": "2026-03-01T12:00:00Z", "request": {"method": "GET", "url": "http://api.test/"},
+              "response": {"status": 200}, "_eventSourceMessages": [event]}  # fmt: skip
+    (other := tmp_path / "chrome.har").write_text(json.dumps({"log": {"entries": [chrome]}}))
+    imported(tape, other)
+    assert {"coarse_clock", "rebuilt"} < set(shown(tape)["flags"])
+    archive, again = tmp_path / "a.har", tmp_path / "again.db"
+    run(tape, "export", "-o", str(archive))
+    assert "6 exchanges of har imported" in imported(again, archive)
+    first, second = (run(one, "export", "--table", "texts", "--format", "jsonl").stdout for one in (tape, again))
+    assert sorted(map(stable, first.splitlines())) == sorted(map(stable, second.splitlines()))
+
+
+def stable(line: str) -> str:
+    """Return a row without what is not of an archive: whether a connection was kept."""
+    return json.dumps(json.loads(line) | {"connection_reused": None})
+
+
 def test_a_file_name_of_any_bytes_is_no_obstacle(tape: Path, tmp_path: Path) -> None:
     source = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b.sse"))
     source.write_bytes(ANSWER)
