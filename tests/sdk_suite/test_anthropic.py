@@ -1,13 +1,16 @@
 """The program with Anthropic's SDK, answered from a tape."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.sdk_suite import app
 from tests.sdk_suite.app import Reply
 from tests.sdk_suite.conftest import is_broken
+
+if TYPE_CHECKING:
+    from wiretape import WiretapeServer
 
 pytestmark = pytest.mark.wiretape("tapes/anthropic.jsonl")
 
@@ -18,7 +21,7 @@ def test_a_message_is_shown_whole_or_asked_for_again(judge: Callable[[Reply, str
     judge(app.ask(lambda: app.message("How is the weather in Tokyo?", "demo-messages")), SAID)
 
 
-def test_a_tool_is_called_with_what_was_streamed(wiretape_server: Any) -> None:
+def test_a_tool_is_called_with_what_was_streamed(wiretape_server: "WiretapeServer") -> None:
     import anthropic
 
     try:

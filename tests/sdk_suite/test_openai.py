@@ -1,13 +1,16 @@
 """The program with OpenAI's SDK, answered from a tape."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.sdk_suite import app
 from tests.sdk_suite.app import Reply
 from tests.sdk_suite.conftest import is_broken
+
+if TYPE_CHECKING:
+    from wiretape import WiretapeServer
 
 pytestmark = pytest.mark.wiretape("tapes/openai.jsonl")
 
@@ -23,7 +26,7 @@ def test_a_response_is_shown_whole_or_asked_for_again(judge: Callable[[Reply, st
     judge(app.ask(lambda: app.respond("What is a pause?", "demo-responses")), PAUSE)
 
 
-def test_the_sdk_tries_again_after_a_rate_limit(wiretape_server: Any) -> None:
+def test_the_sdk_tries_again_after_a_rate_limit(wiretape_server: "WiretapeServer") -> None:
     reply = app.ask(lambda: app.chat("Try again.", "demo-openai", max_retries=1), attempts=1)
     first, *others = wiretape_server.timeline()
     if not is_broken([first, *others]):

@@ -8,12 +8,15 @@ The tape was recorded for no test in particular, so that each of them is served 
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.sdk_suite import app
 from tests.sdk_suite.conftest import is_broken
+
+if TYPE_CHECKING:
+    from wiretape import WiretapeServer
 
 pytestmark = pytest.mark.wiretape("tapes/stall.jsonl", speed=4)
 
@@ -22,7 +25,7 @@ STALLED = "The model begins to speak , "
 REST = "and goes on as if nothing had happened . "
 
 
-def test_a_stream_that_stalls_is_given_up(wiretape_server: Any) -> None:
+def test_a_stream_that_stalls_is_given_up(wiretape_server: "WiretapeServer") -> None:
     reply = app.ask(lambda: app.chat(*ASKED, timeout=0.2), attempts=1)
     (one,) = wiretape_server.timeline()
     assert not reply.is_whole
@@ -33,7 +36,7 @@ def test_a_stream_that_stalls_is_given_up(wiretape_server: Any) -> None:
         assert one.closed_ms - one.writes[-1].at_ms == pytest.approx(200, abs=150)
 
 
-def test_a_user_who_cancels_closes_the_stream(wiretape_server: Any) -> None:
+def test_a_user_who_cancels_closes_the_stream(wiretape_server: "WiretapeServer") -> None:
     pieces = app.chat(*ASKED)
     with contextlib.suppress(Exception):  # whatever breaks in an SDK
         assert next(pieces) == "The "
@@ -46,7 +49,7 @@ def test_a_user_who_cancels_closes_the_stream(wiretape_server: Any) -> None:
 
 
 @pytest.mark.wiretape(max_gap="1s")
-def test_a_user_sees_a_sign_of_life_while_the_model_is_silent(wiretape_server: Any) -> None:
+def test_a_user_sees_a_sign_of_life_while_the_model_is_silent(wiretape_server: "WiretapeServer") -> None:
     async def watch() -> str:
         return "".join([text async for text in app.shown(*ASKED, patience=0.15)])
 

@@ -23,7 +23,7 @@ from viewer.replay import recording, testenv, timeline
 from viewer.replay.marks import Asked
 from viewer.replay.planning import Planner
 from viewer.replay.recording import Labelled, Recording
-from viewer.replay.recordings import LABEL, Shelf, selected
+from viewer.replay.recordings import LABEL, Shelf, label_of, selected
 from viewer.replay.serve import Replay, Served, answer_error
 from viewer.replay.source import Source
 from viewer.replay.timeline import Timeline
@@ -103,6 +103,7 @@ class Background:
 
     def begin(self, asked: Asked, test: str, environ: Mapping[str, str]) -> "WiretapeServer":
         """Serve a test, which has these variables. Raises `WiretapeError`, and ValueError for a wrong variable."""
+        test = label_of(test)
         self._count += 1
         place = f"/test-{self._count}"
         base = self._base + place

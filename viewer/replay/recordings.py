@@ -6,11 +6,13 @@ nothing of its own, because it was cut by hand or recorded for another test, all
 All of this is used by one thread.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from recorder.tape import cut
+from recorder.tape.redact import Redactor
 from viewer.filters.parser import parse
 from viewer.replay.source import Select, Source
 from viewer.tape import columns, conditions
@@ -21,6 +23,12 @@ KEPT_BYTES = 64 << 20
 """Requests and answers of a tape that are kept for later tests."""
 
 T = TypeVar("T")
+
+
+def label_of(test: str) -> str:
+    """Return what the label of a test is: its id, or the hash of one that a recorder would take for a credential."""
+    label = Redactor(None).labels({LABEL: test})[LABEL]
+    return test if label == test else f"id-{hashlib.sha256(test.encode()).hexdigest()[:16]}"
 
 
 class _Opened(NamedTuple):

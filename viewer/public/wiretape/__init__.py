@@ -4,7 +4,9 @@
     >>> tape = wiretape.open_tape("tape.db")
     >>> frame = tape.exchanges("model:gpt-* since:2h")
 
-Importing this package is cheap: pandas and the database library are loaded when `open_tape` or `Tape` is first used.
+`WiretapeServer` is the type of the pytest plugin's fixture, and `Timeline` that of what its `timeline()` returns.
+
+Importing this package is cheap: pandas and the database library are loaded when a name that needs them is first used.
 Every error that wiretape foresees is a `WiretapeError`, except that a filter that cannot be read is a `ValueError`.
 """
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
         WiretapeError,
     )
     from viewer.export.frames import Tape, open_tape
+    from viewer.replay.background import WiretapeServer
+    from viewer.replay.timeline import Timeline
 
 __all__ = [
     "ForeignFile",
@@ -33,19 +37,26 @@ __all__ = [
     "TapeBusy",
     "TapeDamaged",
     "TapeError",
+    "Timeline",
     "WiretapeError",
+    "WiretapeServer",
     "__version__",
     "open_tape",
 ]
 
-_IN_FRAMES = ("Tape", "open_tape")
+_IN = {
+    "Tape": "viewer.export.frames",
+    "Timeline": "viewer.replay.timeline",
+    "WiretapeServer": "viewer.replay.background",
+    "open_tape": "viewer.export.frames",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module("viewer.export.frames" if name in _IN_FRAMES else "recorder.errors"), name)
+    value = getattr(import_module(_IN.get(name, "recorder.errors")), name)
     globals()[name] = value
     return value
 
