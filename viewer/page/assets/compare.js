@@ -217,9 +217,14 @@ function comparing(run, shown) {
     const names = [nameOf(comparison, 0), nameOf(comparison, 1)];
     const picture = forest(run, comparison);
     const members = comparison.members.map(undelta);
+    // A group has the sign that it has elsewhere on the page, as far as the two can be told apart.
+    const signs = () => {
+      const found = comparison.names.map((name) => (comparison.by === shown.by ? shown.names.get(name) : undefined));
+      return found.every((sign) => sign < GROUP_SIGNS) ? found : [0, 1];
+    };
     const series = () => ({
       unit: unitOf(run, shown.metric),
-      series: members.map((rows, side) => seriesOf(run, shown.metric, names[side], side, rows)),
+      series: members.map((rows, side) => seriesOf(run, shown.metric, names[side], signs()[side], rows)),
     });
     const paired = curves(220, series);
     const key = el("div", {}, legendOf(series().series));

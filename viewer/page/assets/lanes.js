@@ -29,9 +29,9 @@ function palette() {
 
 // Return round times of day in a view, in µs since the first exchange, at most so many.
 function clockTicks(run, view, most) {
-  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400].map(
-    (step) => step * 1e6,
-  );
+  const parts = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30];
+  const longer = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+  const steps = [...parts, ...longer].map((step) => step * 1e6);
   const step =
     steps.find((one) => (view[1] - view[0]) / one <= most) ?? 86400e6 * Math.ceil((view[1] - view[0]) / most / 86400e6);
   const found = [];
@@ -145,7 +145,7 @@ function runTimeline(run, shown, { opened, told }) {
 
   function axis(pen, width) {
     const most = (width - marginOf(width) - right) / 90;
-    const isLong = view[1] - view[0] > 120e6;
+    const isLong = view[1] > 120e6;
     const found = isLong ? clockTicks(run, view, most) : ticks(Math.max(view[0], 0), view[1], most);
     const step = found.length > 1 ? found[1] - found[0] : view[1] - view[0];
     pen.textBaseline = "middle";

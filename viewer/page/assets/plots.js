@@ -156,7 +156,7 @@ function histograms(read) {
         if (!share) return;
         const from = left + axis.share(axis.edges[bucket]) * (width - left - right);
         const to = left + axis.share(axis.edges[bucket + 1]) * (width - left - right);
-        const height = Math.max((share / most) * (row - 14), 1);
+        const height = Math.max((share / most) * (row - 20), 1);
         pen.fillRect(from + 1, y - height, to - from - 2, height);
       });
       pen.fillStyle = colours.text;

@@ -213,7 +213,14 @@ function selectionLine(run, shown) {
     part("latency", 95),
     part("tps", 50),
   ].filter(Boolean);
-  return `${shown.isAll() ? "all" : "selected:"} ${format.number(shown.rows.length)} of ${format.number(run.size)} exchanges · ${format.number(failed)} failed · ${format.number(measured.length)} measured${figures.length ? ` · ${figures.join(" · ")}` : ""}`;
+  const counts = [
+    `${format.number(failed)} failed`,
+    `${format.number(measured.length)} measured`,
+    `at most ${format.number(running(run, shown.rows).most)} at once`,
+  ];
+  const newest = run.size < run.total ? "the newest " : shown.isAll() ? "all " : "";
+  const some = shown.isAll() ? "" : `selected: ${format.number(shown.rows.length)} of `;
+  return `${some}${newest}${format.number(run.size)} exchanges · ${[...counts, ...figures].join(" · ")}`;
 }
 
 const us = (name, title, digits = 1) => ({
@@ -504,6 +511,11 @@ function gapStrip(run, row) {
       if (!at.length) return;
       pen.fillStyle = colours.content;
       pen.fillRect(x(at[0]), 20, Math.max(x(at.at(-1)) - x(at[0]), 1), 14);
+      const [thinking, answer] = [run.rows.thinking_ms[row], run.rows.ttfo_ms[row]];
+      if (thinking !== null && answer !== null) {
+        pen.fillStyle = colours.reasoning;
+        pen.fillRect(x(answer - thinking), 20, Math.max(x(answer) - x(answer - thinking), 1), 14);
+      }
       pen.fillStyle = hatch(pen, colours.stall);
       for (const gap of stalls) pen.fillRect(x(at[gap]), 20, x(at[gap + 1]) - x(at[gap]), 14);
       pen.fillStyle = colours.muted;
