@@ -1,15 +1,16 @@
 """Pure: the frame of a page: one HTML file with its own style, script and data, which reaches no network.
 
-The assets are concatenated in a fixed order, as they stand in `assets`: there is no build step. The data of a page is
-one JSON value, and bytes beside it, each gzipped and in base64 in a block that no browser runs. Nothing recorded
-is ever markup: the markup is the same for every page but for these blocks, and the script makes text nodes only, which
-the policy enforces (`require-trusted-types-for`).
+The assets are concatenated in a fixed order, without indentation and comments: there is no build step. The data of a
+page is one JSON value, and bytes beside it, each gzipped and in base64 in a block that no browser runs. Nothing
+recorded is ever markup: the markup is the same for every page but for these blocks, and the script makes text nodes
+only, which the policy enforces (`require-trusted-types-for`).
 """
 
 import base64
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, BinaryIO, Final
@@ -49,6 +50,7 @@ _MARKUP: Final = """<!doctype html>
 </body>
 </html>
 """
+_SKIPPED: Final = re.compile(r"^\s+(?://.*\n\s*)*|^(?://.*\n\s*)+", re.MULTILINE)
 _BLOCK: Final = '<script type="application/octet-stream" id="{name}">{data}</script>'
 
 
@@ -93,8 +95,9 @@ def _packed(block: bytes) -> str:
 
 
 def _joined(names: Sequence[str]) -> str:
+    """Return assets one after the other, without indentation, blank lines and lines that are comments."""
     assets = resources.files("viewer.page") / "assets"
-    return "\n" + "".join((assets / name).read_text("utf-8") for name in names)
+    return "\n" + _SKIPPED.sub("", "".join((assets / name).read_text("utf-8") for name in names))
 
 
 def _digest(text: str) -> str:

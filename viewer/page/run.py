@@ -131,7 +131,6 @@ def data(run: Run) -> dict[str, Any]:
         "stall_ns": run.limits.stall_ns,
         "states": {name: [one.sign, one.tone] for name, one in states.STATES.items()},
         "outcomes": OUTCOMES,
-        "flags": {name: FLAGS[name] for name in FLAGS},
         "quantities": {name: [one.unit, one.meaning] for name, one in QUANTITIES.items()},
         "step": [gaps.STEP, gaps.LEAST_NS],
         "language": _language(),
@@ -199,7 +198,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "names": one.names,
         "rows": [[row[name] for name in compare.FIELDS] for row in one.rows],
         "worst": one.worst,
-        "members": [deltas(members) for members in one.members],
+        "members": None if one.by else [deltas(members) for members in one.members],
     }
 
 

@@ -216,7 +216,10 @@ function comparing(run, shown) {
     const comparison = run.comparisons[place];
     const names = [nameOf(comparison, 0), nameOf(comparison, 1)];
     const picture = forest(run, comparison);
-    const members = comparison.members.map(undelta);
+    const every = Array.from({ length: run.size }, (_, row) => row);
+    const members = comparison.members
+      ? comparison.members.map(undelta)
+      : comparison.names.map((name) => every.filter((row) => run.groupOf(comparison.by, row) === name));
     // A group has the sign that it has elsewhere on the page, as far as the two can be told apart.
     const signs = () => {
       const found = comparison.names.map((name) => (comparison.by === shown.by ? shown.names.get(name) : undefined));

@@ -174,15 +174,13 @@ function groupTable(run, by) {
 }
 
 function distributionTable(run, shown) {
-  const rows = shown
-    .series()
-    .map((one) => ({
-      ...one,
-      of: (percent) =>
-        one.values
-          ? percentile(one.values, percent)
-          : (one.points.find((point) => point[1] >= percent / 100)?.[0] ?? null),
-    }));
+  const rows = shown.series().map((one) => ({
+    ...one,
+    of: (percent) =>
+      one.values
+        ? percentile(one.values, percent)
+        : (one.points.find((point) => point[1] >= percent / 100)?.[0] ?? null),
+  }));
   const columns = [
     column(shown.by || "all", (row) => row.name),
     column("n", (row) => row.n, { number: true, shown: (value) => format.number(value) }),
@@ -336,10 +334,11 @@ function listing(run, shown, opened) {
           value === null ? UNKNOWN : one.shown(value, run, row),
         );
       });
-      const made = el("tr", { tabindex: "0", "data-row": row }, cells);
+      const made = el("tr", { tabindex: "-1", "data-row": row }, cells);
       part.append(made);
     }
     body.append(part);
+    if (!drawn && body.firstChild) body.firstChild.tabIndex = 0;
     drawn = Math.min(drawn + count, rows.length);
     rest.hidden = drawn >= rows.length;
     rest.textContent = `show ${format.number(Math.min(rows.length - drawn, 1000))} more of ${format.number(rows.length - drawn)}`;
@@ -365,6 +364,7 @@ function listing(run, shown, opened) {
   body.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && chosenRow(event)) opened(Number(chosenRow(event).dataset.row));
   });
+  walk(body);
   rest.addEventListener("click", () => more(1000));
   const columns = LISTED.map((one) => ({ name: one.name, raw: (row) => (one.csv || one.raw)(run, row) }));
   const whole = () => csv([{ name: "id", raw: (row) => run.rows.id[row] }, ...columns.slice(1)], rows);
