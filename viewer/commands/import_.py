@@ -28,7 +28,7 @@ _SHOWN: Final = 20
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @db
 @click.option(
-    "--from", "format", type=click.Choice(list(formats.FORMATS)), help="The format of the files. [default: seen]"
+    "--from", "format", type=click.Choice(list(formats.FORMATS)), help="The format of the files. [default: by content]"
 )
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated.")
 @click.option(

@@ -38,8 +38,8 @@ _Number = int | float | None
 
 
 class _Pair(msgspec.Struct):
-    name: str = ""
-    value: str = ""
+    name: str | None = None
+    value: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -116,7 +116,7 @@ class _Entry(msgspec.Struct):
     response: _Response
     time: _Number = None
     error: str | None = msgspec.field(default=None, name="_error")
-    timings: _Timings = msgspec.field(default_factory=_Timings)
+    timings: _Timings | None = None
     messages: list[_Message] | None = msgspec.field(default=None, name="_eventSourceMessages")
     sockets: list[Any] | None = msgspec.field(default=None, name="_webSocketMessages")
     own: _Own | None = msgspec.field(default=None, name="_wiretape")
@@ -243,7 +243,7 @@ class _Marks(NamedTuple):
 
 
 def _marks(entry: _Entry) -> _Marks:
-    phases, own = entry.timings, entry.own
+    phases, own = entry.timings or _Timings(), entry.own
     if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 where nothing is known
         known = (own.connected_ms, own.sent_ms, own.headers_ms, own.end_ms)
         return _Marks(*(None if at is None else round(at * 1e6) for at in known))
@@ -260,7 +260,7 @@ def _after(before: float | None, phase: _Number) -> float | None:
 
 
 def _headers(pairs: Sequence[_Pair]) -> Headers:
-    return found.encoded((one.name, one.value) for one in pairs)
+    return found.encoded((one.name or "", one.value or "") for one in pairs)
 
 
 def _bytes(text: str | None, encoding: str | None) -> bytes | None:

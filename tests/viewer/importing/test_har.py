@@ -115,6 +115,8 @@ def test_what_an_archive_does_not_have_is_unknown() -> None:
     assert (sent.request, sent.request_size) == (None, 7)
     assert only(entry({"text": "{}"}, request_postData={"text": "é"})).request == "é".encode()
     assert only(entry({"text": "{}"})).request is None
+    odd = only(entry({"text": "{}"}, timings=None, response_headers=[{"name": "a", "value": None}, {"value": "b"}]))
+    assert (odd.response_headers, odd.end_ns) == ([(b"a", b"")], None)
 
 
 def test_a_content_coding_that_was_undone_is_taken_out_of_the_headers() -> None:
