@@ -33,7 +33,7 @@ def test_a_stream_that_stalls_is_given_up(wiretape_server: "WiretapeServer") -> 
         assert reply.text == STALLED
         assert one.ended == "client"
         assert len(one.writes) == STALLED.count(" ")
-        assert one.closed_ms - one.writes[-1].at_ms == pytest.approx(200, abs=150)
+        assert 190 < one.closed_ms - one.writes[-1].at_ms < 600
 
 
 def test_a_user_who_cancels_closes_the_stream(wiretape_server: "WiretapeServer") -> None:
@@ -48,10 +48,10 @@ def test_a_user_who_cancels_closes_the_stream(wiretape_server: "WiretapeServer")
         assert len(one.writes) <= STALLED.count(" ")
 
 
-@pytest.mark.wiretape(max_gap="1s")
+@pytest.mark.wiretape(max_gap="1.6s")
 def test_a_user_sees_a_sign_of_life_while_the_model_is_silent(wiretape_server: "WiretapeServer") -> None:
     async def watch() -> str:
-        return "".join([text async for text in app.shown(*ASKED, patience=0.15)])
+        return "".join([text async for text in app.shown(*ASKED, patience=0.1)])
 
     try:
         shown = asyncio.run(watch())

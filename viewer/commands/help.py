@@ -282,9 +282,10 @@ def _testing() -> Iterator[Section]:
             ("pytest NODE_ID --wiretape-record=all", "records a test again"),
         ],
         "Whom a variable names, or else the API itself, is asked with the keys that are set. What a test records has "
-        "the label test=NODE_ID and is for that test alone; one that has nothing of its own, as on a tape that was "
-        "cut by hand, is served all. Within a test, once and new record a request that is sent again only once, all "
-        "each time, as retries need it. Several processes (pytest -n) may record to one tape.",
+        "the label test=NODE_ID and is for that test alone, which is served that and what no test recorded; one that "
+        "has nothing of its own, as on a tape that was cut by hand, is served all. Within a test, once and new record "
+        "a request that is sent again only once, all each time, as retries need it. "
+        "Several processes (pytest -n) may record to one tape.",
     )
     yield Section(
         "Options of pytest",

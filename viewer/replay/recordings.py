@@ -1,7 +1,7 @@
 """Recordings that tests share: a tape is opened once for as long as it does not change, and each test has its own part.
 
-What a test recorded has the label `test`, which is the test's id. A test is served what has its own; where the tape has
-nothing of its own, because it was cut by hand or recorded for another test, all of the tape.
+What a test recorded has the label `test`, which is the test's id. A test is served its own and what is no test's; where
+it has nothing of its own, because the tape was cut by hand or recorded for another test, all of the tape.
 
 All of this is used by one thread.
 """
@@ -100,7 +100,9 @@ class Recordings:
 
     def of(self, test: str) -> Sequence[Head]:
         """Return what a test is served."""
-        return [head for head in self._heads if self._tests.get(head.no) == test] or self._heads
+        if test not in self._tests.values():
+            return self._heads
+        return [head for head in self._heads if self._tests.get(head.no, test) == test]
 
     def suffices(self, test: str) -> bool:
         """Return whether there is something of a test's own, or all was cut by hand, and belongs to no test."""

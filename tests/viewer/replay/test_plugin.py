@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from viewer.replay import marks, planning
 
 pytest_plugins = ("pytester",)
@@ -306,6 +307,27 @@ def test(place, wiretape_server):
     run = suite.run("A, B, ENDED = 1, 3, 'relayed'\n" + code, *again)
     run.assert_outcomes(passed=1)
     suite.run("A, B, ENDED = 1, 3, 'end'\n" + code, "--wiretape-record=none").assert_outcomes(passed=2)
+
+
+def test_what_a_test_adds_to_a_tape_that_was_cut_by_hand_is_served_beside_it(
+    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester, demo: tuple[Path, str]
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    assert forked.run(["db", "cut", "--db", demo[0], "-o", pytester.path / "cut.jsonl"]).returncode == 0
+    code = """
+@pytest.mark.wiretape("cut.jsonl")
+def test(wiretape_server):
+    assert ask("tool").headers["content-type"] == "text/event-stream"
+    assert ask("new").json() == {"answer": 1}
+    assert [one.ended for one in wiretape_server.timeline()] == ["end", ENDED]
+
+@pytest.mark.wiretape("cut.jsonl")
+def test_without_its_own():
+    assert ask("tool").is_success
+"""
+    suite.run("ENDED = 'relayed'\n" + code, "--wiretape-record=new").assert_outcomes(passed=2)
+    suite.run("ENDED = 'end'\n" + code).assert_outcomes(passed=2)
+    assert Api.count == 1
 
 
 def test_the_modes_of_recording_are_those_of_serve() -> None:
