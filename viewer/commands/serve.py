@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from recorder.commands.options import (
     ca_file,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from viewer.replay import cassette, planning
     from viewer.replay.serve import Served
 
+_ASKING = {"upstreams": "--upstream", "record_labels": "--record-label", "ca_file": "--ca-file"}
 _RECORD = ("none", "once", "new", "all")
 _MODES = ("request", "model", "sequence", "random", "id")
 
@@ -142,13 +144,12 @@ def serve(
     holds no answer is asked for again; an error that upstream answered is served like any other answer. A tape that is
     text stays text: what is in it stays as it is. See 'wiretape help cassettes'.
     """
+    _check_recording(answers := answered(pace), ids)
+
     from recorder.relay.loop import run
     from viewer.replay.cassette import Options
 
     host, port = read_listen(listen, frozenset(), "serve answers programs on this one, so listen on 127.0.0.1")
-    answers = answered(pace)
-    if answers.record != "none" and ids:
-        raise click.UsageError("--record needs room for more than what is named: choose by a filter, not by IDs")
     settings = Options(
         tape_path(db),
         answers,
@@ -160,6 +161,18 @@ def serve(
         ca_file=asking.ca_file,
     )
     sys.exit(run(lambda: _serve(settings, ready_file)))
+
+
+def _check_recording(answers: "planning.Options", ids: tuple[str, ...]) -> None:
+    """Raise a usage error for options that mean nothing together with --record, or without it."""
+    if answers.record != "none":
+        if ids:
+            raise click.UsageError("--record needs room for more than what is named: choose by a filter, not by IDs")
+        return
+    context = click.get_current_context()
+    for option in _ASKING:
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{_ASKING[option]} is for --record once, new or all: add that")
 
 
 async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:

@@ -123,12 +123,14 @@ class Recording:
         )
         try:
             self._recorder = service.Recorder(settings, observer, served_at=served_at)
+            if options.tape.suffix == cut.SUFFIX:
+                self._text = TextFile(options.tape, self.path, self._recorder.session)
+                await asyncio.to_thread(self._text.check)
             await self._recorder.start()
         except BaseException:
             self._tape.close()
             raise
-        if options.tape.suffix == cut.SUFFIX:
-            self._text = TextFile(options.tape, self.path, self._recorder.session)
+        if self._text is not None:
             self._saving = asyncio.create_task(self._save_now_and_then())
 
     def labelled(self, labels: Mapping[str, str], on_recorded: Recorded = lambda _one, _is_kept: None) -> "Labelled":

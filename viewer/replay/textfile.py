@@ -20,6 +20,18 @@ class TextFile:
     def __init__(self, path: Path, tape: Path, session: str) -> None:
         self._path, self._tape, self._session = path.resolve(), tape, session
 
+    def check(self) -> None:
+        """Raise `WiretapeError` if the text cannot be written, before anything is recorded."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        if self._path.is_dir() or not os.access(self._path.parent, os.W_OK):
+            raise self._unwritable("it is a directory" if self._path.is_dir() else "its directory is read-only")
+
+    def _unwritable(self, cause: str) -> WiretapeError:
+        return WiretapeError(f"{self._path} cannot be written ({cause}): name another tape, or see to it")
+
     def save(self, kept: Collection[str], gone: Collection[str]) -> None:
         """Replace the text as a whole: its lines stay as they are, what is `kept` follows, what is `gone` is removed.
 
@@ -31,7 +43,7 @@ class TextFile:
                 before = self._path.read_bytes() if self._path.exists() else b""
                 outfile.replace_private(self._path, self._changed(before, kept, gone))
         except (OSError, ValueError) as error:
-            raise WiretapeError(f"{self._path} cannot be written ({error}): see to it") from error
+            raise self._unwritable(str(error)) from error
 
     def _changed(self, before: bytes, kept: Collection[str], gone: Collection[str]) -> bytes:
         ended = b"" if not before or before.endswith(b"\n") else b"\n"

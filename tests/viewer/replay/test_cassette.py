@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from recorder.errors import NotFound
+from recorder.errors import NotFound, WiretapeError
 from recorder.relay import providers
 from recorder.tape import journal
-from tests.relay import Answer, chunk, fetch, on_loop, post, run, until
+from tests.relay import Answer, chunk, dial, fetch, on_loop, post, raw, run, until
 from viewer.replay.cassette import Cassette, Observer, Options
 from viewer.replay.planning import Options as Answers
 from viewer.replay.serve import Served
@@ -190,6 +190,34 @@ def test_a_tape_that_is_not_there_is_only_made_to_record_to_it(cassette: Path) -
     with pytest.raises(NotFound):
         run(Cassette(Options(cassette)).start())
     assert not cassette.exists()
+
+
+@on_loop
+async def test_a_large_upload_is_relayed_and_who_leaves_midway_leaves_upstream(tape: Path) -> None:
+    large = asking("x" * 5_000_000)
+    async with api() as upstream, session(tape, "new", upstream.url) as told:
+        packed = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (large[:1000], large[1000:], b""))
+        chunked = post(CHAT, b"", [("transfer-encoding", "chunked"), ("expect", "100-continue")]) + packed
+        async with dial(told.cassette.base) as (reader, writer):
+            upstream.scene = answer([(0, chunk("begun"))], end="stall")
+            writer.write(chunked)
+            assert b"begun" in await reader.readuntil(b"begun")
+        await until(lambda: told.recorded)
+        assert upstream.requests[0].body == large
+        await until(lambda: upstream.requests[0].peer_left_ns)
+        again = await raw(told.cassette.base, chunked)
+    assert told.recorded[0][0].outcome == "client_closed"
+    assert b"x-wiretape-exchange" in again
+    assert b"begun" in again
+
+
+def test_where_a_text_cannot_be_written_nothing_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "directory.jsonl").mkdir()
+    for name in ("file/tape.jsonl", "directory.jsonl"):
+        options = Options(tmp_path / name, Answers(record="new"))
+        with pytest.raises(WiretapeError, match="cannot be written"):
+            run(Cassette(options).start())
 
 
 @on_loop
