@@ -59,7 +59,7 @@ def test_pytest_finds_the_plugin_and_no_command_needs_pytest(installed: Path) ->
     assert "[pytest11]\nwiretape = viewer.replay.plugin" in (information / "entry_points.txt").read_text("utf-8")
     needed = re.findall(r"^Requires-Dist: (.*)", (information / "METADATA").read_text("utf-8"), re.MULTILINE)
     assert [line for line in needed if line.startswith("pytest") and "extra ==" not in line] == []
-    importing = [str(path) for path in installed.rglob("*.py") if "import pytest" in path.read_text("utf-8")]
+    importing = [str(path) for path in installed.rglob("*.py") if "\nimport pytest" in path.read_text("utf-8")]
     assert importing == [str(installed / "viewer/replay/plugin.py")]
 
 

@@ -315,6 +315,8 @@ def _testing() -> Iterator[Section]:
         [
             ("wiretape serve --db TAPE --ready-file FILE", "serves until it is stopped; FILE has the base URL as soon "
              "as it is ready, below which SDKs find /openai/v1, /anthropic, ..."),
+            ("while ! [ -e FILE ]; do sleep 0.02; done; OPENAI_BASE_URL=$(cat FILE)/openai/v1 npm test",
+             "waits for it, and runs a suite; --record once records what the tape lacks (wiretape help cassettes)"),
         ],
     )  # fmt: skip
 

@@ -5,11 +5,12 @@ It is read when tests are collected, in every run of pytest: nothing heavy is im
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    import pytest
+
     from recorder.relay.providers import Upstream
     from viewer.replay.planning import Options
 
@@ -32,20 +33,7 @@ DEFAULT: Final = "tapes/{module}.jsonl"
 """The tape of a test whose marker names none, beside its module."""
 
 
-class Mark(Protocol):
-    """A marker as pytest has it."""
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """What it was called with."""
-
-    @property
-    def kwargs(self) -> Mapping[str, Any]:
-        """What it was called with by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What a test asks for: a tape, how it is recorded and replayed, who is asked, and a filter of what is served."""
 
     tape: Path
@@ -54,7 +42,7 @@ class Asked:
     filter: str | None = None
 
 
-def merged(marks: Iterable[Mark]) -> tuple[Any, dict[str, Any]]:
+def merged(marks: "Iterable[pytest.Mark]") -> tuple[Any, dict[str, Any]]:
     """Return the tape that markers name, None: none, and their other arguments; the first marker is the closest one.
 
     Raise ValueError, saying what is wrong, for arguments that there are not.
@@ -74,7 +62,9 @@ def merged(marks: Iterable[Mark]) -> tuple[Any, dict[str, Any]]:
     return tape, arguments
 
 
-def read(module: Path, marks: Iterable[Mark], record: str | None, faults: Sequence[str], default: str = "") -> Asked:
+def read(
+    module: Path, marks: "Iterable[pytest.Mark]", record: str | None, faults: Sequence[str], default: str = ""
+) -> Asked:
     """Return what a test in a module asks for.
 
     `record` and `faults` are the command line's: the former counts for more than a marker's, the latter come on top.

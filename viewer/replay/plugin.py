@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from recorder.errors import WiretapeError
 from recorder.sanitize import safe
 from viewer.replay import marks
 
@@ -95,6 +94,8 @@ def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]
 
 
 def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
+    from recorder.errors import WiretapeError
+
     record = config.option.wiretape_record
     try:
         asked = marks.read(item.path, item.iter_markers("wiretape"), record, config.option.wiretape_fault,
