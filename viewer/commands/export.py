@@ -53,6 +53,7 @@ class _Job:
     with_text: bool = False
     with_bodies: bool = False
     sides: "tuple[Filter, Filter] | None" = None
+    every_operation: bool = False
 
     @property
     def format(self) -> str:
@@ -128,9 +129,9 @@ def export(
     out = replace(out, format=format or (None if schema and file is None else "csv"))
     job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.tape(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
+    job = replace(job, every_operation=all_operations)
     _refuse(job, table, schema)
-    if all_operations and table != "summary":
-        raise click.UsageError("--all-operations is of the summary: other tables and formats have every operation")
+    _refuse_of_page(job)
     try:
         if schema:
             rows = fields.schema(_TABLES if table is None else (table,), job.by)
@@ -184,12 +185,21 @@ def _refuse(job: _Job, table: str | None, schema: bool) -> None:
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
     if job.format == "sse" and job.file is None and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
-    if job.format == "html" and job.file is None and output.on_terminal():
-        raise click.UsageError("a page is for a browser: name its file with -o FILE")
-    if (job.with_text or job.with_bodies or job.sides) and job.format != "html":
-        raise click.UsageError("--with-text, --with-bodies, --base and --new are of a page: add --html")
     if job.out.columns is not None and (job.format in _WHOLE or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
+
+
+def _refuse_of_page(job: _Job) -> None:
+    """Raise a usage error where what is asked for does not go together with a page, or is of one."""
+    if job.format != "html":
+        if job.with_text or job.with_bodies or job.sides:
+            raise click.UsageError("--with-text, --with-bodies, --base and --new are of a page: add --html")
+        if job.every_operation and job.table != "summary":
+            raise click.UsageError("--all-operations is of the summary and of html: all else has every operation")
+    elif job.limit is not None:
+        raise click.UsageError("--limit is of rows: a page has what the filter selects, such as since:2h")
+    elif job.file is None and output.on_terminal():
+        raise click.UsageError("a page is for a browser: name its file with -o FILE")
 
 
 def _save(job: _Job, put: Put, noun: str) -> int:
@@ -302,7 +312,7 @@ def _page(connection: "Connection", job: _Job, where: "Condition | None") -> Put
     def put(stream: BinaryIO | None) -> int:
         with _opened(stream) as file:
             if is_run:
-                wanted = html.Wanted(job.where, where, job.sides, job.with_text)
+                wanted = html.Wanted(job.where, where, job.sides, job.with_text, job.every_operation)
                 return html.write_run(connection, wanted, limits, file)
             return html.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
 

@@ -170,7 +170,8 @@ def _headline(sample: Sample, name: str, percent: int) -> dict[str, Any]:
 _COUNTED: Final = (
     "n", "measured_n", "error_rate_pct", "error_rate_n", "stream_error_rate_pct", "stream_error_rate_n",
     "cancel_rate_pct", "cancel_rate_n", "coalesced_pct", "usage_n", "usage_missing_n", "input_tokens", "output_tokens",
-    "reasoning_tokens", "total_tokens", "first_at", "last_at",
+    "reasoning_tokens", "total_tokens", "first_at", "last_at", "cost", "cost_n", "currency", "cache_hit_rate_pct",
+    "cache_hit_rate_n",
 )  # fmt: skip
 
 
@@ -216,10 +217,10 @@ def _rows(columns: Columns) -> dict[str, Any]:
 
 
 def _rounded(name: str, value: float | None) -> float | None:
-    """Return a value as the page has it: durations in whole µs, rates and shares with four decimals."""
+    """Return a value as the page has it: durations in µs, rates and shares with four decimals, costs with nine."""
     if value is None:
         return None
-    return round(value / 1000) if name.endswith("_ms") else round(value, 4)
+    return round(value / 1000) if name.endswith("_ms") else round(value, 9 if name == "cost" else 4)
 
 
 def _shared(names: Sequence[str | None]) -> list[str | None]:
@@ -289,7 +290,7 @@ def _banner(run: Run) -> Iterator[tuple[str, str]]:
         "paths, labels and error messages as on the tape, credentials redacted"
         + ("; texts of answers: wiretape does not redact these" if run.texts is not None else "")
         + f". Timestamps of {counted(len(run.streams), 'exchange')} to play, read by read. "
-        "Gaps in pictures are exact to 1 %, all figures are exact.",
+        "Durations are kept to the microsecond, gaps to 1 %; figures are made of the tape's own.",
     )
 
 

@@ -174,6 +174,49 @@ def test_a_row_opens_its_exchange_and_the_address_keeps_it(page: Page, told: Pat
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
 
 
+def mouse(page: Page, kind: str, x: float, y: float, button: str = "none") -> None:
+    page.call(
+        "Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=int(button == "left"), clickCount=1
+    )
+
+
+def test_the_pointer_tells_what_had_come_and_a_click_on_a_bar_opens_it(page: Page, told: Path) -> None:
+    page.open(told, "lanes=model")
+    page.run("document.querySelector('.runtime').scrollIntoView()")
+    left, top, width = page.run(
+        "(({ x, y, width }) => [x, y, width])(document.querySelector('.runtime').getBoundingClientRect())"
+    )
+    for lane in range(14):  # only the stalled one runs in the middle
+        mouse(page, "mouseMoved", left + width * 0.55, top + 22 + 15 * lane + 7)
+        if "demo-stall" in page.run("document.querySelector('.pointed').textContent"):
+            break
+    assert "The model begins to speak , " in page.run("document.querySelector('.pointed').textContent")
+    page.click(left + width * 0.55, top + 22 + 15 * lane + 7)
+    page.run("new Promise((done) => setTimeout(done, 400))")
+    assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
+
+
+def test_a_brush_zooms_and_keys_move(page: Page, synthetic: Path) -> None:
+    page.open(synthetic)
+    page.run("document.querySelector('.runtime').scrollIntoView()")
+    left, top, width = page.run(
+        "(({ x, y, width }) => [x, y, width])(document.querySelector('.runtime').getBoundingClientRect())"
+    )
+    mouse(page, "mousePressed", left + width * 0.4, top + 60, "left")
+    mouse(page, "mouseMoved", left + width * 0.6, top + 60, "left")
+    mouse(page, "mouseReleased", left + width * 0.6, top + 60, "left")
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    begin, end = map(int, page.run("new URLSearchParams(location.hash.slice(1)).get('view')").split("_"))
+    page.run("document.querySelector('.runtime').parentNode.focus()")
+    page.press("ArrowRight", 39)
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert int(page.run("new URLSearchParams(location.hash.slice(1)).get('view')").split("_")[0]) > begin
+    page.press("0", 48, "0")
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert page.run("new URLSearchParams(location.hash.slice(1)).get('view')") is None
+    assert begin < end
+
+
 def test_the_worst_of_two_groups_play_in_step(page: Page, synthetic: Path) -> None:
     page.open(synthetic)
     page.run(

@@ -90,7 +90,30 @@ function headlines(run) {
       el("dd", { class: "interval" }, `n ${format.number(one.n)}`),
     );
   });
-  return el("dl", { class: "cards wide" }, cards);
+  return el("dl", { class: "cards wide" }, cards, totals(run.groups[""][0]));
+}
+
+// Return the cards of what was used and paid in all, as far as it is known.
+function totals(whole) {
+  const card = (name, value, unit, n, title) =>
+    el(
+      "div",
+      { title },
+      el("dt", {}, name),
+      el("dd", {}, value, unit ? el("small", {}, visible(unit)) : ""),
+      el("dd", { class: "interval" }, "in all"),
+      el("dd", { class: "interval" }, `n ${format.number(n)}`),
+    );
+  const found = [card("output tokens", format.number(whole.output_tokens), "", whole.usage_n, "as usage reports them")];
+  if (whole.cost_n) {
+    const title = "of the exchanges whose cost is known, by the prices of the configuration";
+    found.push(card("cost", format.number(whole.cost, whole.cost < 10 ? 4 : 2), whole.currency, whole.cost_n, title));
+  }
+  if (whole.cache_hit_rate_n) {
+    const title = "tokens read from the provider's cache, of all tokens of the requests";
+    found.push(card("cache hits", format.number(whole.cache_hit_rate_pct, 1), "%", whole.cache_hit_rate_n, title));
+  }
+  return found;
 }
 
 function outcomes(run, apply) {
@@ -170,6 +193,11 @@ function groupTable(run, by) {
     figure("silence", 5),
     column("output tokens", (row) => row.output_tokens, { number: true, shown: (value) => format.number(value) }),
   ];
+  const paid = (name, raw, digits) =>
+    rows.some((row) => raw(row) !== null) &&
+    columns.push(column(name, raw, { number: true, shown: (value) => format.number(value, digits) }));
+  paid("cost", (row) => row.cost, 4);
+  paid("cache hits %", (row) => row.cache_hit_rate_pct, 1);
   return table(`Statistics by ${by || "all"}`, columns, rows, { file: `statistics-${by || "all"}` });
 }
 
@@ -214,7 +242,7 @@ function selectionLine(run, shown) {
   const counts = [
     `${format.number(failed)} failed`,
     `${format.number(measured.length)} measured`,
-    `at most ${format.number(running(run, shown.rows).most)} at once`,
+    ...(shown.rows.length ? [`at most ${format.number(running(run, shown.rows).most)} at once`] : []),
   ];
   const newest = run.size < run.total ? "the newest " : shown.isAll() ? "all " : "";
   const some = shown.isAll() ? "" : `selected: ${format.number(shown.rows.length)} of `;
@@ -240,7 +268,7 @@ const text = (name) => ({
   raw: (run, row) => run.text(name, row),
   shown: (value) => (value === null || value === "" ? UNKNOWN : visible(value)),
 });
-const LISTED = [
+const COLUMNS = [
   { name: "id", raw: (run, row) => run.rows.id[row], shown: (value) => visible(value.slice(0, 8)), mono: true },
   {
     name: "started",
@@ -291,8 +319,16 @@ const LISTED = [
   },
 ];
 
+const COST = {
+  name: "cost",
+  number: true,
+  raw: (run, row) => run.rows.cost[row],
+  shown: (value) => format.number(value, 6),
+};
+
 // Return the table of what is selected, sorted by a column; a click on a row opens it.
 function listing(run, shown, opened) {
+  const LISTED = run.rows.cost.some((cost) => cost !== null) ? [...COLUMNS, COST] : COLUMNS;
   let [name, down] = [
     (state.get("sort") || "started").replace(/^-/, ""),
     !(state.get("sort") || "-").startsWith("-") ? false : true,
@@ -358,6 +394,8 @@ function listing(run, shown, opened) {
     body.replaceChildren();
     drawn = 0;
     more(100);
+    if (!rows.length)
+      body.append(el("tr", {}, el("td", { class: "muted", colspan: LISTED.length }, "nothing is selected")));
   }
   const chosenRow = (event) => event.target.closest("tr[data-row]");
   body.addEventListener("click", (event) => chosenRow(event) && opened(Number(chosenRow(event).dataset.row)));
