@@ -153,7 +153,7 @@ def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterato
     """Yield what is said of a test: what could not be answered, and how to record it."""
     from viewer.replay import testenv
 
-    yield f"wiretape: {item.nodeid} asked for what could not be answered:"
+    yield f"wiretape: {safe(item.nodeid)} asked for what could not be answered:"
     yield from (f"  {safe(one)}" for one in problems)
     if missed:
         keys = dict.fromkeys(key for path in missed if (key := testenv.key_of(path)))
