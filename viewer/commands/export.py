@@ -297,7 +297,7 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
 
 def _page(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     """Write the page of one exchange, or of a run where several are selected."""
-    from viewer.commands import html
+    from viewer.page import sources
     from viewer.tape import queries
     from viewer.timing import thresholds
 
@@ -312,9 +312,9 @@ def _page(connection: "Connection", job: _Job, where: "Condition | None") -> Put
     def put(stream: BinaryIO | None) -> int:
         with _opened(stream) as file:
             if is_run:
-                wanted = html.Wanted(job.where, where, job.sides, job.with_text, job.every_operation)
-                return html.write_run(connection, wanted, limits, file)
-            return html.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
+                wanted = sources.Wanted(job.where, where, job.sides, job.with_text, job.every_operation)
+                return sources.write_run(connection, wanted, limits, file)
+            return sources.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
 
     return put
 

@@ -1,56 +1,52 @@
-"""The pages of `export --html`, of one exchange or of a run: what they are made of is read from the tape here.
-
-Pages are laid out in `viewer.page`.
-"""
+"""What pages are made of, of one exchange or of a run: read from the tape here, laid out in the modules beside this."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO, Final
 
+from sqlalchemy import Connection
+
+from recorder.clock import SYSTEM
+from recorder.decode.stalls import Thresholds
 from recorder.errors import NotFound
 from viewer.filters import coverage
+from viewer.filters.syntax import Filter
+from viewer.model.exchange import opened, pages
+from viewer.page import run, stream
+from viewer.stats.summary import Sample
+from viewer.tape import conditions, observed, overview, queries
+from viewer.tape import exchange as tape_exchange
+from viewer.tape import run as tape_run
+from viewer.tape.conditions import Condition
+from viewer.tape.run import Columns
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from recorder.decode.stalls import Thresholds
-    from viewer.filters.syntax import Filter
-    from viewer.page import run, stream
-    from viewer.stats.summary import Sample
-    from viewer.tape.conditions import Condition
-    from viewer.tape.run import Columns
-
-_MOST_LABELS = 3
+_MOST_LABELS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a page shows: the exchanges that a filter selects, and two groups of them that are compared."""
+    """What a page shows: the exchanges that a filter selects, and two groups of them that are compared.
 
-    where: "Filter | None"
-    selected: "Condition | None"
-    sides: "tuple[Filter, Filter] | None" = None
+    One that is not `whole` is made in a fraction of the time: nothing is compared in it, and nothing played.
+    """
+
+    where: Filter | None
+    selected: Condition | None
+    sides: tuple[Filter, Filter] | None = None
     with_text: bool = False
     every_operation: bool = False
+    whole: bool = True
+    most_gaps: int = run.MOST_GAPS
 
 
-def write_one(
-    connection: "Connection", no: int, limits: "Thresholds", file: BinaryIO, *, text: bool, bodies: bool
-) -> int:
+def write_one(connection: Connection, no: int, limits: Thresholds, file: BinaryIO, *, text: bool, bodies: bool) -> int:
     """Write the page of an exchange and return its size in bytes."""
-    from viewer.page import stream
-
     return stream.write(file, exchange(connection, no, limits), stream.Shared(text, bodies))
 
 
-def exchange(connection: "Connection", no: int, limits: "Thresholds") -> "stream.Source":
+def exchange(connection: Connection, no: int, limits: Thresholds) -> stream.Source:
     """Read all that the page of an exchange is made of."""
-    from recorder.clock import Clock
-    from viewer.model.exchange import opened, pages
-    from viewer.page import stream
-    from viewer.tape import exchange, observed, queries
-
-    known, full = exchange.known(connection, no), exchange.full(connection, no)
+    known, full = tape_exchange.known(connection, no), tape_exchange.full(connection, no)
     known = replace(known, row=replace(known.row, **queries.belonging(connection, no)))
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
     return stream.Source(
@@ -58,28 +54,31 @@ def exchange(connection: "Connection", no: int, limits: "Thresholds") -> "stream
         full,
         opened.opened(stored, limits),
         observed.one(connection, no),
-        recording=not pages.is_dead(known, Clock().wall_ns()),
+        recording=not pages.is_dead(known, SYSTEM.wall_ns()),
     )
 
 
-def write_run(connection: "Connection", wanted: Wanted, limits: "Thresholds", file: BinaryIO) -> int:
+def write_run(connection: Connection, wanted: Wanted, limits: Thresholds, file: BinaryIO) -> int:
     """Write the page of a run and return its size in bytes."""
-    from viewer.page import run
-    from viewer.tape import overview, queries
-    from viewer.tape import run as tape
+    return run.write(file, read_run(connection, wanted, limits))
 
+
+def read_run(connection: Connection, wanted: Wanted, limits: Thresholds) -> run.Run:
+    """Read all that the page of a run is made of."""
     covered, left_out = wanted.selected, None
     every_operation = wanted.every_operation or coverage.names_operation(wanted.where)
     if not every_operation:
         counts = overview.left_out(connection, wanted.selected)
         covered, left_out = overview.covered(wanted.selected), coverage.described(counts) if counts else None
-    columns = tape.columns(connection, wanted.selected, run.MOST_ROWS, run.MOST_GAPS)
+    columns = tape_run.columns(connection, wanted.selected, run.MOST_ROWS, wanted.most_gaps)
     (whole,) = overview.samples(connection, (), covered)
     samples = {by: overview.samples(connection, (by,), covered) for by in _keys(connection, covered)}
-    comparisons = [*_asked_for(connection, wanted, columns), *run.comparisons(samples, columns)]
-    compared = [id for one in comparisons for id in one.worst if id is not None]
+    comparisons, played = list[run.Comparison](), list[str]()
+    if wanted.whole:
+        comparisons = [*_asked_for(connection, wanted, columns), *run.comparisons(samples, columns)]
+        played = run.to_play(columns, (id for one in comparisons for id in one.worst if id is not None))
     numbers = dict(zip(columns.values["id"], columns.numbers, strict=True))
-    found = run.Run(
+    return run.Run(
         filter="" if wanted.where is None else str(wanted.where),
         columns=columns,
         total=queries.count(connection, wanted.selected),
@@ -89,29 +88,23 @@ def write_run(connection: "Connection", wanted: Wanted, limits: "Thresholds", fi
         groups={"": [run.group(whole, None)], **{by: run.groups(found, by) for by, found in samples.items()}},
         failures=overview.failures(connection, covered),
         comparisons=comparisons,
-        streams={id: exchange(connection, numbers[id], limits) for id in run.to_play(columns, compared)},
+        streams={id: exchange(connection, numbers[id], limits) for id in played},
         limits=limits,
-        texts=tape.texts(connection, columns.numbers[::-1], run.MOST_TEXT) if wanted.with_text else None,
+        texts=tape_run.texts(connection, columns.numbers[::-1], run.MOST_TEXT) if wanted.with_text else None,
     )
-    return run.write(file, found)
 
 
-def _keys(connection: "Connection", covered: "Condition | None") -> Iterator[str]:
+def _keys(connection: Connection, covered: Condition | None) -> Iterator[str]:
     """Yield what the exchanges are grouped by: their models, and the labels that most of them have."""
-    from viewer.tape import overview
-
     yield "model"
     yield from (f"label.{key}" for key in overview.label_keys(connection, covered, _MOST_LABELS))
 
 
-def _asked_for(connection: "Connection", wanted: Wanted, columns: "Columns") -> "Iterator[run.Comparison]":
+def _asked_for(connection: Connection, wanted: Wanted, columns: Columns) -> Iterator[run.Comparison]:
     """Compare the two groups that were asked for. Raise `NotFound` if one of them has no exchanges."""
-    from viewer.page import run
-    from viewer.tape import conditions, overview, queries
-
     if wanted.sides is None:
         return
-    samples, members = list["Sample"](), list[list[int]]()
+    samples, members = list[Sample](), list[list[int]]()
     rows = {no: at for at, no in enumerate(columns.numbers)}
     for side in wanted.sides:
         condition = conditions.condition(side)
