@@ -40,8 +40,13 @@ MOST_TEXT: Final = 4_000_000
 """About so many characters of texts are in a page at most, of the newest exchanges."""
 
 MOST_GROUPS: Final = 12
-MOST_STREAMS: Final = 12
-"""So many exchanges can be played."""
+PLAYED: Final = 12
+"""So many exchanges can be played, and more as long as they have few events."""
+
+MOST_PLAYED: Final = 100
+FEW_EVENTS: Final = 3_000
+MOST_EVENTS: Final = 50_000
+"""The exchanges that can be played have so many events in all, at most."""
 
 _MOST_COMPARED: Final = 3
 
@@ -347,11 +352,18 @@ def _members(columns: Columns, by: str, key: Any) -> list[int]:
 
 def to_play(columns: Columns, compared: Iterable[str]) -> list[str]:
     """Return the exchanges that are most worth playing: those compared, failures, who went longest without output."""
+    places = {id: at for at, id in enumerate(columns.values["id"])}
     outcomes = {columns.values["outcome"][at]: at for at in range(len(columns))}
     failed = [at for outcome, at in outcomes.items() if outcome in FAILURES and columns.values["output_chunks"][at]]
     slowest = sorted(range(len(columns)), key=lambda at: -_waited(columns, at))
-    ids = [columns.values["id"][at] for at in (*failed[: MOST_STREAMS // 2], *slowest[:MOST_STREAMS])]
-    return list(dict.fromkeys((*compared, *ids)))[:MOST_STREAMS]
+    ids = [columns.values["id"][at] for at in (*failed, *slowest[:MOST_PLAYED])]
+    played, held = list[str](), 0
+    for id in dict.fromkeys((*compared, *ids)):
+        events = held + (columns.values["events"][places[id]] or 0)
+        if events <= (MOST_EVENTS if len(played) < PLAYED else FEW_EVENTS):
+            played.append(id)
+            held = events
+    return played
 
 
 def _waited(columns: Columns, at: int) -> float:

@@ -287,13 +287,13 @@ function runTimeline(run, shown, { opened, told }) {
   function scatter(pen, width) {
     const bottom = ttftTop() + PARTS.ttft;
     pen.fillStyle = colours.muted;
-    pen.fillText("TTFT", 0, ttftTop() + 2);
+    pen.fillText("TTFT", 0, ttftTop() - 10);
     let before = Infinity;
     for (const edge of edges) {
       const y = Math.round(level(edge));
       pen.fillStyle = colours.line;
       pen.fillRect(marginOf(width), y, width - marginOf(width) - right, 1);
-      if (before - y < 13 || y < ttftTop() + 10) continue;
+      if (before - y < 13) continue;
       before = y;
       pen.fillStyle = colours.muted;
       pen.textAlign = "right";
@@ -321,7 +321,7 @@ function runTimeline(run, shown, { opened, told }) {
     const bottom = flowTop() + PARTS.running;
     const y = (count) => bottom - (count / flow.most) * PARTS.running;
     pen.fillStyle = colours.muted;
-    pen.fillText("at once", 0, flowTop() + 2);
+    pen.fillText("at once", 0, flowTop() - 10);
     pen.textAlign = "right";
     for (const count of [...new Set([flow.most, Math.round(flow.most / 2), 0])])
       pen.fillText(format.number(count), marginOf(width) - 6, y(count) + (count ? 1 : -3));

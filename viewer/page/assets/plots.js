@@ -38,10 +38,11 @@ function axisOfValues(pen, axis, unit, left, right, y, colours, top) {
     pen.fillRect(x, top, 1, y - top);
     const label = shownValue(edge, unit);
     const half = pen.measureText(label).width / 2;
-    if (x - half < before + 6 || x + half > right + 16) continue;
-    before = x + half;
+    const place = Math.min(x, right + 14 - half);
+    if (place - half < before + 6) continue;
+    before = place + half;
     pen.fillStyle = colours.muted;
-    pen.fillText(label, x, y + 10);
+    pen.fillText(label, place, y + 10);
   }
   pen.textAlign = "left";
 }

@@ -117,11 +117,13 @@ function cumulativeSteps(run, steps, counts) {
   return steps.map((step, place) => [run.scale[step] / 1000, (sum += counts[place]) / n]);
 }
 
-// Return the edges of the buckets of a histogram: 1, 2, 5 in each decade, as `stats --hist` has them.
+// Return the edges of logarithmic buckets: 1, 2, 5 in each decade as `stats --hist` has them, finer where values are
+// near each other.
 function edgesAround(least, most) {
+  const steps = most / least > 20 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
   const edges = [];
   for (let decade = Math.floor(Math.log10(least)) - 1; decade <= Math.floor(Math.log10(most)) + 1; decade += 1) {
-    for (const step of [1, 2, 5]) edges.push(Number(`${step}e${decade}`));
+    for (const step of steps) edges.push(Number(`${step}e${decade}`));
   }
   const first = edges.findLastIndex((edge) => edge <= least);
   return edges.slice(first, edges.findIndex((edge) => edge > most) + 1);

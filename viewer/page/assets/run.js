@@ -750,8 +750,14 @@ boot(async (data) => {
   grouped.replaceChildren(...groupTable(run, shown.by));
   const only = el("input", {
     type: "checkbox",
-    onchange: () => ((shown.onlySelected = only.checked), timeline.update()),
+    checked: state.get("only") !== null,
+    onchange() {
+      shown.onlySelected = only.checked;
+      state.set("only", only.checked ? 1 : null);
+      timeline.update();
+    },
   });
+  shown.onlySelected = only.checked;
   const savePicture = async () =>
     save("run.png", await timeline.picture.image(`${visible(run.title)} · ${line.textContent}`));
 
@@ -887,7 +893,7 @@ boot(async (data) => {
       el(
         "figure",
         {},
-        el("figcaption", {}, "Histogram: share of each group in buckets of 1, 2, 5; follows the selection"),
+        el("figcaption", {}, "Histogram: share of each group in logarithmic buckets; follows the selection"),
         hist.picture.node,
       ),
     ),
