@@ -28,7 +28,7 @@ from recorder.decode.metrics import Measures, Timeline, measured
 from recorder.decode.outcome import Exchange, Reads
 from recorder.errors import WiretapeError
 from recorder.tape import packing, reading
-from recorder.tape.schema import bodies, exchanges, measures, segments, sessions
+from recorder.tape.schema import bodies, exchanges, measures, segments, sessions, settlements
 
 VARIATIONS: Final = 4
 PATH: Final = "/v1/chat/completions"
@@ -254,6 +254,7 @@ class _Rows:
         self.bodies: list[dict[str, Any]] = []
         self.segments: list[dict[str, Any]] = []
         self.measures: list[dict[str, Any]] = []
+        self.settlements: list[dict[str, Any]] = []
 
     def add(self, facts: dict[str, Any], packed: _Packed, random: Generator) -> None:
         """Add one exchange, at instants of its own."""
@@ -269,11 +270,12 @@ class _Rows:
         self.bodies.append({"exchange_no": no, **facts, **arrays})
         values = {field.name: getattr(measured, field.name) for field in dataclasses.fields(measured)}
         self.measures.append({"exchange_no": no, **values, "flags": " ".join(measured.flags)})
+        self.settlements.append({"exchange_no": no, "version": no})
 
     def write(self, connection: Connection) -> None:
         """Write all rows in one transaction."""
         with connection.begin():
-            for table in (exchanges, bodies, segments, measures):
+            for table in (exchanges, bodies, segments, measures, settlements):
                 if rows := getattr(self, table.name):
                     connection.execute(insert(table), rows)
 

@@ -142,6 +142,7 @@ _NAMED: Final = {
     "exchanges.labels": _json(dict[str, str]),
     **{f"{table}.{column}": _TIMES for table in _STREAMS for column in ("at_ns", "relayed_ns")},
     **{f"{table}.sizes": _json(list[Place]) for table in _STREAMS},
+    "settlements.version": _SIZE,
     "measures.usage": _json(dict[str, Any]),
     "measures.tool_calls": _json(list[ToolCall]),
     "measures.choices": _json(list[dict[str, Any]]),

@@ -24,7 +24,17 @@ from recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from recorder.plurals import counted
 from recorder.tape import cells, file, packing, reading
 from recorder.tape.journal import Verified
-from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, Stream, bodies, exchanges, measures, sessions
+from recorder.tape.schema import (
+    FROM_CLIENT,
+    FROM_UPSTREAM,
+    STREAMS,
+    Stream,
+    bodies,
+    exchanges,
+    measures,
+    sessions,
+    settlements,
+)
 
 _MOST = 5
 _EXCHANGES_SECONDS = 0.3
@@ -150,7 +160,7 @@ def _of_tape(connection: Connection, check: str) -> Iterator[str]:
         return
     for row in connection.execute(text("PRAGMA foreign_key_check")):
         yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
-    for table in (sessions, exchanges, measures):
+    for table in (sessions, exchanges, measures, settlements):
         for key, problem in cells.faults(connection, table.c):
             yield f"{cells.row_of(connection, table, key)}: {problem}"
 

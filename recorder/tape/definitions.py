@@ -14,7 +14,7 @@ from typing import Final
 
 TABLES: Final = (
     "alembic_version", "bodies", "client_bodies", "client_segments", "exchanges", "measures", "segments", "sessions",
-    "uploads",
+    "settlements", "uploads",
 )  # fmt: skip
 
 Entries = dict[tuple[str, str], str]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Table, select
 
+from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 from recorder.tape import cells, checks, file, lock
 from recorder.tape.schema import STREAMS, exchanges, measures, sessions, uploads
@@ -22,6 +23,10 @@ from recorder.tape.schema import STREAMS, exchanges, measures, sessions, uploads
 _BATCH = 500
 """Exchanges copied in one transaction."""
 _SHOWN_CHARACTERS = 80
+_SETTLED = """INSERT INTO main.settlements (exchange_no, version)
+    SELECT n.no, max(?, (SELECT coalesce(max(version), 0) FROM main.settlements)) + row_number() OVER (ORDER BY n.no)
+    FROM temp.numbered n CROSS JOIN source.settlements s ON s.exchange_no = n.was"""
+"""What is copied is new on this tape, whatever its order was on the other."""
 
 
 @dataclass(slots=True)
@@ -116,9 +121,11 @@ def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
         count, until = driver.execute(f"SELECT count(*), max(no) FROM (SELECT no {batch})").fetchone()
         if not count:
             return
+        copied = f"n.source = {source} AND n.no > {last} AND n.no <= {until}"
         with connection.begin():
             for table in (exchanges, uploads, *itertools.chain(*STREAMS), measures):
-                driver.execute(_copying(table, f"n.source = {source} AND n.no > {last} AND n.no <= {until}"))
+                driver.execute(_copying(table, copied))
+            driver.execute(f"{_SETTLED} WHERE {copied}", (SYSTEM.wall_ns() // 1000,))
         yield count
         last = until
 

@@ -21,7 +21,7 @@ from recorder.decode.outcome import FAILURES
 from recorder.errors import TapeBusy
 from recorder.tape import cells
 from recorder.tape.journal import Deleted, Deleting
-from recorder.tape.schema import AUTO_VACUUM, STREAMS, bodies, exchanges, measures, uploads
+from recorder.tape.schema import AUTO_VACUUM, STREAMS, bodies, exchanges, measures, settlements, uploads
 
 _BATCH = 100
 """Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
@@ -142,7 +142,7 @@ def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
         with connection.begin():
             statement = select(exchanges.c.no).where(exchanges.c.id.in_(ids[start : start + _BATCH]))
             numbers = connection.execute(statement).scalars().all()
-            for table in (uploads, *itertools.chain(*STREAMS), measures):
+            for table in (uploads, *itertools.chain(*STREAMS), measures, settlements):
                 connection.execute(delete(table).where(table.c.exchange_no.in_(numbers)))
             connection.execute(delete(exchanges).where(exchanges.c.no.in_(numbers)))
         yield len(numbers)

@@ -38,7 +38,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0008"
+REVISION = "0009"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -232,6 +232,20 @@ measures = Table(
     _exchange_no(),
     *map(_derived, sorted(fields(Measures), key=lambda one: one.name in _TIMING)),
     comment="derived from the facts by the decoder named; rebuilding gives the same",
+)
+
+settlements = Table(
+    "settlements",
+    metadata,
+    _exchange_no(),
+    Column(
+        "version",
+        BigInteger,
+        unique=True,
+        nullable=False,
+        comment="above all before it on this tape: microseconds of wall time since 1970, or one more than the last",
+    ),
+    comment="in which order exchanges were settled, or derived again: a program that reads along looks for what is new",
 )
 
 check_when_read(metadata)

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from sqlalchemy import JSON, Connection, exists, insert, select, update
 
-from recorder.clock import Clock
+from recorder.clock import SYSTEM, Clock
 from recorder.decode.conversation import Asked
 from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION, Measures
@@ -59,6 +59,8 @@ _INSERT: Final = {
     table: f"INSERT INTO {table.name} ({', '.join(table.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     for table in (*FROM_UPSTREAM, *FROM_CLIENT)
 }
+_INSERT_SETTLEMENT = """INSERT OR REPLACE INTO settlements (exchange_no, version)
+    SELECT ?, max(?, coalesce(max(version) + 1, 1)) FROM settlements"""
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
     FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
 """How much is stored of a request body that is still coming; no row if it is not."""
@@ -259,8 +261,9 @@ def _derived(facts: Unsettled) -> Measures | None:
 class Store:
     """Appends to one tape through its only writing `connection`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, clock: Clock = SYSTEM) -> None:
         self.connection = connection
+        self._clock = clock
         self._driver = driver_of(connection)
         self._session_no = 0
         self._redactor = Redactor(b"")
@@ -463,6 +466,7 @@ class Store:
                         self._driver.execute(_INSERT[stream.bodies], (no, *body))
                         self._driver.execute(f"DELETE FROM {stream.segments.name} WHERE exchange_no = ?", (no,))
                     is_measured = self._put_measures(no, one.measures)
+                    self._number(no)
                 finished.append(_finished(one.facts, one.measures if is_measured else None))
         return finished
 
@@ -478,6 +482,13 @@ class Store:
             traceback.print_exc(file=sys.stderr)
             return False
         return True
+
+    def _number(self, no: int) -> None:
+        """Number what was derived, in its own transaction: one writer, so that the order is that of the commits.
+
+        By wall time, numbers go on even where the tape was put back as it was once.
+        """
+        self._driver.execute(_INSERT_SETTLEMENT, (no, self._clock.wall_ns() // 1000))
 
     def unsettled(self) -> list[int]:
         """Return the ended exchanges that no writer has settled yet."""
@@ -752,7 +763,9 @@ class Store:
             before = self._driver.execute(f"SELECT {_MEASURES} FROM measures WHERE exchange_no = ?", (no,)).fetchone()
             if measured is None or before == _measures_row(no, measured):
                 return False
-            return self._put_measures(no, measured)
+            if is_stored := self._put_measures(no, measured):
+                self._number(no)
+            return is_stored
 
 
 def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from recorder.errors import ForeignFile, TapeBusy, WiretapeError
 from recorder.tape import checks, file, merge, retention
-from recorder.tape.schema import exchanges
+from recorder.tape.schema import exchanges, settlements
 from tests.recorder.frames import (
     STREAM,
     begin,
@@ -63,6 +63,14 @@ def test_what_a_tape_holds_stays_before_what_is_merged_onto_it(tape: Path, sourc
     record(tape, 9, session="own")
     merged(tape, sources)
     assert in_order(tape) == ["own-9", "a-1", "b-2", "a-3", "b-4"]
+
+
+def test_what_is_merged_is_numbered_as_settled_after_all_that_is_there(tape: Path, sources: list[Path]) -> None:
+    record(tape, 5, session="own")
+    merged(tape, sources)
+    with reading(tape) as connection:
+        settled = select(exchanges.c.id).join(settlements).order_by(settlements.c.version)
+        assert connection.execute(settled).scalars().all() == ["own-5", "a-1", "a-3", "b-2", "b-4"]
 
 
 def test_a_merge_that_is_repeated_copies_nothing(tape: Path, sources: list[Path]) -> None:

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
+from recorder.clock import Clock
 from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION
 from recorder.tape import checks, file, journal, merge, retention
 from recorder.tape import store as storing
 from recorder.tape.losses import Relayed, Unstored
-from recorder.tape.schema import FROM_CLIENT, bodies, exchanges, measures, segments, sessions, uploads
+from recorder.tape.schema import FROM_CLIENT, bodies, exchanges, measures, segments, sessions, settlements, uploads
 from recorder.tape.store import Store
 from tests.recorder.frames import (
     AT,
@@ -246,6 +247,29 @@ def test_rebuilding_restores_measures_that_were_altered_or_lost(tape: Path) -> N
     assert rows(tape, measures) == before
 
 
+def test_what_is_settled_or_derived_again_gets_a_number_above_all_before_it_even_if_the_clock_goes_back(
+    tape: Path,
+) -> None:
+    def numbered() -> list[tuple[str, int]]:
+        with reading(tape) as connection:
+            columns = (exchanges.c.id, settlements.c.version)
+            return [tuple(row) for row in connection.execute(select(*columns).join(settlements).order_by(columns[1]))]
+
+    wall = iter([2_000_000, 9_000_000, 5_000_000, 5_000_000])
+    with file.writing(tape, "a test") as connection:
+        store = Store(connection, Clock(wall_ns=lambda: next(wall)))
+        store.begin_session(SESSION)
+        record(store, [*exchange("late")[:-1], *exchange("e1"), *exchange("open")[:-1]])
+        record(store, exchange("late")[-1:])
+        assert numbered() == [("e1", 2000), ("late", 9000)]
+        damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 2")
+        assert list(store.rebuild()) == [False, True]
+        assert numbered() == [("late", 9000), ("e1", 9001)]
+        for _ in retention.erase(connection, ["late"]):
+            pass
+    assert numbered() == [("e1", 9001)]
+
+
 def test_rebuilding_settles_what_ended_and_was_not_settled(tape: Path) -> None:
     with opened(tape) as store:
         store.append(exchange("e1"))
@@ -425,7 +449,7 @@ def test_free_pages_go_back_to_the_file_system_a_few_at_a_time(tape: Path) -> No
         full = store.size()
         store.settle(numbers)
         with store.connection.begin():
-            for table in ("measures", "bodies", "exchanges"):
+            for table in ("measures", "bodies", "settlements", "exchanges"):
                 store.connection.exec_driver_sql(f"DELETE FROM {table}")
         assert store.give_back(10)  # more are left
         assert full - 20 * 4096 <= store.size()
