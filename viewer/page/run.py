@@ -39,6 +39,9 @@ MOST_GAPS: Final = 1_000_000
 MOST_TEXT: Final = 4_000_000
 """About so many characters of texts are in a page at most, of the newest exchanges."""
 
+MOST_CHARACTERS: Final = 500
+"""Of a name, a path, a label or an error message a page has so many characters."""
+
 MOST_GROUPS: Final = 12
 PLAYED: Final = 12
 """So many exchanges can be played, and more as long as they have few events."""
@@ -243,7 +246,8 @@ def _listed(values: Sequence[Any]) -> dict[str, Any]:
         key = tuple(value.items()) if isinstance(value, dict) else value
         if key is not None and key not in places:
             places[key] = len(different)
-            different.append(value)
+            texts = {name: _cut(text) for name, text in value.items()} if isinstance(value, dict) else _cut(value)
+            different.append(texts)
         found.append(None if key is None else places[key])
     return {"values": different, "places": found}
 
@@ -387,4 +391,9 @@ def _largest(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _name(key: str | int | None) -> str | None:
-    return None if key is None else str(key)
+    return None if key is None else _cut(str(key))
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a text: what names an exchange is short, unless somebody means harm."""
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

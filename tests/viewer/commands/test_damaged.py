@@ -49,7 +49,8 @@ COMMANDS = [
     "export --format json", "export --table texts --format jsonl", "export --table chunks",
     "export --table reads --format tsv",
     "export --table summary --by hour", "export --table texts -o OUT.parquet", "export --format har",
-    "export ID --format sse", "export ID --format asciicast", "db info", "db check", "doctor --format json",
+    "export ID --format sse", "export ID --format asciicast",
+    "export ID --html --with-bodies", "export --html --with-text", "db info", "db check", "doctor --format json",
     "env", "db prune --older 1d --dry-run", "rm ID --dry-run", "db rebuild",
 ]  # fmt: skip
 

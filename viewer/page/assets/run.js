@@ -437,8 +437,8 @@ function saidBy(run, row, at) {
   if (whole === null || whole === undefined) return null;
   const count = after(run.outputs(row), at);
   const length = run.texts.sizes[row].slice(0, count).reduce((all, size) => all + size, 0);
-  const signs = [...whole];
-  return { text: signs.slice(Math.max(length - 120, 0), length).join(""), more: length > 120 };
+  if (saidBy.row !== row) [saidBy.row, saidBy.signs] = [row, [...whole]];
+  return { text: saidBy.signs.slice(Math.max(length - 120, 0), length).join(""), more: length > 120 };
 }
 
 // Return the lines of what the pointer is at.
