@@ -1,14 +1,16 @@
 """What pages are made of, of one exchange or of a run: read from the tape here, laid out in the modules beside this."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import NoResultFound
 
 from recorder.clock import SYSTEM
 from recorder.decode.stalls import Thresholds
-from recorder.errors import NotFound
+from recorder.errors import NotFound, TapeDamaged
 from viewer.filters import coverage
 from viewer.filters.syntax import Filter
 from viewer.model.exchange import opened, pages
@@ -45,8 +47,11 @@ def write_one(connection: Connection, no: int, limits: Thresholds, file: BinaryI
 
 
 def exchange(connection: Connection, no: int, limits: Thresholds) -> stream.Source:
-    """Read all that the page of an exchange is made of."""
-    known, full = tape_exchange.known(connection, no), tape_exchange.full(connection, no)
+    """Read all that the page of an exchange is made of. Raise `TapeDamaged` if something of it is missing."""
+    try:
+        known, full = tape_exchange.known(connection, no), tape_exchange.full(connection, no)
+    except NoResultFound as error:
+        raise TapeDamaged("the tape is damaged (an exchange lacks its session): run 'wiretape db check'") from error
     known = replace(known, row=replace(known.row, **queries.belonging(connection, no)))
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
     return stream.Source(
@@ -88,10 +93,17 @@ def read_run(connection: Connection, wanted: Wanted, limits: Thresholds) -> run.
         groups={"": [run.group(whole, None)], **{by: run.groups(found, by) for by, found in samples.items()}},
         failures=overview.failures(connection, covered),
         comparisons=comparisons,
-        streams={id: exchange(connection, numbers[id], limits) for id in played},
+        streams=dict(_played(connection, {id: numbers[id] for id in played}, limits)),
         limits=limits,
         texts=tape_run.texts(connection, columns.numbers[::-1], run.MOST_TEXT) if wanted.with_text else None,
     )
+
+
+def _played(connection: Connection, numbers: dict[str, int], limits: Thresholds) -> Iterator[tuple[str, stream.Source]]:
+    """Yield exchanges to play, by their ids; one that is damaged cannot be played."""
+    for id, no in numbers.items():
+        with contextlib.suppress(TapeDamaged):
+            yield id, exchange(connection, no, limits)
 
 
 def _keys(connection: Connection, covered: Condition | None) -> Iterator[str]:
