@@ -231,9 +231,15 @@ function comparing(run, shown) {
     });
     const paired = curves(220, series);
     const key = el("div", {}, legendOf(series().series));
-    const caption = el("figcaption", {}, `Both distributions of ${titled(shown.metric)}`);
+    const both = figureOf(
+      () => `${titled(shown.metric)} of both, of complete exchanges`,
+      paired,
+      "both",
+      paired.readout,
+      key,
+    );
     shown.again = () => {
-      caption.textContent = `Both distributions of ${titled(shown.metric)}, of complete exchanges`;
+      both.update();
       paired.picture.drawAll();
       key.replaceChildren(legendOf(series().series));
     };
@@ -262,17 +268,13 @@ function comparing(run, shown) {
       el(
         "div",
         { class: "plots" },
-        el(
-          "figure",
-          { class: "wide" },
-          el(
-            "figcaption",
-            {},
-            "Difference, new − base, in percent of the base, with its interval; all intervals hold together with 95 %",
-          ),
-          picture.picture.node,
-        ),
-        el("figure", {}, caption, key, paired.picture.node, paired.readout),
+        figureOf(
+          () =>
+            `${visible(names[1])} − ${visible(names[0])}, in percent of the latter; all intervals hold together with 95 %`,
+          picture,
+          "differences",
+        ).node,
+        both.node,
       ),
       el(
         "details",

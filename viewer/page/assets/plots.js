@@ -55,6 +55,7 @@ function curves(height, read) {
   const top = 10;
   const bottom = 24;
   const readout = el("p", { class: "readout muted" });
+  let named = false;
   let axis = null;
   function base(pen, width, tall) {
     const colours = palette();
@@ -92,6 +93,7 @@ function curves(height, read) {
     }
     pen.setLineDash([]);
     pen.lineWidth = 1;
+    if (named) names(pen, width - right - 8, tall - bottom - 14 * series.length, series, colours);
   }
   function over(pen, width, tall) {
     if (pointer === null || !axis) return;
@@ -124,7 +126,56 @@ function curves(height, read) {
     readout.textContent = "";
     made.draw(1);
   });
-  return { picture: made, readout };
+  // Return the plot as an image, which has the names of its curves, as it has no legend beside it.
+  async function image(title) {
+    named = true;
+    made.draw(0);
+    const found = await made.image(title);
+    named = false;
+    made.draw(0);
+    return found;
+  }
+  return { picture: made, readout, image };
+}
+
+// Draw the names of curves, each at the left of a piece of its line.
+function names(pen, right, top, series, colours) {
+  pen.textAlign = "right";
+  series.forEach((one, place) => {
+    const y = top + 14 * place;
+    pen.strokeStyle = one.sign < GROUP_SIGNS ? colours.groups[one.sign] : colours.muted;
+    pen.setLineDash(DASHES[one.sign] || [1, 2]);
+    pen.lineWidth = 1.8;
+    pen.beginPath();
+    pen.moveTo(right - 26, y);
+    pen.lineTo(right, y);
+    pen.stroke();
+    pen.fillStyle = colours.text;
+    pen.fillText(fitting(pen, visible(one.name), 240), right - 32, y);
+  });
+  pen.setLineDash([]);
+  pen.lineWidth = 1;
+  pen.textAlign = "left";
+}
+
+// Return a figure: its caption with a button that saves it as an image, the picture, and what is below it.
+function figureOf(caption, plot, name, ...below) {
+  const image = plot.image || plot.picture.image;
+  const button = el(
+    "button",
+    { class: "mini", onclick: async () => save(`${name}.png`, await image(caption())) },
+    "PNG",
+  );
+  const words = el("span", {}, caption());
+  const node = el(
+    "figure",
+    {},
+    el("figcaption", {}, words, " ", button),
+    ...below.slice(1),
+    plot.picture.node,
+    below[0] || "",
+  );
+  return { node, update: () => (words.textContent = caption()) };
 }
 
 function nothing(pen, width, height, colours) {

@@ -652,6 +652,20 @@ boot(async (data) => {
   const key = el("div");
   const ecdf = curves(260, () => ({ unit: unitOf(run, shown.metric), series: shown.series() }));
   const hist = histograms(() => ({ unit: unitOf(run, shown.metric), series: shown.series() }));
+  const of = () => (shown.metric === "icl" ? "gaps" : "exchanges");
+  const figures = [
+    figureOf(
+      () => `${titled(shown.metric)}: share of ${of()} up to a value; follows the selection`,
+      ecdf,
+      "curves",
+      ecdf.readout,
+    ),
+    figureOf(
+      () => `${titled(shown.metric)}: share of a group's ${of()} in each bucket; follows the selection`,
+      hist,
+      "histograms",
+    ),
+  ];
   const behind = el("div", { class: "inside" });
   const about = el("p", { class: "muted small any" });
 
@@ -672,6 +686,7 @@ boot(async (data) => {
     hist.picture.resize(Math.max(260, 24 + 10 + 62 * shown.series().length));
     behind.replaceChildren(...distributionTable(run, shown));
     ecdf.picture.drawAll();
+    figures.forEach((one) => one.update());
     shown.again();
     timeline.update();
     list.draw();
@@ -883,19 +898,7 @@ boot(async (data) => {
     el(
       "div",
       { class: "plots" },
-      el(
-        "figure",
-        {},
-        el("figcaption", {}, "Share of exchanges (of gaps: of all gaps) up to a value; follows the selection"),
-        ecdf.picture.node,
-        ecdf.readout,
-      ),
-      el(
-        "figure",
-        {},
-        el("figcaption", {}, "Histogram: share of each group in logarithmic buckets; follows the selection"),
-        hist.picture.node,
-      ),
+      figures.map((one) => one.node),
     ),
     el("details", { class: "behind" }, el("summary", {}, "Percentiles as a table"), behind),
     el("h2", {}, "Groups"),
