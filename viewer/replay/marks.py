@@ -135,7 +135,11 @@ def _read_gap(given: str | float | None) -> int | None:
 
     if given is None:
         return None
-    return int(number(given, "duration") if isinstance(given, str) else given * 1e9)
+    if isinstance(given, str):
+        return int(number(given, "duration"))
+    if not 0 <= given < math.inf:
+        raise ValueError("give seconds, from 0")
+    return int(given * 1e9)
 
 
 def _read_faults(given: Sequence[str]) -> Any:

@@ -176,7 +176,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:
     """Say what could not be recorded."""
     for one in config.stash.get(_LEFT, ()):
         terminalreporter.write_line(f"wiretape: {safe(one)}", red=True)
