@@ -46,7 +46,7 @@ MOST_GROUPS: Final = 12
 PLAYED: Final = 12
 """So many exchanges can be played, and more as long as they have few events."""
 
-MOST_PLAYED: Final = 100
+MOST_PLAYED: Final = 40
 FEW_EVENTS: Final = 3_000
 MOST_EVENTS: Final = 50_000
 """The exchanges that can be played have so many events in all, at most."""
@@ -362,7 +362,7 @@ def to_play(columns: Columns, compared: Iterable[str]) -> list[str]:
     slowest = sorted(range(len(columns)), key=lambda at: -_waited(columns, at))
     ids = [columns.values["id"][at] for at in (*failed, *slowest[:MOST_PLAYED])]
     played, held = list[str](), 0
-    for id in dict.fromkeys((*compared, *ids)):
+    for id in list(dict.fromkeys((*compared, *ids)))[:MOST_PLAYED]:
         events = held + (columns.values["events"][places[id]] or 0)
         if events <= (MOST_EVENTS if len(played) < PLAYED else FEW_EVENTS):
             played.append(id)
