@@ -123,6 +123,10 @@ sorted_by = gathered(
 """Adds `-s`; the command gets `sort`: a row's field and whether the largest come first, or None."""
 
 
+_SLOWEST, _FASTEST = 1e-6, 1e6
+"""How fast a recording may be played, besides as fast as possible."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How fast a recording is played again: `speed` times as fast, no silence longer than `cap_ns`."""
@@ -147,6 +151,8 @@ def read_pace(speed: float, max_gap: str | None, no_wait: bool) -> Pace:
     def duration(text: str) -> int:
         return int(number(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, "duration"))
 
+    if speed != 0 and not _SLOWEST <= speed <= _FASTEST:  # nor is NaN
+        raise click.BadParameter(f"use 0, or {_SLOWEST:g} to {_FASTEST:g}, not {speed:g}", param_hint="--speed")
     cap_ns = None if max_gap is None else parsed("--max-gap", duration, max_gap)
     return Pace(math.inf if no_wait or speed == 0 else speed, cap_ns)
 
@@ -154,7 +160,7 @@ def read_pace(speed: float, max_gap: str | None, no_wait: bool) -> Pace:
 paced = gathered(
     "pace",
     read_pace,
-    click.option("--speed", type=click.FloatRange(0, 1e6), default=1.0, show_default=True, metavar="N",
+    click.option("--speed", type=float, default=1.0, show_default=True, metavar="N",
                  help="N times as fast as it was; 0: as fast as possible."),
     click.option("--max-gap", metavar="TIME", help="Cut each silence to so long, such as 1s or 500ms."),
     click.option("--no-wait", is_flag=True, help="Do not wait: the same as --speed 0."),

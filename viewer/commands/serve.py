@@ -188,9 +188,12 @@ async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     _catch_signals(stopped, serving)
     recording = f", recording {settings.answers.record}" if settings.is_recording else ""
     _say(f"serving {counted(len(serving.heads), 'exchange')} of {settings.tape}{recording}; stop: ctrl-c")
-    with _ready(serving.base, ready_file):
-        await stopped.wait()
-    report.conclude(await serving.stop())
+    try:
+        with _ready(serving.base, ready_file):
+            await stopped.wait()
+    finally:
+        totals = await serving.stop()
+    report.conclude(totals)
     return report.code
 
 
@@ -211,14 +214,21 @@ def _catch_signals(stopped: "asyncio.Event", serving: "cassette.Cassette") -> No
 
 @contextmanager
 def _ready(base: str, file: Path | None) -> Iterator[None]:
-    """Say that clients may come: on standard output, and in a file if one is named."""
-    print(base, flush=True)
+    """Say that clients may come: on standard output, and in a file if one is named. Raises `WiretapeError`."""
+    from recorder.errors import WiretapeError
+    from viewer.commands import output
+
+    with output.stdout() as out:
+        out.write(f"{base}\n".encode())
     if file is None:
         yield
         return
     part = file.with_name(f"{file.name}.part")
-    part.write_text(f"{base}\n", "utf-8")
-    part.replace(file)
+    try:
+        part.write_text(f"{base}\n", "utf-8")
+        part.replace(file)
+    except OSError as error:
+        raise WiretapeError(f"{file} cannot be written ({error.strerror}): name another --ready-file") from error
     try:
         yield
     finally:
@@ -286,7 +296,8 @@ class _Report:
             for problem in totals.problems:
                 self.trouble(problem)
         asked = counted(self._answered, "request")
-        _say(f"{asked} answered{recorded}, {self._missed} not recorded; writes were {self._all}")
+        late = f"; writes were {self._all}" if self._all.counts else ""
+        _say(f"{asked} answered{recorded}, {self._missed} not recorded{late}")
 
 
 def _say(line: str) -> None:

@@ -40,6 +40,11 @@ def test_a_terminal_gets_text_and_no_raw_bytes(tape: Path) -> None:
     assert "raw bytes may upset a terminal" in on_terminal(tape, "play", TOOLS, "--as", "sse")
 
 
+@pytest.mark.parametrize("speed", ["nan", "inf", "-1", "1e-300", "1e7"])
+def test_what_is_no_speed_is_refused(tape: Path, speed: str) -> None:
+    assert "use 0, or 1e-06 to 1e+06" in run(tape, "play", COMPLETE, "--speed", speed, code=2).output
+
+
 def playing(tape: Path, *arguments: str) -> forked.Forked:
     return forked.Forked(
         [*forked.CLI, "play", *arguments, "--db", str(tape)], stdout=subprocess.PIPE, stderr=subprocess.PIPE

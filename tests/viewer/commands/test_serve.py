@@ -1,0 +1,55 @@
+"""The command `serve`, from the outside: what it prints, and how it ends."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import forked
+from tests.viewer.commanding import run
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS
+
+
+def test_the_base_url_is_told_on_stdout_and_in_a_file_that_is_gone_in_the_end(tape: Path, tmp_path: Path) -> None:
+    ready = tmp_path / "url"
+    command = [*forked.CLI, "serve", "--db", str(tape), "--no-wait", "--ready-file", str(ready)]
+    with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        base = process.stdout.readline().decode()
+        deadline = time.monotonic() + 30
+        while not ready.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert ready.read_text("utf-8") == base
+        body = httpx.get(f"{base.strip()}/@{COMPLETE}/", trust_env=False).content
+        process.send_signal(signal.SIGTERM)
+        told, report = process.stdout.read(), process.stderr.read().decode()
+        assert process.wait(30) == 0
+    assert body == b"".join(data for _, data in COMPLETE_READS)
+    assert not told
+    assert "1 request answered, 0 not recorded; writes were late" in report
+    assert not [*tmp_path.glob("url*")]
+
+
+def test_a_ready_file_that_cannot_be_written_is_told_in_a_line(tape: Path, tmp_path: Path) -> None:
+    done = forked.run(["serve", "--db", tape, "--ready-file", tmp_path / "no" / "url"])
+    assert done.returncode == 1
+    assert done.stderr.endswith("cannot be written (No such file or directory): name another --ready-file\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--speed", "nan"], "use 0, or 1e-06 to 1e+06"),
+        (["--fault", "cut@50"], "50 is no position"),
+        (["--listen", "0.0.0.0:0"], "can be reached from other machines"),
+        (["--upstream", "http://127.0.0.1:9"], "--upstream is for --record"),
+        (["--record", "new", COMPLETE], "choose by a filter"),
+        (["--record", "new", "--match", "id"], "leave out --record"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(tape: Path, options: list[str], message: str) -> None:
+    assert message in run(tape, "serve", *options, code=2).output
