@@ -1,7 +1,7 @@
-"""The command `view`: the tape in a terminal, to look at and to step through.
+"""The command `view`: the tape in a terminal, to look at and to step through, or as live pages in a browser.
 
-What is on the screen is `viewer.tui`'s. What is
-wrong with what was asked for is said before the screen is taken; the tape itself need not be there yet.
+What is on the screen is `viewer.tui`'s, what is on pages `viewer.web`'s. What is wrong with what was asked for is said
+before; the tape itself need not be there yet.
 """
 
 import gc
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     help="Show two exchanges side by side, on one clock.",
 )
 @limiting.options
+@click.option("--web", is_flag=True, help="Serve live pages to browsers on this machine, and print their URL.")
+@click.option("--listen", metavar="HOST:PORT", help="With --web: where, on this machine; by default a free port.")
+@click.option("--with-bodies", is_flag=True, help="With --web: show the bytes of request and answer, too.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with.")
 @click.option("--theme", envvar="WIRETAPE_THEME", metavar="NAME", help="Colours: wiretape-dark or wiretape-light.")
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
@@ -47,6 +50,9 @@ def view(
     follow: bool,
     compare: tuple[str, str] | None,
     thresholds: Thresholds,
+    web: bool,
+    listen: str | None,
+    with_bodies: bool,
     no_mouse: bool,
     theme: str | None,
     ascii: bool,
@@ -54,7 +60,45 @@ def view(
     """Look at a tape in the terminal: what came when, who was slow, and why it ended. ? shows all keys.
 
     ID opens one exchange: 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
+
+    --web serves the pages of export --html live, texts included: the list and its figures grow as exchanges come, and
+    the page of an exchange as its stream does. The URL, which nobody can guess, is printed on standard output; open it
+    in a browser on this machine.
     """
+    if web:
+        if at is not None or compare or follow:
+            raise click.UsageError("--at, --compare and --follow are of the terminal: leave them out with --web")
+        sys.exit(_serve(id, options.tape(db), filter_text, thresholds, listen, with_bodies))
+    if listen is not None or with_bodies:
+        raise click.UsageError("--listen and --with-bodies go with --web")
+    _take_screen(id, db, filter_text, at, follow, compare, thresholds, no_mouse, theme, ascii)
+
+
+def _serve(
+    id: str | None, path: Path, filter_text: str, thresholds: Thresholds, listen: str | None, with_bodies: bool
+) -> int:
+    from recorder.commands.options import read_listen
+    from viewer.commands import web
+    from viewer.filters import parser
+    from viewer.web.values import Settings
+
+    address = read_listen(listen or "127.0.0.1:0", frozenset(), "pages are for browsers on this one: take 127.0.0.1")
+    where = options.parsed("--filter", parser.parse, filter_text) if filter_text.strip() else None
+    return web.serve(Settings(path, where, thresholds, with_bodies), address, id)
+
+
+def _take_screen(
+    id: str | None,
+    db: Path | None,
+    filter_text: str,
+    at: str | None,
+    follow: bool,
+    compare: tuple[str, str] | None,
+    thresholds: Thresholds,
+    no_mouse: bool,
+    theme: str | None,
+    ascii: bool,
+) -> None:
     elsewhere = [stream.name.strip("<>") for stream in (sys.stdin, sys.stdout, sys.stderr) if not stream.isatty()]
     if elsewhere or os.environ.get("TERM") == "dumb":
         why = f"not a terminal: {', '.join(elsewhere)}" if elsewhere else "TERM is dumb"

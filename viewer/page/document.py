@@ -7,6 +7,7 @@ only, which the policy enforces (`require-trusted-types-for`).
 """
 
 import base64
+import functools
 import gzip
 import hashlib
 import json
@@ -28,9 +29,13 @@ ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }  # fmt: skip
 """The styles and the scripts of each page, in their order. The last script begins with what the others define."""
 
+LIVE: Final = "live.js"
+"""The script that a live page has besides, before its last."""
+
 _POLICY: Final = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: blob:; "
-    "connect-src 'none'; form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "connect-src {connect}; form-action 'none'; base-uri 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _MARKUP: Final = """<!doctype html>
 <html lang="en">
@@ -40,7 +45,7 @@ _MARKUP: Final = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
 <meta name="color-scheme" content="light dark">
-<title>wiretape</title>
+<title>wiretape</title>{icon}
 <style>{style}</style>
 </head>
 <body>
@@ -63,12 +68,27 @@ def write(out: BinaryIO, page: str, data: Mapping[str, Any], parts: Mapping[str,
     style, script = _joined(styles), _joined(scripts)
     blocks = {"data": encoded(data), **(parts or {})}
     markup = _MARKUP.format(
-        policy=_POLICY.format(script=_digest(script), style=_digest(style)),
+        policy=_policy(style, script, "'none'"),
+        icon="",
         style=style,
         script=script,
         blocks="\n".join(_BLOCK.format(name=name, data=_packed(block)) for name, block in blocks.items()),
     )
     return out.write(markup.encode())
+
+
+@functools.cache
+def live(page: str) -> tuple[bytes, str]:
+    """Return a page of `ASSETS` without data, which it gets from where it came from, and its policy."""
+    styles, scripts = ASSETS[page]
+    style, script = _joined(styles), _joined((*scripts[:-1], LIVE, scripts[-1]))
+    policy = _policy(style, script, "'self'")
+    icon = '\n<link rel="icon" href="data:,">'  # nor is a picture asked for
+    return _MARKUP.format(policy=policy, icon=icon, style=style, script=script, blocks="").encode(), policy
+
+
+def _policy(style: str, script: str, connect: str) -> str:
+    return _POLICY.format(script=_digest(script), style=_digest(style), connect=connect)
 
 
 def encoded(value: Mapping[str, Any]) -> bytes:

@@ -30,16 +30,23 @@ def steps(gaps: Gaps) -> Steps:
 
 def pack(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], bytes]:
     """Pack the gaps of exchanges, int64 in ns each: how many there are (None: left out), their medians, their steps."""
-    counts, middles, coded = list[int | None](), list[int](), list[Steps]()
+    counts, middles, low, high = pack_each(each)
+    return counts, middles, b"".join((*low, *high))
+
+
+def pack_each(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], list[bytes], list[bytes]]:
+    """Pack as `pack` does, but return the low and the high bytes of each exchange apart."""
+    counts, middles, low, high = list[int | None](), list[int](), list[bytes](), list[bytes]()
     for gaps in each:
         found = steps(np.frombuffer(gaps or b"", "<i8"))
         middle = int(np.median(found)) if len(found) else 0
+        around = found - middle
+        signed = np.where(around < 0, -2 * around - 1, 2 * around).astype("<u2")
         counts.append(None if gaps is None else len(found))
         middles.append(middle)
-        coded.append(found - middle)
-    around = np.concatenate([np.empty(0, np.int64), *coded])
-    signed = np.where(around < 0, -2 * around - 1, 2 * around).astype("<u2")
-    return counts, middles, signed.astype(np.uint8).tobytes() + (signed >> 8).astype(np.uint8).tobytes()
+        low.append(signed.astype(np.uint8).tobytes())
+        high.append((signed >> 8).astype(np.uint8).tobytes())
+    return counts, middles, low, high
 
 
 def spread(gaps: Gaps) -> list[tuple[int, int]]:

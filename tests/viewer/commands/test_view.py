@@ -10,12 +10,28 @@ from tests.viewer.commanding import run
 
 def test_help_names_every_option(tape: Path) -> None:
     said = run(tape, "view", "--help").output
-    for option in ("--at", "--filter", "--follow", "--compare", "--no-mouse", "--theme", "--ascii", "--stall-ms"):
+    for option in (
+        "--at",
+        "--filter",
+        "--follow",
+        "--compare",
+        "--no-mouse",
+        "--theme",
+        "--ascii",
+        "--stall-ms",
+        "--web",
+    ):
         assert option in said
 
 
 def test_no_terminal_is_a_usage_error(tape: Path) -> None:
     assert "view needs a terminal" in run(tape, "view", code=2).output
+
+
+def test_options_of_the_terminal_and_of_pages_do_not_mix(tape: Path) -> None:
+    for options in (("--web", "--follow"), ("--web", "@", "--at", "1s"), ("--with-bodies",), ("--listen", ":0")):
+        assert "--web" in run(tape, "view", *options, code=2).output
+    assert "can be reached from other machines" in run(tape, "view", "--web", "--listen", "0.0.0.0:0", code=2).output
 
 
 def test_the_command_loads_nothing_heavy_before_it_runs() -> None:

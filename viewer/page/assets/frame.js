@@ -3,6 +3,8 @@
 
 const UNKNOWN = "–";
 
+let live = null; // where the value of a live page comes from
+
 function el(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -16,6 +18,7 @@ function el(tag, attributes, ...children) {
 
 // Return the bytes of a block of the document; null if there is none.
 async function unpack(name) {
+  if (live) return live.bytes(name);
   const block = document.getElementById(name);
   if (!block) return null;
   const packed = Uint8Array.from(atob(block.textContent), (sign) => sign.charCodeAt(0));
@@ -165,15 +168,42 @@ function banner(lines) {
   return el("div", { class: "banner", role: "note" }, parts);
 }
 
-// A section that is built when it is first opened, so that a page with long tables opens at once.
+// Whether somebody is about to do something in an element that may not be built anew under them.
+function isInUse(node) {
+  const active = node.contains(document.activeElement) && document.activeElement.matches("input, select, textarea, tr");
+  const isSelected = !getSelection().isCollapsed && getSelection().containsNode(node, true);
+  return active || isSelected || node.querySelector("dialog[open]") !== null;
+}
+
+// A part of the page that is built anew by its `again`, unless it is in use; what has the focus keeps it.
+function block(build) {
+  const node = el("div");
+  const fill = () => node.replaceChildren(...[build()].flat(Infinity).filter(Boolean));
+  const buttons = () => [...node.querySelectorAll("button, a, [tabindex]")];
+  function again() {
+    if (isInUse(node)) return;
+    const place = buttons().indexOf(document.activeElement);
+    fill();
+    if (place >= 0) buttons()[place]?.focus({ preventScroll: true });
+  }
+  fill();
+  return { node, again };
+}
+
+// A section that is built when it is first opened, so that a page with long tables opens at once; a live page builds it
+// anew with its note.
 function section(name, title, note, build) {
   const inside = el("div", { class: "inside" });
-  const made = el(
-    "details",
-    { id: name },
-    el("summary", {}, title, " ", el("span", { class: "muted" }, note || "")),
-    inside,
-  );
+  const beside = el("span", { class: "muted" }, note || "");
+  const made = el("details", { id: name }, el("summary", {}, title, " ", beside), inside);
+  made.again = (text) => {
+    beside.textContent = text || "";
+    if (isInUse(inside)) return;
+    const places = [...inside.querySelectorAll(".scroll")].map((one) => one.scrollTop);
+    inside.replaceChildren();
+    open();
+    inside.querySelectorAll(".scroll").forEach((one, place) => (one.scrollTop = places[place] || 0));
+  };
   const open = () => {
     if (made.open && !inside.childNodes.length) inside.append(...[build()].flat());
   };
@@ -194,10 +224,10 @@ function section(name, title, note, build) {
 async function boot(build) {
   const page = document.getElementById("page");
   try {
-    const data = JSON.parse(new TextDecoder().decode(await unpack("data")));
+    const data = live ? await live.first() : JSON.parse(new TextDecoder().decode(await unpack("data")));
     const parts = await build(data);
     document.title = `${visible(data.title)} · wiretape`;
-    page.replaceChildren(...parts.flat(Infinity).filter(Boolean));
+    page.replaceChildren(...[live?.bar, ...parts].flat(Infinity).filter(Boolean));
     performance.mark("built");
   } catch (error) {
     page.replaceChildren(el("p", { class: "bad" }, `The page cannot be shown: ${error}`));

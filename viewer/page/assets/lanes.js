@@ -106,8 +106,14 @@ function groupSign(pen, place, x, y, size) {
 // Return the picture of a run over time. `shown` gives what is shown: `chosen` (row → whether it is selected), `rows` (of
 // the selected), `by` and `signOf` (row → which sign its group has); `opened` is called with a row that is chosen.
 function runTimeline(run, shown, { opened, told }) {
-  const every = Array.from({ length: run.size }, (_, row) => row);
-  const last = every.reduce((most, row) => Math.max(most, run.end[row]), 1);
+  let every, last, edges;
+  function measure() {
+    every = Array.from({ length: run.size }, (_, row) => row);
+    last = every.reduce((most, row) => Math.max(most, run.end[row]), 1);
+    const ttfts = every.map((row) => run.rows.ttft_ms[row]).filter((value) => value > 0);
+    edges = edgesAround(Math.min(...minmax(ttfts)), Math.max(...minmax(ttfts)));
+  }
+  measure();
   let view = [-last * 0.01, last * 1.01];
   let lanes = [];
   let top = 0;
@@ -127,8 +133,6 @@ function runTimeline(run, shown, { opened, told }) {
   const laneTop = PARTS.axis;
   const ttftTop = () => laneTop + room() + PARTS.between;
   const flowTop = () => ttftTop() + PARTS.ttft + PARTS.between;
-  const ttfts = every.map((row) => run.rows.ttft_ms[row]).filter((value) => value > 0);
-  const edges = edgesAround(Math.min(...minmax(ttfts)), Math.max(...minmax(ttfts)));
   const level = (us) =>
     ttftTop() + PARTS.ttft - (Math.log(us / edges[0]) / Math.log(edges.at(-1) / edges[0])) * PARTS.ttft;
 
@@ -144,6 +148,7 @@ function runTimeline(run, shown, { opened, told }) {
     (run.stallsOf.get(row) || []).map(({ gap }) => [outputsOf(row)[gap], outputsOf(row)[gap + 1]]);
 
   function axis(pen, width) {
+    if (!run.size) return;
     const most = (width - marginOf(width) - right) / 90;
     const isLong = view[1] > 120e6;
     const found = isLong ? clockTicks(run, view, most) : ticks(Math.max(view[0], 0), view[1], most);
@@ -496,6 +501,15 @@ function runTimeline(run, shown, { opened, told }) {
       flow = running(run, shown.rows);
       top = Math.min(top, Math.max(lanes.length * LANE - room(), 0));
       made.resize(flowTop() + PARTS.running + 8);
+    },
+    // Take what came since; where the end was in view it stays there.
+    grow() {
+      const before = last;
+      measure();
+      cache.clear();
+      if (view[1] < before) return;
+      const isWhole = view[0] <= 0;
+      view = isWhole ? [-last * 0.01, last * 1.01] : [view[0] + last - before, view[1] + last - before];
     },
     // Put a row in the view and mark it.
     mark(row) {

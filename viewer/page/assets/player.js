@@ -4,7 +4,8 @@ const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16];
 const MOST_SHOWN = 200000; // characters of a text that are shown at once
 
 // Return a text that grows: its element, and a function that shows what the first `position` events brought.
-function growing(one, text, seek) {
+function growing(one, given, seek) {
+  let text = given;
   const said = el("div", { class: text.sizes ? "said hiddentext" : "said" });
   const skipped = el("p", { class: "muted", hidden: true });
   const titles = { call: "tool call", arguments: "arguments" };
@@ -67,7 +68,13 @@ function growing(one, text, seek) {
     return true;
   }
   node.hidden = true;
-  return { node, show };
+  // Go on with what the text is by now; return whether it is the same text.
+  function take(fresh) {
+    const isSame = fresh.kind === text.kind && fresh.choice === text.choice && fresh.events.length >= count;
+    if (isSame) text = fresh;
+    return isSame;
+  }
+  return { node, show, take };
 }
 
 // Return a player. `kept` is where its state is, the hash of the URL by default; keys are heard on `scope`.
@@ -77,7 +84,8 @@ function player(one, { kept = state, scope = window } = {}) {
   let started = null;
   const when = el("span", { class: "when" });
   const readout = el("p", { class: "readout mono muted" });
-  const texts = one.texts.map((text) => growing(one, text, (ns) => seek(ns)));
+  const begun = (text) => growing(one, text, (ns) => seek(ns));
+  let texts = one.texts.map(begun);
   const pane = el(
     "div",
     { class: "texts", tabindex: "0", role: "region", "aria-label": "The texts as they had come by the playhead" },
@@ -225,6 +233,28 @@ function player(one, { kept = state, scope = window } = {}) {
     if (one.longest !== null) seek(one.outputs.at[one.longest - 1]);
   }
 
+  // Take what came since; who is at the end stays there.
+  function grow(fresh) {
+    const isAtEnd = at >= one.end && started === null;
+    Object.assign(one, fresh);
+    if (!texts.every((text, place) => place < one.texts.length && text.take(one.texts[place]))) {
+      pane.replaceChildren();
+      texts = [];
+    }
+    for (const text of one.texts.slice(texts.length)) {
+      texts.push(begun(text));
+      pane.append(texts.at(-1).node);
+    }
+    at = isAtEnd ? one.end : Math.min(at, one.end);
+    slider.setAttribute("aria-valuemax", Math.round(one.end / 1e6));
+    slider.setAttribute("aria-valuenow", Math.round(at / 1e6));
+    nextStall.disabled = !one.stalls.length;
+    longest.disabled = one.longest === null;
+    line.grow();
+    show();
+    readout.textContent = standing();
+  }
+
   const faster = (by) => setSpeed(SPEEDS[Math.min(Math.max(SPEEDS.indexOf(speed) + by, 0), SPEEDS.length - 1)]);
   const keys = {
     " ": toggle,
@@ -264,7 +294,7 @@ function player(one, { kept = state, scope = window } = {}) {
   requestAnimationFrame(() => (pane.scrollTop = at < one.end ? pane.scrollHeight : 0));
   const chosen = Number(kept.get("read", -1));
   if (chosen >= 0 && chosen < one.reads.at.length) bytes.show(chosen);
-  return { slider, controls, readout, pane, bytes, seek, seekRead, picture: line.picture };
+  return { slider, controls, readout, pane, bytes, seek, seekRead, grow, picture: line.picture };
 }
 
 const share = (count, column) => `${format.number(count)} / ${format.number(column.length)}`;

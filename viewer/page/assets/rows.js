@@ -3,7 +3,7 @@
 function unpackRun(data, packed) {
   const { rows } = data;
   const started = undelta(rows.started_us);
-  const first = started.reduce((least, at) => Math.min(least, at), Infinity);
+  const first = started.length ? started.reduce((least, at) => Math.min(least, at), Infinity) : 0;
   const at = started.map((one) => one - first);
   const places = [];
   let total = 0;

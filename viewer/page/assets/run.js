@@ -24,7 +24,7 @@ function seriesOf(run, metric, name, sign, rows, group = null) {
 
 // What is shown: of which exchanges, in which groups; all pictures and the table go by it.
 function showing(run) {
-  const every = Array.from({ length: run.size }, (_, row) => row);
+  let every = Array.from({ length: run.size }, (_, row) => row);
   const shown = {
     filter: "",
     by: "model",
@@ -34,6 +34,11 @@ function showing(run) {
     again: () => {},
     chosen: () => true,
     onlySelected: false,
+  };
+  shown.grow = () => {
+    every = Array.from({ length: run.size }, (_, row) => row);
+    shown.select(shown.filter);
+    shown.group();
   };
   shown.isAll = () => shown.rows.length === run.size;
   shown.select = (text) => {
@@ -379,7 +384,7 @@ function listing(run, shown, opened) {
     rest.hidden = drawn >= rows.length;
     rest.textContent = `show ${format.number(Math.min(rows.length - drawn, 1000))} more of ${format.number(rows.length - drawn)}`;
   }
-  function draw() {
+  function draw(isAgain = false) {
     const one = LISTED.find((other) => other.name === name) || LISTED[1];
     const keys = new Map(shown.rows.map((row) => [row, one.raw(run, row)]));
     const order = down ? -1 : 1;
@@ -391,9 +396,12 @@ function listing(run, shown, opened) {
     heads.forEach((head, place) =>
       head.setAttribute("aria-sort", LISTED[place].name === name ? (down ? "descending" : "ascending") : "none"),
     );
+    const chosen = body.contains(document.activeElement) ? document.activeElement.dataset.row : null;
+    const count = isAgain ? Math.max(drawn, 100) : 100;
     body.replaceChildren();
     drawn = 0;
-    more(100);
+    more(count);
+    if (chosen !== null) body.querySelector(`[data-row="${chosen}"]`)?.focus({ preventScroll: true });
     if (!rows.length)
       body.append(el("tr", {}, el("td", { class: "muted", colspan: LISTED.length }, "nothing is selected")));
   }
@@ -612,6 +620,42 @@ function runHelp() {
   );
 }
 
+// Return the head of the page: how many exchanges there are, and when they were.
+function heading(run, buttons) {
+  const whole = run.groups[""][0];
+  const time = (text) => visible(text).slice(0, 19).replace("T", " ");
+  return el(
+    "header",
+    { class: "who" },
+    el(
+      "div",
+      { class: "row" },
+      el("h1", { class: "any" }, `${format.number(run.total)} ${run.total === 1 ? "exchange" : "exchanges"}`),
+      el("span", { class: "muted" }, whole.first_at ? `${time(whole.first_at)} – ${time(whole.last_at)} UTC` : ""),
+      el("span", { class: "spread" }),
+      buttons,
+    ),
+    run.filter ? el("p", { class: "mono muted any" }, visible(run.filter)) : null,
+  );
+}
+
+// Return what the figures are of, and what is to be beware of in them.
+function remarks(run) {
+  const { warnings } = run.groups[""][0];
+  const of = `Figures are of generations: ${visible(run.left_out || "")}, which are in the lanes and in the table.`;
+  const each = warnings.map((one) => el("li", { class: "any" }, visible(one)));
+  return [
+    run.left_out ? el("p", { class: "muted small any" }, of) : null,
+    each.length ? el("ul", { class: "warnings" }, each) : null,
+  ];
+}
+
+// A live page opens an exchange as a page of its own.
+function elsewhere(run) {
+  const show = (row) => location.assign(`${encodeURIComponent(run.rows.id[row])}/`);
+  return { node: null, row: null, show, hide: () => {} };
+}
+
 boot(async (data) => {
   const run = unpackRun(data, await unpack("gaps"));
   const said = await unpack("texts");
@@ -626,7 +670,7 @@ boot(async (data) => {
         ...(row !== null ? pointedAt(run, row, since) : [at === null ? hint : `${clock(run, Math.max(at, 0), 1)} UTC`]),
       ),
   });
-  const opened = panel(run, timeline);
+  const opened = live ? elsewhere(run) : panel(run, timeline);
   const pointer = el(
     "div",
     {
@@ -669,7 +713,7 @@ boot(async (data) => {
   const behind = el("div", { class: "inside" });
   const about = el("p", { class: "muted small any" });
 
-  function draw() {
+  function draw(isAgain) {
     line.textContent = selectionLine(run, shown);
     const without =
       shown.metric === "icl" && !shown.isAll()
@@ -689,7 +733,7 @@ boot(async (data) => {
     figures.forEach((one) => one.update());
     shown.again();
     timeline.update();
-    list.draw();
+    list.draw(isAgain === true);
   }
   const term = (by, name) => {
     const value = name === UNKNOWN ? null : `"${name.replace(/[\\"]/g, "\\$&")}"`;
@@ -739,20 +783,21 @@ boot(async (data) => {
     });
     return el("label", { class: "small" }, `${label} `, choice);
   };
-  const bys = Object.keys(run.groups).filter(Boolean);
-  const grouped = el("div");
-  const by = picker("by", "groups", [...bys.map((one) => [one, one]), ["", "none"]], () => {
-    shown.group();
-    draw();
-    grouped.replaceChildren(...groupTable(run, shown.by));
+  const scope = live ? "the exchanges that are shown here" : "all exchanges of the export";
+  const bys = () => Object.keys(run.groups).filter(Boolean);
+  const pickers = block(() => {
+    const each = bys().map((one) => [one, one]);
+    const conversations = run.rows.conversation.values.length ? [["conversation", "conversation"]] : [];
+    return [
+      picker("lanes", "lanes", [["", "as many as ran at once"], ...conversations, ...each], draw),
+      " ",
+      picker("by", "groups", [...each, ["", "none"]], () => {
+        shown.group();
+        draw();
+        grouped.again();
+      }),
+    ];
   });
-  const conversations = run.rows.conversation.values.length ? [["conversation", "conversation"]] : [];
-  const lanes = picker(
-    "lanes",
-    "lanes",
-    [["", "as many as ran at once"], ...conversations, ...bys.map((one) => [one, one])],
-    draw,
-  );
   const metric = picker(
     "metric",
     "distribution of",
@@ -762,7 +807,7 @@ boot(async (data) => {
     draw,
   );
   shown.group();
-  grouped.replaceChildren(...groupTable(run, shown.by));
+  const grouped = block(() => groupTable(run, shown.by));
   const only = el("input", {
     type: "checkbox",
     checked: state.get("only") !== null,
@@ -812,28 +857,6 @@ boot(async (data) => {
   });
 
   readout.replaceChildren(hint);
-  const whole = run.groups[""][0];
-  const note = run.left_out
-    ? [
-        el(
-          "p",
-          { class: "muted small any" },
-          `Figures are of generations: ${visible(run.left_out)}, which are in the lanes and in the table.`,
-        ),
-      ]
-    : [];
-  const warnings = whole.warnings.length
-    ? [
-        el(
-          "ul",
-          { class: "warnings" },
-          whole.warnings.map((one) => el("li", { class: "any" }, visible(one))),
-        ),
-      ]
-    : [];
-  const span = whole.first_at
-    ? `${visible(whole.first_at).slice(0, 19).replace("T", " ")} – ${visible(whole.last_at).slice(0, 19).replace("T", " ")} UTC`
-    : "";
   field.value = state.get("q", "");
   if (field.value) {
     try {
@@ -844,40 +867,41 @@ boot(async (data) => {
   }
   draw();
   const wanted = run.rows.id.indexOf(state.get("x"));
-  if (wanted >= 0) setTimeout(() => opened.show(wanted, { focus: false }));
-  return [
+  if (wanted >= 0 && !live) setTimeout(() => opened.show(wanted, { focus: false }));
+  const buttons = el(
+    "div",
+    { class: "switches row" },
+    theme.switch(),
+    el("button", { onclick: savePicture }, "PNG"),
+    el("button", { onclick: () => print() }, "print"),
+    runHelp(),
+  );
+  const head = block(() => [
     banner(run.banner),
-    el(
-      "header",
-      { class: "who" },
-      el(
-        "div",
-        { class: "row" },
-        el("h1", { class: "any" }, `${format.number(run.total)} exchanges`),
-        el("span", { class: "muted" }, span),
-        el("span", { class: "spread" }),
-        el(
-          "div",
-          { class: "switches row" },
-          theme.switch(),
-          el("button", { onclick: savePicture }, "PNG"),
-          el("button", { onclick: () => print() }, "print"),
-          runHelp(),
-        ),
-      ),
-      run.filter ? el("p", { class: "mono muted any" }, visible(run.filter)) : null,
-    ),
+    heading(run, buttons),
     headlines(run),
     el(
       "p",
       { class: "muted small" },
-      "Of all exchanges of the export, whatever is selected below; latencies are of complete ones. Below each figure its interval at 95 %, by itself, and of how many values it is.",
+      `Of ${scope}, whatever is selected below; latencies are of complete ones. Below each figure its interval at 95 %, by itself, and of how many values it is.`,
     ),
-    ...note,
-    ...outcomes(run, apply),
-    ...warnings,
+    remarks(run),
+    outcomes(run, apply),
+  ]);
+  live?.follow(async (fresh) => {
+    const before = bys().length;
+    Object.assign(run, unpackRun(fresh, await unpack("gaps")));
+    if (bys().length !== before) pickers.again();
+    shown.grow();
+    timeline.grow();
+    draw(true);
+    for (const part of [head, grouped]) part.again();
+    document.title = `${visible(run.title)} · wiretape`;
+  });
+  return [
+    head.node,
     el("h2", {}, "Over time"),
-    el("div", { class: "row filterline" }, field, lanes, by, el("label", { class: "small" }, only, " only selected")),
+    el("div", { class: "row filterline" }, field, pickers.node, el("label", { class: "small" }, only, " only selected")),
     complaint,
     line,
     pointer,
@@ -905,9 +929,9 @@ boot(async (data) => {
     el(
       "p",
       { class: "muted small" },
-      "Of all exchanges of the export, whatever is selected; as stats --by prints them.",
+      `Of ${scope}, whatever is selected; as stats --by prints them.`,
     ),
-    grouped,
+    grouped.node,
     ...(run.comparisons.length
       ? [
           el("h2", {}, "Comparison"),

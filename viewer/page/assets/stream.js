@@ -1,6 +1,6 @@
 // The page of one exchange.
 
-function verdictLine(one) {
+function verdictLine(one, buttons) {
   const tone = { success: "good", warning: "warn", error: "bad" }[one.state.tone] || "muted";
   // Of many stalls the longest, as in show.
   const isStall = (verdict) => verdict.kind === "stall";
@@ -25,7 +25,7 @@ function verdictLine(one) {
       el("h1", { class: "any" }, visible(one.model || one.asked.method)),
       el("span", { class: "mono muted" }, one.id),
       el("span", { class: "spread" }),
-      switches(one),
+      buttons,
     ),
     el("p", { class: "mono muted any" }, visible(one.request)),
     el(
@@ -384,6 +384,21 @@ function others(one) {
   ];
 }
 
+// Return the tables behind the pictures: name, title, note, what builds it, and whether there is anything in it.
+function tables(one, jump, choose) {
+  const count = (values, thing) => `${format.number(values.length)} ${thing}${values.length === 1 ? "" : "s"}`;
+  return [
+    ["figures", "Figures", "as show and stats print them", () => figures(one), true],
+    ["tools", "As other tools count it", one.tools.map(({ tool }) => tool).join(", "), () => others(one), true],
+    ["phases", "Phases and stalls", count([...one.bars, ...one.verdicts], "row"), () => phaseTable(one, jump), true],
+    ["events", "Events", count(one.events.kind, "event"), () => eventTable(one, jump), one.events.kind.length],
+    ["reads", "Reads", count(one.reads.seq, "read"), () => readTable(one, choose), one.reads.seq.length],
+    ["gaps", "Gaps", count(one.outputs.at, "output chunk"), () => gapTable(one, jump), one.outputs.at.length],
+    ["headers", "Headers", "credentials redacted", () => headers(one), true],
+    ["request", "Request", "as curl", () => request(one), true],
+  ];
+}
+
 boot(async (data) => {
   const one = exchange(data);
   one.body = await unpack("body");
@@ -399,31 +414,43 @@ boot(async (data) => {
     shown.bytes.show(read);
     shown.bytes.node.scrollIntoView({ block: "nearest" });
   };
-  const count = (values, thing) => `${format.number(values.length)} ${thing}${values.length === 1 ? "" : "s"}`;
+  const buttons = switches(one);
+  const listed = () => tables(one, shown.seek, choose);
+  const sections = new Map();
+  for (const [name, title, note] of listed()) {
+    const build = () => listed().find((table) => table[0] === name)[3]();
+    sections.set(name, section(name, title, note, build));
+  }
+  const head = block(() => [banner(one.banner), verdictLine(one, buttons), cards(one)]);
+  const under = block(() => (one.reads.at.length ? legend(one) : null));
+  const said = block(() => (one.texts.length ? gapLegend(one) : el("p", { class: "muted" }, visible(one.silence))));
+  function hide() {
+    for (const [name, , , , isThere] of listed()) sections.get(name).hidden = !isThere;
+    for (const node of [shown.controls, shown.readout]) node.hidden = !one.reads.at.length;
+    shown.pane.hidden = !one.texts.length;
+  }
+  hide();
+  live?.follow(async (fresh) => {
+    const [body, askedBody] = [await unpack("body"), await unpack("asked")];
+    const isOver = one.live.open && !fresh.live.open;
+    shown.grow({ ...exchange(fresh), body, askedBody });
+    hide();
+    for (const part of [head, under, said]) part.again();
+    for (const [name, , note] of listed()) sections.get(name).again(note);
+    document.title = `${visible(one.title)} · wiretape`;
+    if (isOver) announce(`over: ${one.state.text}`);
+  });
   return [
-    banner(one.banner),
-    verdictLine(one),
-    cards(one),
+    head.node,
     shown.slider,
-    one.reads.at.length ? [legend(one), shown.controls, shown.readout] : null,
-    one.texts.length ? shown.pane : el("p", { class: "muted" }, visible(one.silence)),
-    one.texts.length ? gapLegend(one) : null,
+    under.node,
+    shown.controls,
+    shown.readout,
+    shown.pane,
+    said.node,
     shown.bytes.node,
     el("h2", {}, "Figures and tables"),
-    section("figures", "Figures", "as show and stats print them", () => figures(one)),
-    section("tools", "As other tools count it", one.tools.map(({ tool }) => tool).join(", "), () => others(one)),
-    section("phases", "Phases and stalls", count([...one.bars, ...one.verdicts], "row"), () =>
-      phaseTable(one, shown.seek),
-    ),
-    one.events.kind.length
-      ? section("events", "Events", count(one.events.kind, "event"), () => eventTable(one, shown.seek))
-      : null,
-    one.reads.seq.length ? section("reads", "Reads", count(one.reads.seq, "read"), () => readTable(one, choose)) : null,
-    one.outputs.at.length
-      ? section("gaps", "Gaps", count(one.outputs.at, "output chunk"), () => gapTable(one, shown.seek))
-      : null,
-    section("headers", "Headers", "credentials redacted", () => headers(one)),
-    section("request", "Request", "as curl", () => request(one)),
+    [...sections.values()],
     el("p", { class: "muted" }, `wiretape ${one.version}`),
   ];
 });

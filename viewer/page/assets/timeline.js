@@ -23,16 +23,11 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   let pointer = null;
   const left = 52;
   let right = 84;
-  const hasGaps = one.outputs.gap.some((gap) => gap > 0);
-  const bottom = hasGaps ? LANES.end : LANES.reads + 40;
+  let hasGaps, bottom, segments, columns, smallest, largest, ticksApart, end;
   // What comes at the very end still has its tick.
   const x = (ns, width) => left + ((ns - view[0]) / (view[1] - view[0])) * (width - left - right);
   const time = (px, width) => view[0] + ((px - left) / (width - left - right)) * (view[1] - view[0]);
   const clamp = (ns) => Math.min(Math.max(ns, 0), one.end);
-  const segments = stretches(one);
-  const columns = stacked(one);
-  const sizes = one.reads.size.filter((size) => size);
-  const [smallest, largest] = minmax(sizes).map(Math.log);
 
   // The width of a tick: less than what lies between two.
   const apart = (times) => {
@@ -43,7 +38,18 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       .sort((a, b) => a - b);
     return between[between.length >> 1] || one.end;
   };
-  const ticksApart = { events: apart(columns.list.map((column) => column.at)), reads: apart(one.reads.at) };
+
+  function measure() {
+    end = one.end;
+    hasGaps = one.outputs.gap.some((gap) => gap > 0);
+    bottom = hasGaps ? LANES.end : LANES.reads + 40;
+    segments = stretches(one);
+    columns = stacked(one);
+    [smallest, largest] = minmax(one.reads.size.filter((size) => size)).map(Math.log);
+    ticksApart = { events: apart(columns.list.map((column) => column.at)), reads: apart(one.reads.at) };
+  }
+  measure();
+
   const tickWidth = (lane, width) =>
     Math.min(4, Math.max(1.5, (ticksApart[lane] / (view[1] - view[0])) * (width - left - right) * 0.6));
 
@@ -452,6 +458,14 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     picture: made,
     zoom,
     fit: () => show(0, one.end),
+    // Take what came since, of a stream that was shown to its end also from there on.
+    grow() {
+      const [from, to] = view;
+      if (one.end < end) view = [0, one.end];
+      else if (to >= end) view = [from > 0 ? from + one.end - end : 0, one.end];
+      measure();
+      made.resize(bottom);
+    },
     // Draw the playhead; where it leaves the view, the view goes with it.
     follow() {
       const ns = at();

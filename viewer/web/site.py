@@ -1,0 +1,272 @@
+"""Serves live pages over HTTP to browsers on the same machine: an app of the recorder's own server.
+
+Every path begins with a random word, without which nothing is told. A page is its frame, the same for all; what it
+shows comes over an event stream: whole at first, then as patches. A browser that takes its events slowly gets none in
+between: what it missed is made up for by a whole value once it has taken the rest, so that little waits for it.
+"""
+
+import asyncio
+import hmac
+import itertools
+import re
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+from recorder.relay import guard
+from recorder.relay.guard import Refusal
+from recorder.relay.server import Client, Exchange, Request
+from viewer.page import document
+from viewer.web.patch import difference
+from viewer.web.values import ExchangeSource, RunSource, Settings, Source
+from viewer.web.watching import Reading, Watch
+
+UNSENT_BYTES: Final = 256 << 10
+"""What a browser has not taken yet; beyond it, it gets no events."""
+
+HEARTBEAT_SECONDS: Final = 10.0
+LINGER_SECONDS: Final = 5.0
+"""So long a page is read on that nobody looks at any more: it may have been loaded anew."""
+
+MOST_VIEWERS: Final = 256
+MOST_PAGES: Final = 64
+_RETRY: Final = b"retry: 1000\n\n"
+_PATH: Final = re.compile(rb"/([\w-]+)/(?:([\w.-]{4,64})/)?(events)?", re.ASCII)
+_SAFE: Final = [
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
+_NOTHING: Final = b"default-src 'none'"
+_NOT_FOUND: Final = Refusal(404, "")
+
+
+class Site:
+    """Answers requests for live pages; `on_trouble` gets faults of our own."""
+
+    def __init__(self, settings: Settings, on_trouble: Callable[[str], None] = lambda _: None) -> None:
+        self._settings, self._on_trouble = settings, on_trouble
+        self._policy = guard.Policy()
+        self._word = secrets.token_urlsafe(16)
+        self._loop = asyncio.get_running_loop()
+        self._subjects: dict[str | None, Subject] = {}
+        self._numbers = itertools.count(1)
+        self._beat = self._loop.call_later(HEARTBEAT_SECONDS, self._keep_alive)
+
+    def path(self, id: str | None = None) -> str:
+        """Return the path of the page of the run, or of an exchange."""
+        return f"/{self._word}/" if id is None else f"/{self._word}/{id}/"
+
+    def close(self) -> None:
+        """Tell every page that this is the end, and read nothing more."""
+        self._beat.cancel()
+        for subject in list(self._subjects.values()):
+            subject.close()
+        self._subjects.clear()
+
+    # server.App
+
+    def serve(self, client: Client, request: Request) -> Exchange | None:
+        """Answer a request, by an event stream later."""
+        match = _PATH.fullmatch(request.target)
+        if match is None or not hmac.compare_digest(match[1], self._word.encode()):
+            match = None
+        refusal = guard.check(request.method, request.target, request.headers, self._policy)
+        refusal = refusal or self._check(request, match)
+        if refusal is not None or match is None:
+            _refuse(client, refusal or _NOT_FOUND)
+            return None
+        id = None if match[2] is None else match[2].decode("ascii")
+        if match[3]:
+            return self._stream(client, request, id)
+        markup, policy = document.live("run" if id is None else "stream")
+        _answer(client, 200, markup, "text/html; charset=utf-8", policy.encode())
+        return None
+
+    def _check(self, request: Request, match: "re.Match[bytes] | None") -> Refusal | None:
+        if match is None:
+            return _NOT_FOUND
+        if request.method != "GET" and (request.method != "HEAD" or match[3]):
+            return Refusal(405, "pages are read by GET")
+        is_full = sum(len(one.viewers) for one in self._subjects.values()) >= MOST_VIEWERS
+        if match[3] and (is_full or len(self._subjects) >= MOST_PAGES):
+            return Refusal(503, "too many pages are open: close some")
+        return None
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        """Do nothing: whoever sent it was told."""
+
+    def client_failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+        self._on_trouble(f"a connection failed by a fault of wiretape's own: {error!r}")
+
+    def _stream(self, client: Client, request: Request, id: str | None) -> "Viewer":
+        subject = self._subjects.get(id)
+        if subject is None:
+            source: Source = RunSource(self._settings) if id is None else ExchangeSource(self._settings, id)
+            subject = self._subjects[id] = Subject(self._settings, source, self._numbers, lambda: self._left(id))
+        seen = next((value for name, value in request.headers if name == b"last-event-id"), b"")
+        viewer = Viewer(client, subject, self.client_failed)
+        client.start(200, b"", [(b"content-type", b"text/event-stream"), *_headers()], chunked=True, closes=True)
+        client.add(_RETRY)
+        subject.join(viewer, int(seen) if seen.isdigit() else 0)
+        return viewer
+
+    def _left(self, id: str | None) -> None:
+        """Stop reading what nobody looks at."""
+        subject = self._subjects.get(id)
+        if subject is not None and not subject.viewers:
+            del self._subjects[id]
+            subject.close()
+
+    def _keep_alive(self) -> None:
+        """Send a comment over every stream: so one whose browser is gone without a word is noticed."""
+        for subject in self._subjects.values():
+            for viewer in list(subject.viewers):
+                viewer.beat()
+        self._beat = self._loop.call_later(HEARTBEAT_SECONDS, self._keep_alive)
+
+
+class Subject:
+    """What one page shows, whoever looks at it, and those who do."""
+
+    def __init__(
+        self, settings: Settings, source: Source, numbers: "itertools.count[int]", on_left: Callable[[], None]
+    ) -> None:
+        self.viewers = set[Viewer]()
+        self._numbers, self._on_left = numbers, on_left
+        self._loop = asyncio.get_running_loop()
+        self._reading = Reading()
+        self.number = 0
+        self._whole: bytes | None = None
+        self._before: Any = None
+        self._watch = Watch(settings.tape, source, self._came)
+
+    def join(self, viewer: "Viewer", seen: int) -> None:
+        """Let somebody look who has `seen` an event of this number last; 0: none."""
+        self.viewers.add(viewer)
+        if seen and seen == self.number:
+            viewer.add(b":\n\n", self.number)
+        elif self.number:
+            viewer.add(self.whole, self.number)
+        else:
+            viewer.add(b":\n\n", 0)
+
+    def leave(self, viewer: "Viewer") -> None:
+        """Let somebody go."""
+        self.viewers.discard(viewer)
+        if not self.viewers:
+            self._loop.call_later(LINGER_SECONDS, self._on_left)
+
+    def close(self) -> None:
+        """Read nothing more, and tell who looks that this is the end."""
+        self._watch.end()
+        for viewer in list(self.viewers):
+            viewer.end()
+
+    @property
+    def whole(self) -> bytes:
+        """The event with all there is."""
+        if self._whole is None:
+            shown = {"value": self._reading.value, "trouble": self._reading.trouble}
+            self._whole = event("whole", self.number, shown)
+        return self._whole
+
+    def _came(self, reading: Reading) -> None:
+        """Work out what is new; called in the thread that reads."""
+        shown = {"value": reading.value, "trouble": reading.trouble}
+        patch = None if self._before is None else difference(self._before, shown)
+        is_first, self._before = self._before is None, shown
+        if patch is None and not is_first:
+            return
+        number = next(self._numbers)
+        sent = b"" if is_first else event("patch", number, patch)
+        try:
+            self._loop.call_soon_threadsafe(self._publish, reading, number, sent)
+        except RuntimeError:
+            self._watch.end()  # the loop has ended
+
+    def _publish(self, reading: Reading, number: int, patch: bytes) -> None:
+        base, self._reading, self.number, self._whole = self.number, reading, number, None
+        for viewer in list(self.viewers):
+            viewer.show(base, patch)
+
+
+class Viewer:
+    """A page in a browser: the event stream that it reads."""
+
+    def __init__(self, client: Client, subject: Subject, on_failed: Callable[[Exception], None]) -> None:
+        self._client, self._subject, self._on_failed = client, subject, on_failed
+        self._number = 0
+        self._is_behind = False
+
+    def add(self, data: bytes, number: int) -> None:
+        """Send an event, after which the page shows what has this number."""
+        self._number = number
+        self._client.add(data)
+        self._client.flush()
+
+    def show(self, base: int, patch: bytes) -> None:
+        """Send what is new since `base`, or all, unless too much waits to be taken."""
+        self._is_behind = self._client.unsent > UNSENT_BYTES
+        if self._is_behind:
+            return
+        self.add(patch if patch and self._number == base else self._subject.whole, self._subject.number)
+
+    def beat(self) -> None:
+        """Send a comment, unless something waits to be taken anyway."""
+        if not self._client.unsent:
+            self.add(b":\n\n", self._number)
+
+    def end(self) -> None:
+        """Tell the page that this is the end."""
+        self.add(event("end", self._number, {}), self._number)
+        self._client.add_end()
+        self._client.flush()
+        self._client.finish()
+
+    # server.Exchange
+
+    def body_came(self) -> None:
+        """Do nothing: a request for a page has no body that matters."""
+
+    def request_failed(self, refusal: Refusal) -> None:
+        """End the stream: the request was not whole."""
+        self._subject.leave(self)
+        self._client.cut()
+
+    def client_left(self) -> None:
+        """Note that the page was closed."""
+        self._subject.leave(self)
+
+    def client_progressed(self) -> None:
+        """Make up for what was not sent."""
+        if self._is_behind and not self._client.unsent:
+            self._is_behind = False
+            self.add(self._subject.whole, self._subject.number)
+
+    def taker_failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+        self._subject.leave(self)
+        self._on_failed(error)
+
+
+def event(name: str, number: int, data: Any) -> bytes:
+    """Return an event of a stream: its name, its number, and a value."""
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, document.encoded(data))
+
+
+def _refuse(client: Client, refusal: Refusal) -> None:
+    text = f"wiretape: {refusal.message}\n" if refusal.message else ""
+    _answer(client, refusal.status, text.encode(), "text/plain; charset=utf-8")
+
+
+def _answer(client: Client, status: int, body: bytes, content_type: str, policy: bytes = _NOTHING) -> None:
+    client.answer(status, body, content_type, _headers(policy))
+
+
+def _headers(policy: bytes = _NOTHING) -> list[tuple[bytes, bytes]]:
+    return [*_SAFE, (b"content-security-policy", policy + b"; frame-ancestors 'none'")]

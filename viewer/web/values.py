@@ -1,0 +1,215 @@
+"""What live pages show, as JSON values: those of `viewer.page`, and how the recorder and the tape stand.
+
+A run is its newest exchanges: figures are made of those and of no others, so that the page of a large tape opens at
+once, and is made again in a fraction of a second.
+"""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import NoResultFound
+
+from recorder.clock import SYSTEM
+from recorder.decode.stalls import Thresholds
+from recorder.errors import NotFound
+from recorder.process import Run
+from recorder.tape import reading
+from recorder.tape.schema import exchanges
+from viewer import formatting
+from viewer.filters.syntax import Filter
+from viewer.model import states
+from viewer.model.exchange.opened import Stored
+from viewer.model.listing import notices
+from viewer.page import gaps, run, sources, stream
+from viewer.rows import ListRow
+from viewer.tape import conditions, live, queries
+from viewer.tape import exchange as tape_exchange
+from viewer.tape.conditions import Condition
+from viewer.tape.run import Columns
+
+Value = dict[str, Any]
+
+MOST_ROWS: Final = 2_000
+"""A page opens with so many exchanges at most, and grows to twice as many."""
+
+MOST_GAPS: Final = 200_000
+_WHOLE_NS: Final = 1_000_000_000
+"""What other tools make of a stream, and all else but what is played, is worked out once in so long while it runs."""
+
+_PIECE: Final = 48 << 10
+"""Bytes of a body that are one element of a list: what has come already is not sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is shown: of which tape, of which exchanges, judged by which limits, and whether with bodies."""
+
+    tape: Path
+    where: Filter | None
+    limits: Thresholds
+    bodies: bool = False
+
+
+class Source(Protocol):
+    """What a page shows, read again and again."""
+
+    pause_seconds: float
+    """How long at least it stays as it was read."""
+
+    rest_seconds: float
+    """How long at most: what passes with time, such as a silence, changes on a tape that nobody writes to."""
+
+    def read(self, connection: Connection) -> Value:
+        """Read it. Raises `WiretapeError`."""
+
+
+class RunSource:
+    """The exchanges that a filter selects: the newest ones."""
+
+    pause_seconds = 1.0
+    rest_seconds = 5.0
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._first = 0
+
+    def read(self, connection: Connection) -> Value:
+        """Read the page of the run."""
+        settings = self._settings
+        selected = None if settings.where is None else conditions.condition(settings.where)
+        total = queries.count(connection, selected)
+        self._slide(connection, selected)
+        newest = exchanges.c.no >= self._first
+        newest = newest if selected is None else newest & selected
+        wanted = sources.Wanted(settings.where, newest, whole=False, most_gaps=MOST_GAPS)
+        found = sources.read_run(connection, wanted, settings.limits)
+        recorder, is_open = _fill(connection, found.columns)
+        shown = len(found.columns)
+        return run.data(found) | {
+            "total": total,
+            "title": f"live: {settings.tape.name}{f' · {formatting.line(found.filter)}' if found.filter else ''}",
+            "banner": list(_banner(total, shown)),
+            "live": {"tape": settings.tape.name, "shown": shown, "open": is_open, "recorder": _line(recorder)},
+            **_gaps(found.columns),
+        }
+
+    def _slide(self, connection: Connection, selected: Condition | None) -> None:
+        """Let the page begin with an exchange: always the same one, until there are too many."""
+        numbers = live.newest(connection, selected, 2 * MOST_ROWS + 1)
+        if not self._first or len([no for no in numbers if no >= self._first]) > 2 * MOST_ROWS:
+            self._first = min(numbers[:MOST_ROWS], default=0)
+
+
+def _gaps(columns: Columns) -> Value:
+    counts, middles, low, high = gaps.pack_each(columns.gaps)
+    packed = [[_base64(one) for one in part] for part in (low, high)]
+    return {"gaps": {"count": counts, "middle": middles}, "parts": {"gaps": packed}}
+
+
+def _banner(total: int, shown: int) -> Iterator[tuple[str, str]]:
+    if shown < total:
+        yield "Shown:", f"the newest {shown:,} of {total:,} exchanges; all figures are of these."
+    yield (
+        "Left out:",
+        "texts, headers and bodies, which the page of an exchange has, and comparisons: wiretape export --html.",
+    )
+
+
+def _fill(connection: Connection, columns: Columns) -> tuple[Run | None, int]:
+    """Measure the exchanges that still run as far as they are; return who records, and how many there are of these."""
+    places = {no: at for at, no in enumerate(columns.numbers) if columns.values["ended_by"][at] is None}
+    with connection.begin():
+        recorder = reading.newest_run(connection)
+        runs = {no: reading.run_of(connection, no) for no in places}
+    wall_ns = SYSTEM.wall_ns()
+    for row in live.listed(connection, list(places)):
+        recording = runs[row.no].state(wall_ns) == "running"
+        passed = states.elapsed_ms(row, states.Look(wall_ns=wall_ns, recording=recording))
+        for name, value in _so_far(row, passed):
+            columns.values[name][places[row.no]] = value
+    return recorder, len(places)
+
+
+def _so_far(row: ListRow, passed_ms: float | None) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a row that still runs by the names of their columns, as a tape has them."""
+    measured = {name: getattr(row, name) for name in _GROWING} | {"duration_ms": passed_ms}
+    for name, value in measured.items():
+        in_ns = name.endswith("_ms") and value is not None
+        yield name, round(value * 1_000_000) if in_ns else value
+
+
+_GROWING: Final = (
+    "ttft_ms", "icl_p50_ms", "icl_p99_ms", "max_stall_ms", "max_silence_ms", "events", "output_chunks",
+    "output_tokens", "reads", "bytes", "sparkline",
+)  # fmt: skip
+
+
+class ExchangeSource:
+    """One exchange, by its id."""
+
+    pause_seconds = 0.1
+    rest_seconds = 1.0
+
+    def __init__(self, settings: Settings, id: str) -> None:
+        self._settings, self._id = settings, id
+        self._ended: tuple[Stored, Value] | None = None
+        self._whole: Value = {}
+        self._whole_ns = 0
+
+    def read(self, connection: Connection) -> Value:
+        """Read the page of the exchange."""
+        no = queries.find(connection, self._id)
+        try:
+            if self._ended is not None and tape_exchange.is_final(connection, no, self._ended[0]):
+                return self._ended[1]
+            return self._read(connection, no)
+        except NoResultFound as error:
+            raise NotFound(f"exchange {self._id} is not on the tape any more") from error
+
+    def _read(self, connection: Connection, no: int) -> Value:
+        settings = self._settings
+        one = sources.exchange(connection, no, settings.limits)
+        row = one.known.row
+        shared = stream.Shared(text=True, bodies=settings.bodies)
+        is_open = one.opened.live and one.recording
+        if not is_open or SYSTEM.now() - self._whole_ns >= _WHOLE_NS:
+            self._whole, self._whole_ns = stream.data(one, shared), SYSTEM.now()
+            value = dict(self._whole)
+        else:
+            value = self._whole | stream.played(one, shared)
+        value["live"] = {
+            "tape": settings.tape.name,
+            "open": is_open,
+            "recorder": _line(one.known.recorder),
+            "silence": _silence(one) if is_open else None,
+        }
+        bodies = {"body": one.opened.transcript.data, "asked": one.known.request.body or b""} if settings.bodies else {}
+        value["parts"] = {name: [_pieces(data)] for name, data in bodies.items()}
+        ended = Stored(row.id, one.full.facts, one.full.reads, b"", row.outcome)
+        self._ended = None if row.ended_by is None or row.outcome == "open" else (ended, value)
+        return value
+
+
+def _silence(one: stream.Source) -> str | None:
+    """Return since when nothing has come, where that is long."""
+    row = one.known.row
+    passed = states.elapsed_ms(row, states.Look(wall_ns=SYSTEM.wall_ns(), recording=True))
+    last_ns = max(one.full.reads.at_ns, default=None)
+    found = None if passed is None else states.silence(round(passed * 1e6), last_ns, one.opened.limits)
+    return None if found is None else str(found)
+
+
+def _line(recorder: Run | None) -> str:
+    return "".join(text for text, _ in notices.recorder_line(recorder, SYSTEM.wall_ns()))
+
+
+def _pieces(data: bytes) -> list[str]:
+    return [_base64(data[at : at + _PIECE]) for at in range(0, len(data), _PIECE)]
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,87 @@
+"""Reading what a live page shows again and again, in a thread of its own, for as long as somebody looks at it."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection
+
+from recorder.clock import SYSTEM
+from recorder.errors import WiretapeError
+from recorder.sanitize import safe
+from viewer.tape import queries
+from viewer.web.values import Source, Value
+
+POLL_SECONDS: Final = 0.1
+AGAIN_SECONDS: Final = 0.5
+"""A tape that cannot be read is tried again after so long."""
+
+SHARE: Final = 8
+"""Reading rests for so many times as long as it took: pages take an eighth of a CPU each, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a page shows, and what is wrong with it; without a value nothing could be read yet."""
+
+    value: Value | None = None
+    trouble: str = ""
+
+
+class Watch:
+    """A thread that reads a source; `came` is called there with each reading."""
+
+    def __init__(self, tape: Path, source: Source, came: Callable[[Reading], object]) -> None:
+        self._tape, self._source, self._came = tape, source, came
+        self._ended = threading.Event()
+        self._last = Reading()
+        self._file: tuple[int, int] | None = None
+        # Nothing is lost with it: it only reads.
+        threading.Thread(target=self._run, name="watch", daemon=True).start()
+
+    def end(self) -> None:
+        """Read nothing more."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with queries.opened(self._tape) as connection:
+                    self._follow(connection)
+            except WiretapeError as error:
+                self._tell(Reading(self._last.value, safe(str(error))))
+            except Exception as error:  # noqa: BLE001 - whatever fails in there is reported on the page
+                self._tell(Reading(self._last.value, safe(f"a fault of wiretape's own: {error!r}")))
+            self._ended.wait(AGAIN_SECONDS)
+
+    def _follow(self, connection: Connection) -> None:
+        """Read as long as the file is the one that was opened."""
+        file, version, due = _identity(self._tape), None, 0
+        is_other = None not in (file, self._file) and file != self._file
+        self._file = file or self._file
+        while not self._ended.is_set() and _identity(self._tape) == file:
+            began, latest = SYSTEM.now(), queries.version(connection)
+            wait = POLL_SECONDS
+            if latest != version or began >= due:
+                version = latest
+                value = self._source.read(connection)
+                self._tell(Reading(value | {"live": value["live"] | {"replaced": is_other}}))
+                wait = max(self._source.pause_seconds, SHARE * (SYSTEM.now() - began) / 1e9)
+                due = began + int(self._source.rest_seconds * 1e9)
+            self._ended.wait(wait)
+
+    def _tell(self, reading: Reading) -> None:
+        if not self._ended.is_set():
+            self._last = reading
+            self._came(reading)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another of its name; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
