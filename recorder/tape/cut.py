@@ -11,7 +11,6 @@ import atexit
 import base64
 import functools
 import hashlib
-import itertools
 import json
 import re
 import shutil
@@ -32,7 +31,7 @@ from recorder.decode.outcome import Reads
 from recorder.errors import NotFound, TapeDamaged, WiretapeError
 from recorder.sanitize import safe
 from recorder.tape import cells, checks, file, packing, reading
-from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, exchanges, sessions
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, Stream, exchanges, sessions
 from recorder.tape.store import Store, settle
 
 SUFFIX: Final = ".jsonl"
@@ -55,10 +54,12 @@ LINES: Final = {
 """What the lines of a cut are."""
 
 _FIRST: Final = {"wiretape": "cut", "format": 1}
-_FILLER: Final = re.compile(rb"[^\r\n]")
+_FILLER: Final = re.compile(r"[^\r\n]")
 _OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
 _NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
 _OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
+_OF_READ: Final = {"read", "from", "at_ns", "relayed_ns", "text", "base64"}
+_HEADS: Final = (b'{"wiretape"', b'{"session"', b'{"exchange"')
 _COUNTS: Final = {column.name for column in exchanges.c if column.server_default is not None} | {"client_gap_bytes"}
 """Left out where they are 0."""
 
@@ -68,18 +69,26 @@ _MOST, _MOST_BYTES = 100, 16 << 20
 
 
 def redactor(patterns: Sequence[str]) -> Redact:
-    """Return what replaces each match of some regular expressions by as many `*`; line ends stay.
+    """Return what replaces each match of some regular expressions by a `*` for each byte of it; line ends stay.
 
-    Raises `re.error`.
+    Each is looked for in what was recorded, whatever the others match. Raises `re.error`.
     """
-    compiled = [re.compile(pattern.encode()) for pattern in patterns]
+    compiled = [re.compile(pattern) for pattern in patterns]
 
     def redact(data: bytes) -> bytes:
-        for pattern in compiled:
-            data = pattern.sub(lambda match: _FILLER.sub(b"*", match[0]), data)
-        return data
+        text = data.decode("utf-8", "surrogateescape")
+        parts, at = list[str](), 0
+        for start, end in sorted(match.span() for pattern in compiled for match in pattern.finditer(text)):
+            if end > at:
+                parts += [text[at:start], _FILLER.sub(_filled, text[max(start, at) : end])]
+                at = end
+        return "".join([*parts, text[at:]]).encode("utf-8", "surrogateescape")
 
     return redact
+
+
+def _filled(match: re.Match[str]) -> str:
+    return "*" * len(match[0].encode("utf-8", "surrogateescape"))
 
 
 def lines(connection: Connection, numbers: Iterable[int], redact: Redact = bytes) -> Iterator[bytes]:
@@ -190,18 +199,30 @@ class _Direction:
     data: list[bytes] = field(default_factory=list)
 
     def add(self, line: Line) -> None:
+        if unknown := line.keys() - _OF_READ:
+            raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
         if line["read"] != len(self.data):
             raise ValueError(f"read {len(self.data)} is expected")
         if "at_ns" in line:
-            self.at_ns.append(line["at_ns"])
-            self.relayed_ns.append(line.get("relayed_ns"))
+            self._add_times(line["at_ns"], line.get("relayed_ns"))
         if len(self.at_ns) not in (0, line["read"] + 1) or (line["read"] and not self.at_ns):
             raise ValueError("a read has no at_ns")
         self.data.append(_bytes(line["text"] if "text" in line else {"base64": line["base64"]}))
 
+    def _add_times(self, at_ns: object, relayed_ns: object) -> None:
+        if not isinstance(at_ns, int) or not isinstance(relayed_ns, int | None):
+            raise ValueError("a time is no whole number")
+        if self.at_ns and at_ns < self.at_ns[-1]:
+            raise ValueError("it came before the one that it follows")
+        self.at_ns.append(at_ns)
+        self.relayed_ns.append(relayed_ns)
+
     @property
     def size(self) -> int:
         return sum(map(len, self.data))
+
+
+Streams = dict[Stream, _Direction]
 
 
 def load(connection: Connection, lines: Iterable[bytes], name: str = "the text") -> None:
@@ -209,39 +230,70 @@ def load(connection: Connection, lines: Iterable[bytes], name: str = "the text")
 
     Raises `TapeDamaged`, which says which line of `name` is not as it should be.
     """
-    number = 0
+    entering = _Entering(connection)
     try:
         with connection.begin():
-            for number, one in itertools.groupby(enumerate(lines, 1), _Grouped()):
-                _enter(connection, [json.loads(line) for _, line in one], is_first=number == 1)
+            for group in _groups(lines):
+                entering.enter(group)
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError, SQLAlchemyError, sqlite3.Error) as error:
         cause = str(getattr(error, "orig", error)).split("\n")[0]
-        raise TapeDamaged(f"{name}: line {number}, or what belongs to it, is not of a cut ({safe(cause)})") from error
+        cause = f"{cause} is missing" if isinstance(error, KeyError) else cause
+        raise TapeDamaged(f"{name}: line {entering.number} is not of a cut ({safe(cause)})") from error
     _settle(Store(connection, Clock(wall_ns=lambda: 0)))  # the same lines make the same tape, whenever
     if problem := next(checks.problems(connection), None):
         raise TapeDamaged(f"{name} makes no tape: {problem}")
 
 
-class _Grouped:
-    """Gives each line the number of the line that it belongs to: reads belong to their exchange."""
+def _groups(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the lines that belong together, each with its number: an exchange and its reads; any other is alone."""
+    group = list[tuple[int, bytes]]()
+    for number, line in enumerate(lines, 1):
+        if group and not _is_more(line):
+            yield group
+            group = []
+        group.append((number, line))
+    if group:
+        yield group
 
-    def __init__(self) -> None:
-        self._number = 0
 
-    def __call__(self, numbered: tuple[int, bytes]) -> int:
-        if not numbered[1].startswith(b'{"read"'):
-            self._number = numbered[0]
-        return self._number
+def _is_more(line: bytes) -> bool:
+    """Return whether a line belongs to the one before: a read, and also what is empty or no line of a cut."""
+    if line.startswith((b'{"read"', *_HEADS)):
+        return line.startswith(b'{"read"')
+    try:
+        return "read" in json.loads(line)  # as people write it
+    except (ValueError, TypeError, RecursionError):
+        return True
 
 
-def _enter(connection: Connection, group: list[Line], *, is_first: bool) -> None:
-    line, *its_reads = group
-    if is_first != (line == _FIRST):
-        raise ValueError(f"the first line is {json.dumps(_FIRST)}")
-    if "exchange" in line:
-        _enter_exchange(connection, line, its_reads)
-    elif not is_first:
-        _enter_session(connection, line)
+class _Entering:
+    """Enters lines into a tape; `number` is that of the line which is looked at."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.number = 0
+
+    def enter(self, group: list[tuple[int, bytes]]) -> None:
+        (first, line), *reads = group
+        self.number = first
+        head = json.loads(line)
+        if (first == 1) != (head == _FIRST):
+            raise ValueError(f"the first line is {json.dumps(_FIRST)}")
+        streams = {stream: _Direction() for stream in STREAMS}
+        for self.number, line in reads:
+            if line.strip():
+                _add_read(streams, json.loads(line), head)
+        self.number = first
+        if "exchange" in head:
+            _enter_exchange(self._connection, head, streams)
+        elif first > 1:
+            _enter_session(self._connection, head)
+
+
+def _add_read(streams: Streams, line: Line, head: Line) -> None:
+    if "exchange" not in head:
+        raise ValueError("it is of no exchange")
+    streams[FROM_CLIENT if line.get("from") == "client" else FROM_UPSTREAM].add(line)
 
 
 def _enter_session(connection: Connection, line: Line) -> None:
@@ -252,12 +304,11 @@ def _enter_session(connection: Connection, line: Line) -> None:
     _insert(connection, sessions, values)
 
 
-def _enter_exchange(connection: Connection, line: Line, its_reads: list[Line]) -> None:
-    streams = {stream: _Direction() for stream in STREAMS}
-    for read in its_reads:
-        streams[FROM_CLIENT if read.get("from") == "client" else FROM_UPSTREAM].add(read)
-    session = select(sessions.c.no).where(sessions.c.uuid == line["session"])
-    values = {**line, "id": line["exchange"], "session_no": connection.execute(session).scalar_one()}
+def _enter_exchange(connection: Connection, line: Line, streams: Streams) -> None:
+    session = connection.execute(select(sessions.c.no).where(sessions.c.uuid == line["session"])).scalar()
+    if session is None:
+        raise ValueError("no line before it is of its session")
+    values = {**line, "id": line["exchange"], "session_no": session}
     del values["exchange"], values["session"]
     values["bytes"] = streams[FROM_UPSTREAM].size + values.get("gap_bytes", 0)
     if values.get("framing") == "websocket":
@@ -285,6 +336,8 @@ def _insert(connection: Connection, table: Table, values: Line) -> Any:
 
 
 def _bytes(value: str | dict[str, str]) -> bytes:
+    if not isinstance(value, str | dict):
+        raise ValueError("a text is none")
     return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"], validate=True)
 
 
@@ -347,7 +400,7 @@ def without(lines: Iterable[bytes], session: str, gone: Collection[str]) -> Iter
 
     A session is left out, too, if all its exchanges are gone. Raises `ValueError` for what is no line of a cut.
     """
-    groups = [[line for _, line in group] for _, group in itertools.groupby(enumerate(lines, 1), _Grouped())]
+    groups = [[line for _, line in group] for group in _groups(lines)]
     heads = [json.loads(group[0]) for group in groups]
     left = {head["session"] for head in heads if "exchange" in head and head["exchange"] not in gone}
     emptied = {head["session"] for head in heads if head.get("exchange") in gone} - left | {session}

@@ -69,6 +69,11 @@ def test_what_is_redacted_keeps_its_length_across_reads(tape: Path, tmp_path: Pa
     assert after["icl_max_ms"] == before["icl_max_ms"]
 
 
+def test_what_patterns_share_is_redacted_and_a_character_is_as_many_stars_as_bytes() -> None:
+    redact = cut.redactor(["Ann", "Ann.Zoë", "[é-ü]", "\xe9\\r\\nx"])
+    assert redact("I: Ann Zoë\né\r\nx…".encode() + b"\xff") == "I: ********\n**\r\n*…".encode() + b"\xff"
+
+
 def test_a_compressed_body_is_not_redacted_in_silence(tape: Path, tmp_path: Path) -> None:
     parts = [b"secret, as gzip has it"]
     with opened(packed := tmp_path / "gzip.db") as store:
@@ -93,20 +98,27 @@ def lines(tape: Path) -> list[bytes]:
 
 
 def test_text_may_be_edited(lines: list[bytes], tmp_path: Path) -> None:
-    (there := tmp_path / "cut.jsonl").write_bytes(b"".join(edited(lines, 4, b"Hel", b"Well, hel")))
+    said = edited(lines, 4, b"Hel", b"Well, hel")
+    reordered = [json.dumps(dict(reversed(json.loads(line).items()))).encode() + b"\r\n" for line in said]
+    (there := tmp_path / "cut.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(reordered) + b"\n")
     assert run(there, "show", COMPLETE, "--part", "text").stdout == "Well, hello, world"
 
 
 @pytest.mark.parametrize(
     ("at", "old", "new", "message"),
     [
-        (0, b'"format": 1', b'"format": 2', "line 1, .*the first line is"),
-        (1, b'"version"', b'"age"', "line 2, .*unknown: age"),
-        (2, b'"session": "u"', b'"session": "v"', "line 3, "),
-        (2, b'"status": 200', b'"status": [200]', "line 3, .*status is no single value"),
+        (0, b'"format": 1', b'"format": 2', "line 1 .*the first line is"),
+        (1, b'"version"', b'"age"', "line 2 .*unknown: age"),
+        (2, b'"session": "u"', b'"session": "v"', "line 3 .*no line before it is of its session"),
+        (2, b'"status": 200', b'"status": [200]', "line 3 .*status is no single value"),
         (2, b'"status": 200', b'"status": "many"', "makes no tape: .*status"),
-        (4, b'"read": 1', b'"read": 7', "line 3, .*read 1 is expected"),
-        (4, b'"at_ns": 110000000', b'"at_ns": 1', "came before the one that it follows"),
+        (2, b'"session": "u", ', b"", "line 3 is not of a cut .*'session' is missing"),
+        (2, b'"exchange": ', b'"x": ', "line 4 is not of a cut .*it is of no exchange"),
+        (4, b'"read": 1', b'"read": 7', "line 5 is not of a cut .*read 1 is expected"),
+        (4, b'"at_ns": 110000000', b'"at_ns": 1', "line 5 .*came before the one that it follows"),
+        (4, b'"at_ns": 110000000', b'"at_ns": "1"', "line 5 .*a time is no whole number"),
+        (4, b'"text": ', b'"txet": ', "line 5 .*unknown: txet"),
+        (4, b'{"read"', b'<<<<<<< HEAD\n{"read"', "line 5 "),
     ],
 )
 def test_text_that_makes_no_tape_says_where(lines: list[bytes], at: int, old: bytes, new: bytes, message: str) -> None:
