@@ -6,7 +6,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,16 +33,26 @@ def asking(text: str) -> bytes:
 
 @dataclass
 class Api:
-    """A scripted upstream that counts its answers; `scene` is what it plays instead, if any."""
+    """A scripted upstream that counts its answers; `scene` is what it plays instead, if any.
+
+    It answers when `awaited` requests have come.
+    """
 
     url: str = ""
     requests: list[ReceivedRequest] = field(default_factory=list)
     scene: Scene | None = None
+    awaited: int = 0
 
     def choose(self, request: ReceivedRequest) -> Scene:
         self.requests.append(request)
         count = chunk(f"answer {len(self.requests)}")
-        return self.scene or answer([(0, count), (0.01, chunk("", finish="stop")), (0, b"data: [DONE]\n\n")])
+        scene = self.scene or answer([(0, count), (0, chunk("", finish="stop")), (0, b"data: [DONE]\n\n")])
+        return Scene(self._waited_for(scene), scene.end)
+
+    def _waited_for(self, scene: Scene) -> Iterator[tuple[float, bytes]]:
+        while len(self.requests) < self.awaited:
+            yield 0.005, b""
+        yield from scene.pieces
 
 
 @contextlib.asynccontextmanager
@@ -142,6 +152,7 @@ async def test_new_adds_what_is_missing_and_leaves_the_text_as_it_is(tmp_path: P
             await first.ask("one")
         edited = text(cassette).replace(b'{"read": 0, ', b'{"read":  0, ')  # as people write it
         cassette.write_bytes(edited)
+        upstream.awaited = 4
         async with session(cassette, "new", upstream.url) as second:
             asked = await asyncio.gather(*(second.ask("two") for _ in range(3)), second.ask("one"))
             await until(lambda: len(second.recorded) == 3)

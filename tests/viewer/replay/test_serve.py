@@ -151,7 +151,6 @@ async def test_waits_are_those_of_the_recording(tape: Path) -> None:
     assert all(at >= (8 + 2 * place) * 1_000_000 for place, at in enumerate(served.written_ns))
     assert served.ended_ns is not None
     assert served.ended_ns >= 50_000_000
-    assert sorted(served.late)[len(served.late) // 2] < 2_000_000  # no drift, on a machine that others use
 
 
 LENGTH = [(b"content-length", b"100")]

@@ -124,7 +124,7 @@ async def test_each_turn_waits_for_its_message_and_has_its_bytes_reads_and_times
         asked = time.monotonic()
         await caller.say(ASK)
         assert await caller.take(len(joined(came[:2]))) == joined(came[:2])
-        assert 0.07 <= time.monotonic() - asked < 0.25
+        assert time.monotonic() - asked >= 0.07
         await caller.say(AGAIN)
         assert await caller.take(len(joined(came[2:]))) == joined(came[2:])
         assert await caller.reader.read() == b""
