@@ -433,7 +433,7 @@ def test_what_was_stored_and_is_no_longer_on_the_tape_is_missing(tape: Path) -> 
             for frame in exchange(id):
                 running.put(frame)
         await until(lambda: running.counts.recorded == 2)
-        damage(tape, *(f"DELETE FROM {name} WHERE exchange_no=1" for name in ("bodies", "measures")))
+        damage(tape, *(f"DELETE FROM {name} WHERE exchange_no=1" for name in ("bodies", "measures", "settlements")))
         damage(tape, "DELETE FROM exchanges WHERE no=1")
         assert await running.close() == 0
         totals = running.totals()
