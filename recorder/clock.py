@@ -34,6 +34,14 @@ def _second(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
+def wall_ns(text: str) -> int | None:
+    """Return a wall time, as `Clock.wall` writes it, in ns since the epoch; None if it is none."""
+    try:  # a tape may be damaged
+        return round(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 SYSTEM = Clock()
 
 THREAD = Clock(time.thread_time_ns)

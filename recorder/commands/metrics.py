@@ -1,15 +1,13 @@
 """Metrics for dashboards: the process that serves them, and what the recorder tells it.
 
 `viewer.metrics.serve` reads the exchanges that have ended from the tape, as any viewer does. Once a second the recorder
-tells it what no tape knows: its lag, its losses, how many exchanges are running. What writes a tape stands alone: the
-program is started by its name, and the recorder goes on without it.
+tells it what no tape knows: its lag, its losses, how many exchanges are running. It is killed and started again at
+will: it reads the session from its beginning, so that counters go on.
 """
 
 import asyncio
 import contextlib
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ import msgspec
 
 from recorder import __version__
 from recorder.clock import SYSTEM
+from recorder.commands.companion import Program, keep_running
 from recorder.relay import server
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 PROGRAM = "viewer.metrics.serve"
 PULSE_SECONDS = 1.0
-_AGAIN_SECONDS = 0.25
-_MOST_AGAIN_SECONDS = 60.0
 _UNREAD_BYTES = 64 << 10
 """What is not read is not sent."""
 
@@ -68,7 +65,8 @@ async def served(
     url = server.base_url(sock)
     hosts = settings.allow_hosts | {url.removeprefix("http://").rpartition(":")[0]}
     setup = msgspec.json.encode(Setup(settings.tape, recorder.session, __version__, hosts), enc_hook=str)
-    keeping = asyncio.create_task(_keep_running(sock, setup, recorder, screen))
+    program = Program(PROGRAM, "serves metrics", (str(sock.fileno()),), (sock.fileno(),))
+    keeping = asyncio.create_task(keep_running(program, lambda process: _feed(process, setup, recorder), screen))
     screen.line(f"metrics     {url}/metrics")
     try:
         yield
@@ -76,29 +74,6 @@ async def served(
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         sock.close()
-
-
-async def _keep_running(sock: socket.socket, setup: bytes, recorder: "Recorder", screen: "Screen") -> None:
-    """Start the program, and again when it ends: it reads the session from its beginning, so that counters go on."""
-    wait = _AGAIN_SECONDS
-    while True:
-        started = SYSTEM.now()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", PROGRAM, str(sock.fileno())),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(sock.fileno(),),
-                start_new_session=True,
-            )
-        except OSError as error:
-            screen.line(f"wiretape: metrics cannot be served ({error.strerror}); trying again")
-        else:
-            code = await _feed(process, setup, recorder)
-            screen.line(f"wiretape: the process that serves metrics ended (exit code {code}); starting another")
-        has_lasted = SYSTEM.now() - started > _MOST_AGAIN_SECONDS * 1e9
-        wait = _AGAIN_SECONDS if has_lasted else min(2 * wait, _MOST_AGAIN_SECONDS)
-        await asyncio.sleep(wait)
 
 
 async def _feed(process: asyncio.subprocess.Process, setup: bytes, recorder: "Recorder") -> int:

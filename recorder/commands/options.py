@@ -243,10 +243,18 @@ def read_listen(
 
 def check_extra(module: str, extra: str, option: str) -> None:
     """Raise `WiretapeError` if what an option needs is not installed."""
+    if not is_installed(module):
+        raise WiretapeError(f"{option} needs {module}: install it with pip install 'wiretape[{extra}]'")
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be imported."""
     from importlib.util import find_spec
 
-    if find_spec(module) is None:
-        raise WiretapeError(f"{option} needs {module}: install it with pip install 'wiretape[{extra}]'")
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
 
 
 def naming(tape: Path) -> str:

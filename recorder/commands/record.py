@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
     from datetime import timedelta
 
+    from recorder.commands.otlp import Collector
     from recorder.commands.status import Screen
     from recorder.relay.intercept import Interception
     from recorder.relay.service import Observer, Options, Recorder
@@ -46,6 +48,11 @@ _NAMED = 3
               help="Relay in so many processes, on as many cores; all write to one tape. Linux only.")  # fmt: skip
 @click.option("--metrics", metavar="HOST:PORT",
               help="Serve Prometheus metrics at http://HOST:PORT/metrics; port 0 takes a free one.")  # fmt: skip
+@click.option("--otlp", metavar="URL",
+              help="Send spans and metrics to the OTLP/HTTP collector at URL: http://127.0.0.1:4318.")  # fmt: skip
+@click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="With --otlp, send these headers: NAME: VALUE, a line each. "
+              "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     common: options.Recording,
@@ -56,6 +63,8 @@ def record(
     max_db_size: int | None,
     workers: int,
     metrics: str | None,
+    otlp: str | None,
+    otlp_headers: Path | None,
 ) -> None:
     """Relay streams and record every socket read.
 
@@ -64,6 +73,8 @@ def record(
 
     With --intercept, further lines say what to export for programs with a URL of their own: see "wiretape help
     intercept". They hold the proxy's password, so that they are shown on a terminal only.
+
+    With --otlp, each generation becomes a span in the trace of its caller: see "wiretape help otlp".
 
     With --workers, the system spreads connections, not requests, over several processes: few connections may share one.
 
@@ -74,6 +85,7 @@ def record(
     metrics_at = None if metrics is None else options.read_listen(metrics, allowed, option="--metrics")
     if metrics_at is not None:
         options.check_extra("prometheus_client", "metrics", "--metrics")
+    collector = _collector(otlp, otlp_headers)
     upstreams = options.read_upstreams(common.upstreams)
 
     from recorder.relay.loop import run
@@ -81,13 +93,33 @@ def record(
 
     rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
     settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule, workers=workers)
-    sys.exit(run(lambda: serve(settings, verbose, metrics_at)))
+    sys.exit(run(lambda: serve(settings, verbose, metrics_at, collector)))
 
 
-async def serve(settings: "Options", verbose: bool = False, metrics_at: tuple[str, int] | None = None) -> int:
-    """Record until a signal asks for the end; return the exit code. Metrics are served at an address, if given."""
+def _collector(url: str | None, headers: Path | None) -> "Collector | None":
+    """Read where spans and metrics are to be sent."""
+    if url is None and headers is not None:
+        raise click.UsageError("--otlp-headers is for --otlp: add that")
+    if url is None:
+        return None
+    from recorder.commands import otlp
+
+    options.check_extra("opentelemetry.proto", "otlp", "--otlp")
+    return otlp.read_collector(url, headers)
+
+
+async def serve(
+    settings: "Options",
+    verbose: bool = False,
+    metrics_at: tuple[str, int] | None = None,
+    collector: "Collector | None" = None,
+) -> int:
+    """Record until a signal asks for the end; return the exit code.
+
+    Metrics are served at an address, and spans and metrics sent to a collector, if these are given.
+    """
     with _certificates(settings) as certificates:
-        return await _serve(settings, certificates, verbose, metrics_at)
+        return await _serve(settings, certificates, verbose, metrics_at, collector)
 
 
 @contextlib.contextmanager
@@ -104,11 +136,15 @@ def _certificates(settings: "Options") -> Iterator[Mapping[str, str]]:
 
 
 async def _serve(
-    settings: "Options", certificates: Mapping[str, str], verbose: bool, metrics_at: tuple[str, int] | None
+    settings: "Options",
+    certificates: Mapping[str, str],
+    verbose: bool,
+    metrics_at: tuple[str, int] | None,
+    collector: "Collector | None",
 ) -> int:
     import asyncio
 
-    from recorder.commands import metrics
+    from recorder.commands import metrics, otlp
     from recorder.commands.status import Screen
     from recorder.relay.service import Recorder
 
@@ -126,13 +162,14 @@ async def _serve(
         for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
             screen.line(line)
     painter = asyncio.create_task(_paint(screen, recorder))
-    async with metrics.served(
-        sock, settings, recorder, screen
-    ):  # it reads the tape: the writer is the last to close it
-        await stopped.wait()
-    if recorder.live:
-        screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
-    unstored = await recorder.stop()
+    async with otlp.exported(collector, settings, recorder, screen) as export:
+        async with metrics.served(sock, settings, recorder, screen):
+            await stopped.wait()
+        if export is not None:
+            await export.leave()  # it reads the tape: the writer is the last to close it
+        if recorder.live:
+            screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
+        unstored = await recorder.stop()
     painter.cancel()
     return _conclude(screen, recorder, unstored, len(faults))
 

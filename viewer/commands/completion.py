@@ -45,6 +45,7 @@ TOPICS: Final = {
     "cut": "the lines of a tape as text, as db cut writes it",
     "testing": "tapes in test suites: the pytest plugin, its marker and fixture, and suites in other languages",
     "metrics": "what record --metrics serves to Prometheus",
+    "otlp": "what record --otlp sends to a collector of OpenTelemetry",
     "cassettes": "what serve --record records, and when it serves it",
     "prices": "how exchanges get a cost: prices in the configuration",
 }

@@ -91,6 +91,8 @@ def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
     results.append(judge_extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet"))
     has_client = find_spec("prometheus_client") is not None
     results.append(judge_extra("prometheus_client", "metrics", has_client, "record --metrics"))
+    has_protocol = options.is_installed("opentelemetry.proto")
+    results.append(judge_extra("opentelemetry-proto", "otlp", has_protocol, "record --otlp"))
     if out.is_table:
         output.show(line for finding in results for line in lines(finding))
     else:

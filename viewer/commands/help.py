@@ -348,6 +348,47 @@ def _metrics() -> Iterator[Section]:
     )
 
 
+def _otlp() -> Iterator[Section]:
+    """Yield what is sent to a collector, where that is named, and what becomes of it."""
+    from viewer.stats.dashboard import FAMILIES
+    from viewer.stats.traced import EVENTS, OWN_ATTRIBUTES
+
+    yield Section(
+        "A span for each generation, and for each request of embeddings",
+        [
+            ("its trace", "that of the request's traceparent, whose span is its parent; else a trace of its own"),
+            ("its id", "the exchange's id, the same whenever it is sent"),
+            ("its name, its times", "'chat MODEL'; from the request to the event that ends the stream"),
+            ("its attributes", "those of OpenTelemetry's GenAI conventions (semconv v1.41.1), and those below"),
+        ],
+        "record --otlp http://127.0.0.1:4318 sends to /v1/traces and /v1/metrics there, as protobuf over HTTP. There "
+        "is no span where the traceparent says that its trace is not sampled. No text of a request or an answer is "
+        "sent, and what is unknown has no attribute.",
+    )
+    yield Section("Attributes of wiretape's own", list(OWN_ATTRIBUTES.items()))
+    yield Section("Events of a span", list(EVENTS.items()))
+    yield Section(
+        "Metrics",
+        [(family.name, family.meaning) for family in FAMILIES],
+        "As record --metrics counts them (wiretape help metrics), here with exponential histograms, which are "
+        "cumulative from the start of the recorder, every 10 s and at its end; besides them wiretape.exchanges, by "
+        "outcome, wiretape.flagged_exchanges and wiretape.folded_exchanges.",
+    )
+    yield Section(
+        "Variables and files",
+        [
+            ("OTEL_EXPORTER_OTLP_HEADERS", "headers, such as credentials: NAME=VALUE,NAME=VALUE, percent-encoded"),
+            ("--otlp-headers FILE", "the same in a file, NAME: VALUE, a line each"),
+            ("OTEL_SERVICE_NAME", "the service.name of all that is sent, instead of wiretape"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "other attributes of it: KEY=VALUE,KEY=VALUE"),
+            ("SSL_CERT_FILE, --ca-file", "whom to trust with https"),
+        ],
+        "Another process reads the tape and sends. While the collector is down, or answers 429, 502, 503 or 504, spans "
+        "wait on the tape and are tried again; after 401 and 403 once a minute. A batch that it refuses otherwise is "
+        "lost and reported. At the end of the recorder there are 4 s for what is left.",
+    )
+
+
 def _imports() -> Iterator[Section]:
     """Yield the formats that can be imported, and how an exchange says how much its source knew."""
     from recorder.decode.outcome import FLAGS
@@ -421,6 +462,6 @@ def _prices() -> Iterator[Section]:
 
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
-    "intercept": _intercept, "imports": _imports, "cut": _cut, "testing": _testing, "metrics": _metrics,
+    "intercept": _intercept, "imports": _imports, "cut": _cut, "testing": _testing, "metrics": _metrics, "otlp": _otlp,
     "cassettes": _cassettes, "prices": _prices,
 }  # fmt: skip

@@ -18,14 +18,14 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from recorder.commands.metrics import Pulse, Setup
-from viewer.stats.dashboard import FAMILIES, OWN, Figures, Labels
+from viewer.stats.dashboard import FAMILIES, OWN, Figures, Histogram, Labels
 
 
 class Exposition(Collector):
     """The metrics of a recorder: its `figures`, and the latest `pulse`, if one came."""
 
     def __init__(self, setup: Setup) -> None:
-        self.figures = Figures()
+        self.figures = Figures(lambda family: Histogram(family.bounds))
         self.pulse: Pulse | None = None
         self._setup = setup
 
@@ -43,7 +43,7 @@ class Exposition(Collector):
         yield InfoMetricFamily("wiretape", OWN["wiretape_info"], about)
 
 
-def _measured(figures: Figures) -> Iterator[Metric]:
+def _measured(figures: Figures[Histogram]) -> Iterator[Metric]:
     for family in FAMILIES:
         metric = HistogramMetricFamily(family.prometheus, family.meaning, labels=family.labels)
         for labels, histogram in figures.histograms[family].items():
@@ -51,7 +51,7 @@ def _measured(figures: Figures) -> Iterator[Metric]:
         yield metric
 
 
-def _counted(figures: Figures) -> Iterator[Metric]:
+def _counted(figures: Figures[Histogram]) -> Iterator[Metric]:
     yield _counter("wiretape_exchanges_total", figures.outcomes, (*Labels._fields, "outcome"))
     yield _counter(
         "wiretape_flagged_exchanges_total", {(flag,): count for flag, count in figures.flags.items()}, ("flag",)

@@ -44,7 +44,7 @@ class Metrics:
         with queries.opened(setup.tape) as connection:
             for one in session.ended(connection, setup.session, lambda: _wait(pause)):
                 with self._lock:
-                    self._exposition.figures.add(one)
+                    self._exposition.figures.add(one.counted)
 
     def update(self, pulse: Pulse) -> None:
         """Take the state of the recorder."""

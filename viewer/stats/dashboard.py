@@ -10,11 +10,11 @@ comes later is counted under `other`.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import fsum
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from recorder.decode.decoder import Decoded
@@ -31,7 +31,9 @@ OTHER: Final = "other"
 OTHER_ERROR: Final = "_OTHER"
 """The name that OpenTelemetry has for an error of any other kind."""
 
-_MEASURED: Final = (*GENERATIONS, "embeddings")
+MEASURED: Final = (*GENERATIONS, "embeddings")
+"""The operations that have histograms, and spans."""
+
 _LABEL_CHARACTERS: Final = 120
 _PORTS: Final = {"http": "80", "https": "443"}
 _PROVIDERS: Final = {"gemini": "gcp.gen_ai", "bedrock": "aws.bedrock"}
@@ -82,6 +84,16 @@ class Ended:
     flags: Sequence[str]
     input_tokens: int | None
     output_tokens: int | None
+
+
+class Counts(Protocol):
+    """What counts values."""
+
+    def add(self, values: Iterable[float]) -> None:
+        """Count values."""
+
+
+H = TypeVar("H", bound=Counts)
 
 
 @dataclass(slots=True)
@@ -165,12 +177,13 @@ OWN: Final = {
 
 
 @dataclass(slots=True)
-class Figures:
-    """All that was counted so far; `folded` exchanges have labels of others."""
+class Figures(Generic[H]):
+    """All that was counted so far; `folded` exchanges have labels of others. `new` makes the histograms of a family."""
 
+    new: Callable[[Family], H]
     outcomes: Counter[tuple[str, ...]] = field(default_factory=Counter)
     flags: Counter[str] = field(default_factory=Counter)
-    histograms: dict[Family, dict[tuple[str, ...], Histogram]] = field(
+    histograms: dict[Family, dict[tuple[str, ...], H]] = field(
         default_factory=lambda: {family: {} for family in FAMILIES}
     )
     folded: int = 0
@@ -178,11 +191,11 @@ class Figures:
 
     def add(self, one: Ended) -> None:
         """Count an exchange."""
-        numbers, error = _measured(one)
-        labels, error = self._bounded(_labels(one), error)
+        numbers, error = measured(one)
+        labels, error = self._bounded(labels_of(one), error)
         self.outcomes[*labels, one.judged.outcome or ""] += 1
         self.flags.update(one.flags)
-        if one.operation not in _MEASURED:
+        if one.operation not in MEASURED:
             return
         if numbers is not None:
             duration_s = numbers["failed_operation_duration_s" if error else "operation_duration_s"]
@@ -195,7 +208,10 @@ class Figures:
     def _add(self, family: Family, labels: tuple[str, ...], values: object) -> None:
         known = [value for value in values if isinstance(value, int | float)] if isinstance(values, list) else []
         if known:
-            self.histograms[family].setdefault(labels, Histogram(family.bounds)).add(known)
+            histograms = self.histograms[family]
+            if labels not in histograms:
+                histograms[labels] = self.new(family)
+            histograms[labels].add(known)
 
     def _bounded(self, labels: Labels, error: str) -> tuple[Labels, str]:
         """Return labels that are known, or may become so; else those of what is counted as one."""
@@ -207,7 +223,7 @@ class Figures:
         return labels, error
 
 
-def _measured(one: Ended) -> tuple[Numbers | None, str]:
+def measured(one: Ended) -> tuple[Numbers | None, str]:
     """Return what OpenTelemetry's rule measures, None where the client left; and the kind of error, if it failed."""
     exchange, judged = one.exchange, one.judged
     is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
@@ -221,24 +237,26 @@ def _measured(one: Ended) -> tuple[Numbers | None, str]:
     except ClientLeft:
         return None, ""
     except ToolError as failed:
-        return failed.numbers, _label(clients.error_type(request)) or OTHER_ERROR
+        return failed.numbers, label(clients.error_type(request)) or OTHER_ERROR
 
 
-def _labels(one: Ended) -> Labels:
+def labels_of(one: Ended) -> Labels:
+    """Return the labels of an exchange, of however many others have them."""
     address, port = _server(one.upstream)
     family = (one.api or "").partition(".")[0]
     return Labels(
         one.operation or "",
         _PROVIDERS.get(family, family),
-        _label(one.request_model),
-        _label(one.response_model),
-        _label(address),
+        label(one.request_model),
+        label(one.response_model),
+        label(address),
         port,
         one.api or "",
     )
 
 
-def _label(text: str | None) -> str:
+def label(text: str | None) -> str:
+    """Return a text of a request or an answer as a label: without control characters, and of a bounded length."""
     return clipped(safe(text or ""), _LABEL_CHARACTERS)
 
 

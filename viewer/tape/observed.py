@@ -7,13 +7,13 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, select
 
+from recorder.clock import wall_ns
 from recorder.decode.outcome import Exchange
 from recorder.tape.schema import exchanges, measures
 from viewer.stats.tools.request import CountTokens, Judged
@@ -43,7 +43,7 @@ def observed(connection: Connection, rule: Authority, where: Condition | None = 
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
         requested = _requested_tokens(connection, row.no) if rule.reads_request else None
         judged = Judged(row.outcome, row.error_code, row.duration_ns)
-        yield Observed(exchange, decoded, judged, _wall_ns(row.started_at), requested)
+        yield Observed(exchange, decoded, judged, wall_ns(row.started_at), requested)
 
 
 def one(connection: Connection, no: int) -> Observed:
@@ -85,13 +85,6 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     with queries.opened(tape, damage.append) as connection:
         found = observed(connection, authority(tool), among(numbers))
         return [measure_observed(tool, one) for one in found], damage
-
-
-def _wall_ns(started_at: str) -> int | None:
-    try:
-        return round(datetime.fromisoformat(started_at).timestamp() * 1e6) * 1000
-    except (TypeError, ValueError):
-        return None
 
 
 def _requested_tokens(connection: Connection, no: int) -> int | None:

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange, Read
+from tests.viewer.ended import FACTS, MS, ONE
 from viewer.stats.dashboard import (
     DURATION,
     FIRST_CHUNK,
@@ -12,31 +11,16 @@ from viewer.stats.dashboard import (
     OTHER_ERROR,
     PER_CHUNK,
     TOKENS,
-    Ended,
     Figures,
+    Histogram,
 )
 from viewer.stats.tools.request import Judged
 
-MS = 1_000_000
-CHUNKS = [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'] * 3
-FACTS = Exchange(200, "text/event-stream", None, "end", None, None, 500 * MS, framing="chunked")
-
-
-def body(facts=FACTS, pieces=CHUNKS):
-    reads = [Read(seq, (10 + 20 * seq) * MS, None, seq * len(CHUNKS[0]), len(data)) for seq, data in enumerate(pieces)]
-    return decode(facts, reads, b"".join(pieces))
-
-
-ONE = Ended(
-    operation="chat", api="openai.chat", upstream="https://api.example.com/v1", request_model="m",
-    response_model="m-2", exchange=FACTS, judged=Judged("complete", None, 500 * MS), body=body(), flags=["stall"],
-    input_tokens=7, output_tokens=None,
-)  # fmt: skip
 LABELS = ("chat", "openai", "m", "m-2", "api.example.com", "443", "openai.chat")
 
 
 def counted(*exchanges):
-    figures = Figures()
+    figures = Figures(lambda family: Histogram(family.bounds))
     for one in exchanges:
         figures.add(one)
     return figures

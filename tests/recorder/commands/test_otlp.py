@@ -1,0 +1,110 @@
+"""`wiretape record --otlp`: a collector gets each generation once, in its caller's trace, also when it was down."""
+
+import gzip
+import signal
+from pathlib import Path
+
+import click
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from recorder.commands.otlp import HEADERS, Collector, read_collector
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from tests.cases import each_case
+from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
+
+CHAT = "/v1/chat/completions"
+STREAM = [(0.01, chunk("a")), (0.03, chunk("b", finish="stop", usage={"prompt_tokens": 5})), (0.0, DONE)]
+PARENT = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
+SECRET = "sk-secret-of-the-collector"
+
+
+class Receiver:
+    """A collector that is down for its first answers."""
+
+    def __init__(self, failures: int) -> None:
+        self.spans, self.metrics, self.keys = list[bytes](), list[bytes](), set[bytes]()
+        self.parents: set[str] = set()
+        self._failures = failures
+
+    def choose(self, asked: ReceivedRequest) -> Scene:
+        self.keys |= {value for name, value in asked.headers if name.lower() == b"x-key"}
+        if asked.target == b"/v1/metrics":
+            self.metrics.append(gzip.decompress(asked.body))
+        elif self._failures:
+            self._failures -= 1
+            return answer([], status=503, headers=[("retry-after", "0")])
+        else:
+            self._take(gzip.decompress(asked.body))
+        return answer([], content_type="application/x-protobuf")
+
+    def _take(self, message: bytes) -> None:
+        for span in ExportTraceServiceRequest.FromString(message).resource_spans[0].scope_spans[0].spans:
+            self.spans.append(span.span_id.hex())
+            self.parents.add(f"{span.trace_id.hex()}-{span.parent_span_id.hex()}")
+
+
+@on_loop
+async def test_each_generation_is_sent_once_in_the_trace_of_its_caller_and_the_last_at_the_end(tmp_path: Path) -> None:
+    tape, receiver = tmp_path / "tape.db", Receiver(failures=2)
+    async with (
+        ScriptedUpstream(lambda _: answer(STREAM)) as upstream,
+        ScriptedUpstream(receiver.choose) as collector,
+        recording(tape, upstream.url, "--otlp", collector.url, env={HEADERS: f"x-key={SECRET}"}) as (process, base),
+    ):
+        for _ in range(3):
+            await fetch(base, post(CHAT, b'{"model":"m","stream":true}', PARENT))
+        await until(lambda: len(receiver.spans) == 3)
+        await fetch(base, post(CHAT, b'{"model":"m","stream":true}', PARENT))
+        code, out, err = await finish(process, signal.SIGINT)
+    assert code == 0
+    assert sorted(receiver.spans) == sorted(row["id"] for row in select(tape, "SELECT id FROM exchanges"))
+    assert receiver.parents == {"0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"}
+    assert receiver.keys == {SECRET.encode()}
+    assert "otlp: spans are not taken (HTTP 503); they wait on the tape\n" in err
+    assert SECRET not in out + err
+    last = ExportMetricsServiceRequest.FromString(receiver.metrics[-1]).resource_metrics[0].scope_metrics[0]
+    points = {metric.name: metric.exponential_histogram.data_points for metric in last.metrics}
+    (first,) = points["gen_ai.client.operation.time_to_first_chunk"]
+    count, first_ns = select(tape, "SELECT count(ttfc_ns), sum(ttfc_ns) FROM measures")[0]
+    assert (first.count, round(first.sum * 1e9)) == (count, first_ns) == (4, first_ns)
+
+
+@pytest.mark.nightly
+@on_loop
+async def test_a_collector_that_is_not_there_delays_nothing_and_what_is_left_is_told(tmp_path: Path) -> None:
+    async with (
+        ScriptedUpstream(lambda _: answer(STREAM)) as upstream,
+        recording(tmp_path / "t.db", upstream.url, "--otlp", "http://127.0.0.1:1") as (process, base),
+    ):
+        assert (await fetch(base, post(CHAT))).status == 200
+        code, _, err = await finish(process, signal.SIGINT)
+    assert code == 0
+    assert "what is left is on the tape" in err
+
+
+@each_case(
+    "url, lines, told",
+    [
+        ("http://user:sk-secret@h:1", "", "credentials in a URL"),
+        ("ftp://h", "", "give http://"),
+        ("http://", "", "give http://"),
+        ("http://h:99999", "", "give http://"),
+        ("http://h/?key=sk-secret", "", "give http://"),
+        ("http://h", "x-key sk-secret", "part 1 is no header"),
+        ("http://h", "a=b,x-key=sk-secret\x01", "part 2 is no header"),
+    ],
+)
+def test_a_collector_that_cannot_be_used_is_refused_without_its_secrets(url, lines, told):
+    with pytest.raises(click.UsageError, match=told) as raised:
+        read_collector(url, None, {HEADERS: lines})
+    assert "secret" not in str(raised.value)
+
+
+def test_headers_come_from_a_file_or_from_the_variable(tmp_path: Path) -> None:
+    file = tmp_path / "headers"
+    file.write_text("Authorization: Bearer a=b\n\nX-Key:c\n")
+    expected = Collector("https://h:4318/x", (("authorization", "Bearer a=b"), ("x-key", "c")))
+    assert read_collector("https://h:4318/x/", file, {HEADERS: "ignored=1"}) == expected
+    assert read_collector("https://h:4318/x", None, {HEADERS: "Authorization=Bearer%20a=b, x-key=c"}) == expected

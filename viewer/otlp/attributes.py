@@ -1,0 +1,87 @@
+"""Pure: attributes of spans, metrics and the recorder, by OpenTelemetry's names.
+
+Semantic conventions v1.41.1: those for GenAI, as `viewer.stats.dashboard` counts by them, and `SCHEMA_URL`. What is
+wiretape's own begins with `wiretape.`. What is unknown has no attribute.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
+from urllib.parse import unquote
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from viewer.stats.dashboard import label
+
+Value = str | bool | int | float | Sequence[str] | None
+
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.41.1"
+LABEL: Final = "wiretape.label."
+"""Before the name of an exchange's label."""
+
+_MOST_LABELS: Final = 32
+_INTEGERS: Final = frozenset({"server.port"})
+
+
+def pairs(values: Mapping[str, Value]) -> list[KeyValue]:
+    """Return attributes, texts as the labels of dashboards are; what is unknown, or empty, is left out."""
+    return [KeyValue(key=label(key), value=_any(value)) for key, value in values.items() if _is_known(value)]
+
+
+def of_labels(names: Sequence[str], values: Sequence[str]) -> dict[str, Value]:
+    """Return the labels of dashboards as attributes: `gen_ai_request_model` is `gen_ai.request.model`."""
+    found: dict[str, Value] = {}
+    for name, value in zip(names, values, strict=True):
+        key = name.replace("_", ".").replace("gen.ai.", "gen_ai.")
+        found[key] = int(value) if key in _INTEGERS and value.isdecimal() else value
+    return found
+
+
+def user_labels(labels: Mapping[str, str]) -> dict[str, Value]:
+    """Return the labels that users gave to exchanges, of which there is a limit."""
+    return {LABEL + name: value for name, value in islice(labels.items(), _MOST_LABELS)}
+
+
+def resource(
+    environment: Mapping[str, str], labels: Mapping[str, str], *, version: str, host: str, session: str
+) -> Resource:
+    """Return the recorder as a resource; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first."""
+    own: dict[str, Value] = {
+        "service.name": "wiretape",
+        "service.version": version,
+        "service.instance.id": session,
+        "host.name": host,
+        **user_labels(labels),
+    }
+    chosen = {**own, **listed(environment.get("OTEL_RESOURCE_ATTRIBUTES", ""))}
+    if name := environment.get("OTEL_SERVICE_NAME"):
+        chosen["service.name"] = name
+    return Resource(attributes=pairs(chosen))
+
+
+def scope(version: str) -> InstrumentationScope:
+    """Return who made the spans and metrics."""
+    return InstrumentationScope(name="wiretape", version=version)
+
+
+def listed(text: str) -> dict[str, str]:
+    """Read `key=value,key=value`, percent-encoded, as OpenTelemetry's variables have it; others are left out."""
+    parts = (part.partition("=") for part in text.split(","))
+    return {unquote(key.strip()): unquote(value.strip()) for key, equals, value in parts if equals and key.strip()}
+
+
+def _is_known(value: Value) -> bool:
+    return value is not None and (not isinstance(value, Sequence) or len(value) > 0)
+
+
+def _any(value: Value) -> AnyValue:
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    if isinstance(value, float):
+        return AnyValue(double_value=value)
+    if isinstance(value, str):
+        return AnyValue(string_value=label(value))
+    return AnyValue(array_value=ArrayValue(values=[AnyValue(string_value=label(one)) for one in value or ()]))

@@ -1,0 +1,145 @@
+"""The collector: messages over OTLP/HTTP, as protobuf with gzip, and what it answers."""
+
+import gzip
+import ssl
+from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
+from typing import Final, Literal, NamedTuple
+
+import httpx
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from recorder.clock import Clock
+from recorder.sanitize import clipped, safe
+
+TIMEOUT_SECONDS: Final = 10.0
+"""OpenTelemetry's own."""
+
+_TRANSIENT: Final = frozenset({429, 502, 503, 504})
+_NOT_ALLOWED: Final = frozenset({401, 403, 407})
+_NOT_THERE: Final = frozenset({404, 405, 501})
+_TOO_LARGE: Final = 413
+_NOT_ALLOWED_SECONDS: Final = 60.0
+_LONGEST_WAIT_SECONDS: Final = 300.0
+_MOST_ANSWER: Final = 64 << 10
+_REASON: Final = 200
+
+
+class Answer(NamedTuple):
+    """What became of a message.
+
+    `taken`, though `rejected` of its spans or points may not be; `later`: it may be sent again, after `wait_s` if that
+    is known; `too_large`; `refused`: it must not be sent again; `absent`: there is no such thing as it was sent to.
+    """
+
+    kind: Literal["taken", "later", "too_large", "refused", "absent"]
+    reason: str = ""
+    wait_s: float | None = None
+    rejected: int = 0
+
+
+class Collector:
+    """A connection to a collector; `headers` are sent with each message and never shown."""
+
+    def __init__(
+        self,
+        url: str,
+        headers: Sequence[tuple[str, str]],
+        clock: Clock,
+        *,
+        version: str = "",
+        verify: ssl.SSLContext | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._url, self._clock = url, clock
+        own = {
+            "content-type": "application/x-protobuf",
+            "content-encoding": "gzip",
+            "accept-encoding": "identity",
+            "user-agent": f"wiretape/{version}",
+        }
+        self._client = httpx.Client(
+            headers=[(name.encode(), value.encode("latin-1")) for name, value in {**dict(headers), **own}.items()],
+            timeout=TIMEOUT_SECONDS,
+            verify=verify or ssl.create_default_context(),
+            trust_env=False,
+            transport=transport,
+        )
+
+    def send_spans(self, message: ExportTraceServiceRequest) -> Answer:
+        """Send spans once."""
+        answer, body = self._post("/v1/traces", message.SerializeToString())
+        if answer.kind != "taken":
+            return answer
+        try:
+            partial = ExportTraceServiceResponse.FromString(body).partial_success
+        except DecodeError:
+            return answer
+        return answer._replace(rejected=partial.rejected_spans, reason=_line(partial.error_message))
+
+    def send_metrics(self, message: ExportMetricsServiceRequest) -> Answer:
+        """Send metrics once."""
+        answer, body = self._post("/v1/metrics", message.SerializeToString())
+        if answer.kind != "taken":
+            return answer
+        try:
+            partial = ExportMetricsServiceResponse.FromString(body).partial_success
+        except DecodeError:
+            return answer
+        return answer._replace(rejected=partial.rejected_data_points, reason=_line(partial.error_message))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _post(self, path: str, message: bytes) -> tuple[Answer, bytes]:
+        try:
+            with self._client.stream("POST", self._url + path, content=gzip.compress(message, 6, mtime=0)) as response:
+                return self._judged(response), _beginning(response)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            return Answer("later", _line(str(error) or type(error).__name__)), b""
+
+    def _judged(self, response: httpx.Response) -> Answer:
+        status = response.status_code
+        reason = f"HTTP {status}"
+        if response.is_success:
+            return Answer("taken")
+        if status in _TRANSIENT:
+            return Answer("later", reason, self._wait_s(response.headers.get("retry-after", "")))
+        if status in _NOT_ALLOWED or response.is_redirect:
+            return Answer("later", reason, _NOT_ALLOWED_SECONDS)
+        if status == _TOO_LARGE:
+            return Answer("too_large", reason)
+        return Answer("absent" if status in _NOT_THERE else "refused", reason)
+
+    def _wait_s(self, retry_after: str) -> float | None:
+        """Return how long to wait, as a header has it in seconds, or as a date."""
+        if retry_after.isdecimal():
+            return min(float(retry_after[:9]), _LONGEST_WAIT_SECONDS)
+        try:
+            until = parsedate_to_datetime(retry_after).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return None
+        return min(max(until - self._clock.wall_ns() / 1e9, 0.0), _LONGEST_WAIT_SECONDS)
+
+
+def _beginning(response: httpx.Response) -> bytes:
+    """Return the body of an answer, or nothing if it is longer than any that says something."""
+    body = b""
+    for part in response.iter_raw():
+        body += part
+        if len(body) > _MOST_ANSWER:
+            return b""
+    return body
+
+
+def _line(text: str) -> str:
+    return clipped(safe(text), _REASON)

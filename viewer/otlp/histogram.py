@@ -1,0 +1,68 @@
+"""Pure: a histogram with exponential buckets, as OpenTelemetry's data model defines it.
+
+A bucket `i` holds what is above `base ** i` and not above `base ** (i + 1)`, where base is `2 ** (2 ** -scale)`. The
+scale is the finest at which what was counted fits into `MOST_BUCKETS`; a finer one is merged into the next, exactly.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import fsum
+from typing import Final
+
+MOST_BUCKETS: Final = 160
+FINEST: Final = 20
+"""The scale of a histogram of values that are all alike."""
+
+
+@dataclass(slots=True)
+class ExponentialHistogram:
+    """Values of 0 and above, counted; `min` and `max` are None as long as there are none."""
+
+    scale: int = FINEST
+    count: int = 0
+    zeros: int = 0
+    sum: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    _counts: Counter[int] = field(default_factory=Counter)
+
+    def add(self, values: Iterable[float]) -> None:
+        """Count values; one below 0, which no time and no number of tokens is, counts as 0."""
+        known = [max(value, 0) for value in values]
+        if not known:
+            return
+        self.count += len(known)
+        self.sum += fsum(known)
+        self.min = min(known) if self.min is None else min(self.min, *known)
+        self.max = max(known) if self.max is None else max(self.max, *known)
+        places = Counter(self._place(value) for value in known if value > 0)
+        self.zeros += len(known) - places.total()
+        self._counts.update(places)
+        self._fit()
+
+    @property
+    def offset(self) -> int:
+        """The number of the first bucket in `buckets`."""
+        return min(self._counts, default=0)
+
+    @property
+    def buckets(self) -> list[int]:
+        """How many values are in each bucket, from the first to the last that has any."""
+        return [self._counts[place] for place in range(self.offset, max(self._counts, default=-1) + 1)]
+
+    def _place(self, value: float) -> int:
+        return math.ceil(math.ldexp(math.log2(value), self.scale)) - 1
+
+    def _fit(self) -> None:
+        if not self._counts:
+            return
+        first, last, shift = min(self._counts), max(self._counts), 0
+        while (last >> shift) - (first >> shift) >= MOST_BUCKETS:
+            shift += 1
+        if shift:
+            self.scale -= shift
+            finer, self._counts = self._counts, Counter()
+            for place, count in finer.items():
+                self._counts[place >> shift] += count

@@ -1,0 +1,157 @@
+"""Pure: a generation as an OTLP span, which joins the trace that its request named.
+
+It lasts from T0 to the event that ends the stream, as `gen_ai.client.operation.duration` does; of what has no such
+event, and of a WebSocket, to the end. It holds no text of a request or an answer.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+
+from recorder.decode import stalls
+from recorder.decode.decoder import Decoded
+from viewer.otlp.attributes import SCHEMA_URL, Value, of_labels, pairs, user_labels
+from viewer.otlp.context import context
+from viewer.stats.dashboard import MEASURED, Ended, label, labels_of, measured
+from viewer.stats.traced import Traced
+
+MOST_STALLS: Final = 32
+"""So many stalls of a stream are events of its span; the number of the others is in it."""
+
+
+_LAST_NS: Final = (1 << 64) - 1
+
+
+def span(one: Traced) -> Span | None:
+    """Return the span of an exchange; None if it is no generation, or if its caller's trace is not sampled."""
+    place = context(one.id, one.request_headers)
+    if one.counted.operation not in MEASURED or one.started_ns is None or not place.is_sampled:
+        return None
+    numbers, error = measured(one.counted)
+    first_s = numbers["time_to_first_chunk_s"] if numbers is not None else None
+    stalled = _stalls(one.counted)
+    events = list(_events(one.started_ns, first_s, stalled))
+    labels = labels_of(one.counted)
+    model = labels.gen_ai_request_model or labels.gen_ai_response_model
+    return Span(
+        trace_id=place.trace,
+        span_id=place.span,
+        parent_span_id=place.parent,
+        trace_state=place.state,
+        flags=place.flags,
+        name=f"{one.counted.operation} {model}".rstrip(),
+        kind=Span.SPAN_KIND_CLIENT,
+        start_time_unix_nano=_unix_ns(one.started_ns),
+        end_time_unix_nano=_unix_ns(one.started_ns, _lasted_ns(one.counted)),
+        attributes=pairs(
+            {
+                **of_labels(labels._fields, labels),
+                **_generation(one, first_s, error),
+                **_own(one, stalled),
+                **user_labels(one.labels),
+            }
+        ),
+        events=events,
+        dropped_events_count=max(len(stalled) - MOST_STALLS, 0),
+        status=Status(code=Status.STATUS_CODE_ERROR, message=label(_failure(one))) if error else Status(),
+    )
+
+
+def request(spans: Sequence[Span], resource: Resource, scope: InstrumentationScope) -> ExportTraceServiceRequest:
+    """Return spans as one message."""
+    of_scope = ScopeSpans(scope=scope, spans=spans, schema_url=SCHEMA_URL)
+    return ExportTraceServiceRequest(
+        resource_spans=[ResourceSpans(resource=resource, scope_spans=[of_scope], schema_url=SCHEMA_URL)]
+    )
+
+
+def _generation(one: Traced, first_s: object, error: str) -> dict[str, Value]:
+    """Return the attributes that OpenTelemetry defines, besides those that metrics have, too."""
+    counted = one.counted
+    return {
+        "gen_ai.request.stream": True if counted.body.stream else None,
+        "gen_ai.response.id": one.response_id,
+        "gen_ai.response.finish_reasons": one.finish_reasons,
+        "gen_ai.response.time_to_first_chunk": first_s if isinstance(first_s, float) else None,
+        "gen_ai.usage.input_tokens": counted.input_tokens,
+        "gen_ai.usage.output_tokens": counted.output_tokens,
+        "gen_ai.usage.reasoning.output_tokens": one.reasoning_tokens,
+        "gen_ai.usage.cache_read.input_tokens": one.cache_read_input_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": one.cache_creation_input_tokens,
+        "gen_ai.conversation.id": one.conversation,
+        "http.response.status_code": counted.exchange.status,
+        "error.type": error,
+    }
+
+
+def _own(one: Traced, stalled: Sequence[tuple[int, int]]) -> dict[str, Value]:
+    counted = one.counted
+    has_output = one.ttft_ns is not None
+    return {
+        "wiretape.exchange.id": one.id,
+        "wiretape.outcome": counted.judged.outcome,
+        "wiretape.outcome.detail": one.outcome_detail,
+        "wiretape.time_to_first_token": _seconds(one.ttft_ns),
+        "wiretape.longest_gap": _seconds(one.max_stall_ns),
+        "wiretape.stall.count": len(stalled) if has_output and counted.exchange.framing != "websocket" else None,
+        "wiretape.flags": counted.flags,
+        "wiretape.clock": one.clock,
+    }
+
+
+def _events(started_ns: int, first_s: object, stalled: Sequence[tuple[int, int]]) -> Iterator[Span.Event]:
+    if isinstance(first_s, float):
+        yield Span.Event(name="wiretape.first_chunk", time_unix_nano=_unix_ns(started_ns, round(first_s * 1e9)))
+    for from_ns, lasted_ns in islice(stalled, MOST_STALLS):
+        lasted = pairs({"wiretape.stall.duration": _seconds(lasted_ns)})
+        yield Span.Event(name="wiretape.stall", time_unix_nano=_unix_ns(started_ns, from_ns), attributes=lasted)
+
+
+def _stalls(counted: Ended) -> list[tuple[int, int]]:
+    """Return when each stall of a stream began, in ns since T0, and how long it lasted, as the flag `stall` counts."""
+    if counted.exchange.framing == "websocket":
+        return []
+    at, reads = _outputs(counted.body)
+    gaps = stalls.output_gaps(at, reads)
+    return [(at[chunk - 1], lasted) for chunk, lasted in gaps if stalls.DEFAULT.is_stall(lasted)]
+
+
+def _outputs(body: Decoded) -> tuple[list[int], list[int]]:
+    """Return when each output chunk came whose time is known, and the read that brought it."""
+    at, reads = list[int](), list[int]()
+    for run in body.runs:
+        if run.chunk.output:
+            for at_ns, read in zip(body.at_ns[run.items], body.reads[run.items], strict=True):
+                if at_ns is not None and read is not None:
+                    at.append(at_ns)
+                    reads.append(read)
+    return at, reads
+
+
+def _lasted_ns(counted: Ended) -> int:
+    exchange, duration_ns = counted.exchange, counted.judged.duration_ns
+    if duration_ns is not None and exchange.framing != "websocket":
+        return duration_ns
+    if exchange.end_ns is not None:
+        return exchange.end_ns
+    return max((at_ns for at_ns in counted.body.read_at_ns if at_ns is not None), default=0)
+
+
+def _unix_ns(started_ns: int, at_ns: int = 0) -> int:
+    """Return a time as a message can hold it, whatever a damaged tape says."""
+    return min(max(started_ns + at_ns, 0), _LAST_NS)
+
+
+def _failure(one: Traced) -> str:
+    """Return how an exchange failed, in wiretape's words."""
+    detail = f" ({one.outcome_detail})" if one.outcome_detail else ""
+    return f"{one.counted.judged.outcome or ''}{detail}"
+
+
+def _seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e9
