@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, select
 
 from recorder.clock import wall_ns
 from recorder.decode.outcome import Exchange
-from recorder.tape.schema import exchanges, measures, sessions
+from recorder.tape.schema import exchanges, measures, sessions, settlements
 from viewer.stats import prices
 from viewer.stats.dashboard import Ended
 from viewer.stats.tools.request import Judged
@@ -36,21 +36,18 @@ class Follower:
     """Takes the exchanges of a session as they end, each once; it may go on over another connection to the tape."""
 
     def __init__(self, session: str) -> None:
-        self._own = exchanges.c.session_no == select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
-        self._newest = 0
-        self._open: list[int] = []
-        """Up to the number `_newest` all have been taken, except these."""
+        own = exchanges.c.session_no == select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
+        joined = settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
+        ended = select(settlements.c.version, exchanges.c.no).select_from(joined).where(own)
+        self._ended = ended.order_by(settlements.c.version).limit(PAGE)
+        self._version = 0
 
     def take(self, connection: Connection) -> list[int]:
-        """Return the numbers of exchanges that have ended; at most a page of them, and none if there are no more."""
-        left = _own_numbers().where(self._own, or_(exchanges.c.no > self._newest, among(self._open)))
-        most = len(self._open) + PAGE
+        """Return the numbers of the next exchanges that have ended, at most a page of them; none: there are no more."""
         with connection.begin():
-            top = connection.execute(select(func.max(exchanges.c.no))).scalar() or 0
-            rows = connection.execute(left.limit(most)).all()
-        self._newest = rows[-1].no if len(rows) == most else top
-        self._open = [row.no for row in rows if row.exchange_no is None]
-        return [row.no for row in rows if row.exchange_no is not None]
+            rows = connection.execute(self._ended.where(settlements.c.version > self._version)).all()
+        self._version = rows[-1].version if rows else self._version
+        return [row.no for row in rows]
 
 
 def ended(connection: Connection, session: str, wait: Callable[[], None] = following.pause) -> Iterator[Traced]:
@@ -94,10 +91,6 @@ def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
             conversation=row.conversation_key,
             **{name: getattr(row, name) for name in _ALIKE},
         )
-
-
-def _own_numbers() -> Any:
-    return select(exchanges.c.no, measures.c.exchange_no).select_from(JOINED).order_by(exchanges.c.no)
 
 
 def _finish_reasons(row: Any) -> list[str]:
