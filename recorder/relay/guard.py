@@ -183,7 +183,8 @@ def _check_host(headers: Headers, policy: Policy) -> Refusal | None:
     if policy.knows(host):
         return None
     named = f"Host {host}" if _HOST.fullmatch(host.lower()) else "the Host header"  # anything else may be a secret
-    return Refusal(421, f"{named} is not this wiretape: call it by its loopback address, or allow it by --allow-host")
+    allowed = "call it by its loopback address (a recorder allows other names by --allow-host)"
+    return Refusal(421, f"{named} is not this wiretape: {allowed}")
 
 
 def _check_origin(headers: Headers, policy: Policy) -> Refusal | None:

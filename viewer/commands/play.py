@@ -75,13 +75,17 @@ def play(
     with output.opened(options.tape(db)) as connection:
         numbers = [queries.find(connection, id) for id in options.references(ids)]
         with output.stdout() as out:
-            for no in itertools.cycle(numbers) if loop else numbers:
+            for place, no in enumerate(itertools.cycle(numbers) if loop else numbers):
+                output.raise_if_unread()
                 one = exchange.full(connection, no)
                 connection.rollback()
-                _play(one, job, out)
+                ended = _play(one, job, out)
+                if ended and place < len(numbers):
+                    click.echo(f"wiretape: {safe(one.row.id)}: {safe(ended)}", err=True)
 
 
-def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> None:
+def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
+    """Play an exchange; return what is to be said of its end, or of a text that it does not have."""
     from viewer.model import facts
     from viewer.replay import pieces
 
@@ -91,13 +95,11 @@ def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> None:
         raise click.UsageError(f"{one.row.id}: {error}") from error
     made = pieces.pieces(one, job.form, terminal=output.on_terminal())
     _write_in_time(section.of(made), section, job.pace, out)
-    ended = ""
     if section.until_ns >= (one.last_ns or 0) and one.row.outcome != "complete":
-        ended = "it still runs: this is what has come so far" if one.row.outcome == "open" else one.ending
-    elif job.form == "text" and not made:
-        ended = f"there is no text: {facts.no_text(one.row, '--as sse plays it')}"
-    if ended:
-        click.echo(f"wiretape: {safe(one.row.id)}: {safe(ended)}", err=True)
+        return "it still runs: this is what has come so far" if one.row.outcome == "open" else one.ending
+    if job.form == "text" and not made:
+        return f"there is no text: {facts.no_text(one.row, '--as sse plays it')}"
+    return ""
 
 
 def _write_in_time(made: "list[Piece]", section: "Section", pace: Pace, out: BinaryIO) -> None:

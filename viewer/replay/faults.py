@@ -103,7 +103,7 @@ def _place(schedule: Schedule, fault: Fault, spans: Callable[[], Spans]) -> tupl
     size = len(schedule.body)
     if fault.event is None:
         start = int(size * fault.share)
-        return start, size
+        return None if fault.kind == "corrupt" and start == size else (start, size)
     found = spans()
     return found[fault.event] if fault.event < len(found) and found[fault.event][1] <= size else None
 

@@ -41,6 +41,16 @@ def test_a_terminal_gets_text_and_no_raw_bytes(tape: Path) -> None:
     assert "raw bytes may upset a terminal" in on_terminal(tape, "play", TOOLS, "--as", "sse")
 
 
+def test_a_loop_says_once_how_its_stream_ended(tape: Path) -> None:
+    with playing(tape, TRUNCATED, "--no-wait", "--loop") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        body = b"".join(data for _, data in COMPLETE_READS[:4])
+        assert process.stdout.read(3 * len(body)) == 3 * body
+        process.stdout.close()
+        assert process.stderr.read().count(b"\n") == 1
+
+
 @pytest.mark.parametrize("speed", ["nan", "inf", "-1", "1e-300", "1e7"])
 def test_what_is_no_speed_is_refused(tape: Path, speed: str) -> None:
     assert "use 0, or 1e-06 to 1e+06" in run(tape, "play", COMPLETE, "--speed", speed, code=2).output

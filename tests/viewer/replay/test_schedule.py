@@ -115,7 +115,8 @@ def test_a_slow_answer_takes_so_many_times_as_long() -> None:
 
 def test_a_fault_beyond_the_last_event_does_nothing_and_says_so() -> None:
     made = schedule.recorded(answer())
-    assert faults.applied(made, [faults.parse("cut@#9")], lambda: schedule.events(answer())) == (made, [])
+    for text in ("cut@#9", "corrupt@100%"):
+        assert faults.applied(made, [faults.parse(text)], lambda: schedule.events(answer())) == (made, []), text
 
 
 def test_chance_depends_on_the_seed_the_exchange_and_the_turn_alone() -> None:

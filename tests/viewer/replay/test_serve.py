@@ -21,7 +21,7 @@ from recorder.relay.service import Observer, Recorder
 from recorder.relay.service import Options as Recording
 from recorder.tape import journal, retention
 from tests.recorder.frames import begin, body, end, exchange, head, opened, record
-from tests.relay import Answer, fetch, on_loop, post, raw, until
+from tests.relay import Answer, dial, fetch, on_loop, post, raw, until
 from viewer.replay.faults import parse
 from viewer.replay.planning import Options, Planner
 from viewer.replay.serve import Replay, Served
@@ -195,9 +195,12 @@ async def test_where_no_answer_came_the_connection_is_closed(tape: Path) -> None
 @on_loop
 async def test_a_timeout_is_silence_until_the_client_leaves(tape: Path) -> None:
     async with serving(taped(tape, *broken("idle_timeout"))) as replay:
-        got = await raw(replay.base, post(CHAT, REQUEST), seconds=0.1)
+        async with dial(replay.base) as (reader, writer), asyncio.timeout(30):
+            writer.write(post(CHAT, REQUEST))
+            await reader.readuntil(b"e\r\ndata: [DONE]\n\n\r\n")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.1)
         await until(lambda: replay.served)
-    assert got.endswith(b"e\r\ndata: [DONE]\n\n\r\n")
     assert replay.served[0].ended == "client"
 
 
@@ -315,7 +318,7 @@ async def test_a_client_that_does_not_read_holds_up_a_bounded_part_of_its_own_an
         slow = socket.create_connection(("127.0.0.1", int(replay.base.rpartition(":")[2])))
         with slow:
             slow.sendall(post(CHAT, REQUEST))
-            await asyncio.wait_for(replay.ask(), 10)  # another one gets all of it
+            await asyncio.wait_for(replay.ask(), 30)  # another one gets all of it
             assert len(replay.served) == 1
         await until(lambda: len(replay.served) == 2)
     held = replay.served[1]

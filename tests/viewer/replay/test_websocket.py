@@ -79,11 +79,11 @@ class Caller:
         self.writer.write(bytes(self.side.send_data(message)))
 
     async def take(self, size: int) -> bytes:
-        return await asyncio.wait_for(self.reader.readexactly(size), 5)
+        return await asyncio.wait_for(self.reader.readexactly(size), 30)
 
     async def rest(self) -> list[tuple[str, bytes]]:
         """Give the messages of all that still comes."""
-        data = await asyncio.wait_for(self.reader.read(), 5)
+        data = await asyncio.wait_for(self.reader.read(), 30)
         found = messages(data, from_client=False, extensions=self.extensions)
         return [(message.kind, message.data) for message in found]
 
@@ -98,7 +98,7 @@ async def calling(
     headers += [("sec-websocket-version", "13"), *([("sec-websocket-extensions", offer)] if offer else [])]
     async with dial(replay.base) as (reader, writer):
         writer.write(post(path, b"", headers, method="GET"))
-        yield (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).lower(), Caller(reader, writer, agreed)
+        yield (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)).lower(), Caller(reader, writer, agreed)
 
 
 def joined(pieces: Timed) -> bytes:
@@ -216,7 +216,7 @@ async def test_a_websocket_that_is_not_on_the_tape_is_recorded_and_then_served(t
             await caller.say(ASK)
             got = await caller.take(len(joined(came[:2])))
             caller.writer.write(bytes(caller.side.send_data(AGAIN[: len(ASK)].ljust(len(ASK)))))
-            assert got + await asyncio.wait_for(caller.reader.read(), 5) == joined(came)
+            assert got + await asyncio.wait_for(caller.reader.read(), 30) == joined(came)
     front.close()
     assert accepted == 1
 
@@ -275,7 +275,7 @@ async def test_a_recording_that_was_cut_is_cut_there(tape: Path) -> None:
         await caller.say(AGAIN)
         assert await caller.take(len(joined(cut))) == joined(cut)
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(caller.reader.read(), 5)
+            await asyncio.wait_for(caller.reader.read(), 30)
 
 
 @on_loop
