@@ -11,7 +11,7 @@ from recorder.sanitize import safe
 if TYPE_CHECKING:
     from viewer.web.values import Settings
 
-_NICENESS = 10
+_NICENESS = 19
 """Pages yield the CPU to the relay and to the writer."""
 
 

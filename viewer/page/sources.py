@@ -29,7 +29,8 @@ _MOST_LABELS: Final = 3
 class Wanted:
     """What a page shows: the exchanges that a filter selects, and two groups of them that are compared.
 
-    One that is not `whole` is made in a fraction of the time: nothing is compared in it, and nothing played.
+    One that is not `whole` is made in a fraction of the time: nothing is compared in it, and nothing played. Which
+    conversations exchanges are of takes a second to find out on a large tape: if `belonging`.
     """
 
     where: Filter | None
@@ -38,6 +39,7 @@ class Wanted:
     with_text: bool = False
     every_operation: bool = False
     whole: bool = True
+    belonging: bool = True
     most_gaps: int = run.MOST_GAPS
 
 
@@ -46,13 +48,17 @@ def write_one(connection: Connection, no: int, limits: Thresholds, file: BinaryI
     return stream.write(file, exchange(connection, no, limits), stream.Shared(text, bodies))
 
 
-def exchange(connection: Connection, no: int, limits: Thresholds) -> stream.Source:
-    """Read all that the page of an exchange is made of. Raise `TapeDamaged` if something of it is missing."""
+def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: bool = True) -> stream.Source:
+    """Read all that the page of an exchange is made of, also what it belongs to, unless that takes too long.
+
+    Raise `TapeDamaged` if something of it is missing.
+    """
     try:
         known, full = tape_exchange.known(connection, no), tape_exchange.full(connection, no)
     except NoResultFound as error:
         raise TapeDamaged("the tape is damaged (an exchange lacks its session): run 'wiretape db check'") from error
-    known = replace(known, row=replace(known.row, **queries.belonging(connection, no)))
+    if belonging:
+        known = replace(known, row=replace(known.row, **queries.belonging(connection, no)))
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
     return stream.Source(
         known,
@@ -75,7 +81,8 @@ def read_run(connection: Connection, wanted: Wanted, limits: Thresholds) -> run.
     if not every_operation:
         counts = overview.left_out(connection, wanted.selected)
         covered, left_out = overview.covered(wanted.selected), coverage.described(counts) if counts else None
-    columns = tape_run.columns(connection, wanted.selected, run.MOST_ROWS, wanted.most_gaps)
+    without = () if wanted.belonging else ("conversation",)
+    columns = tape_run.columns(connection, wanted.selected, run.MOST_ROWS, wanted.most_gaps, without)
     (whole,) = overview.samples(connection, (), covered)
     samples = {by: overview.samples(connection, (by,), covered) for by in _keys(connection, covered)}
     comparisons, played = list[run.Comparison](), list[str]()

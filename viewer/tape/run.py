@@ -1,10 +1,10 @@
 """The exchanges of a run as columns, for its page: bounded, however many there are and however long they were."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, null, select
 
 from recorder.decode.decoder import Run
 from recorder.tape.schema import exchanges, measures
@@ -55,16 +55,22 @@ class Text:
     sizes: list[int]
 
 
-def columns(connection: Connection, where: Condition | None, most: int, most_gaps: int) -> Columns:
-    """Return the newest exchanges that fit, at most `most`; of those that waited longest, at most so many gaps."""
-    statement = select(exchanges.c.no, *(column(field).label(field) for field in _FIELDS))
+def columns(
+    connection: Connection, where: Condition | None, most: int, most_gaps: int, without: Collection[str] = ()
+) -> Columns:
+    """Return the newest exchanges that fit, at most `most`; of those that waited longest, at most so many gaps.
+
+    Fields that are left out, `without`, are unknown.
+    """
+    named = ((null() if field in without else column(field)).label(field) for field in _FIELDS)
+    statement = select(exchanges.c.no, *named)
     newest = queries.in_batches(connection, statement, where, newest_first=True, limit=most)
     found = [row for batch in newest for row in batch][::-1]
     numbers, *values = map(list, zip(*found, strict=True)) if found else ([] for _ in ("no", *_FIELDS))
-    named = dict(zip(_FIELDS, values, strict=True))
-    kept = _with_gaps(numbers, named, most_gaps)
+    by_name = dict(zip(_FIELDS, values, strict=True))
+    kept = _with_gaps(numbers, by_name, most_gaps)
     gaps = dict(_gaps(connection, kept))
-    return Columns(numbers, named, [gaps.get(no) for no in numbers])
+    return Columns(numbers, by_name, [gaps.get(no) for no in numbers])
 
 
 def _with_gaps(numbers: Sequence[int], values: dict[str, list[Any]], most: int) -> set[int]:

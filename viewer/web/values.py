@@ -37,6 +37,10 @@ MOST_ROWS: Final = 2_000
 """A page opens with so many exchanges at most, and grows to twice as many."""
 
 MOST_GAPS: Final = 200_000
+MANY: Final = 5_000
+"""Of a tape of more exchanges a page opens without what they belong to, and has it a moment later."""
+
+REST_SECONDS: Final = 5.0
 _WHOLE_NS: Final = 1_000_000_000
 """What other tools make of a stream, and all else but what is played, is worked out once in so long while it runs."""
 
@@ -71,11 +75,12 @@ class RunSource:
     """The exchanges that a filter selects: the newest ones."""
 
     pause_seconds = 1.0
-    rest_seconds = 5.0
+    rest_seconds = 0.0
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._first = 0
+        self._has_begun = False
 
     def read(self, connection: Connection) -> Value:
         """Read the page of the run."""
@@ -85,7 +90,9 @@ class RunSource:
         self._slide(connection, selected)
         newest = exchanges.c.no >= self._first
         newest = newest if selected is None else newest & selected
-        wanted = sources.Wanted(settings.where, newest, whole=False, most_gaps=MOST_GAPS)
+        belonging = self._has_begun or total <= MANY
+        wanted = sources.Wanted(settings.where, newest, whole=False, belonging=belonging, most_gaps=MOST_GAPS)
+        self._has_begun, self.rest_seconds = True, REST_SECONDS if belonging else 0.0
         found = sources.read_run(connection, wanted, settings.limits)
         recorder, is_open = _fill(connection, found.columns)
         shown = len(found.columns)
@@ -159,6 +166,7 @@ class ExchangeSource:
         self._ended: tuple[Stored, Value] | None = None
         self._whole: Value = {}
         self._whole_ns = 0
+        self._has_begun = False
 
     def read(self, connection: Connection) -> Value:
         """Read the page of the exchange."""
@@ -172,11 +180,13 @@ class ExchangeSource:
 
     def _read(self, connection: Connection, no: int) -> Value:
         settings = self._settings
-        one = sources.exchange(connection, no, settings.limits)
+        belonging = self._has_begun or no <= MANY
+        one = sources.exchange(connection, no, settings.limits, belonging=belonging)
+        self._has_begun, self.rest_seconds = True, 1.0 if belonging else 0.0
         row = one.known.row
         shared = stream.Shared(text=True, bodies=settings.bodies)
         is_open = one.opened.live and one.recording
-        if not is_open or SYSTEM.now() - self._whole_ns >= _WHOLE_NS:
+        if not is_open or not belonging or SYSTEM.now() - self._whole_ns >= _WHOLE_NS:
             self._whole, self._whole_ns = stream.data(one, shared), SYSTEM.now()
             value = dict(self._whole)
         else:
@@ -190,7 +200,8 @@ class ExchangeSource:
         bodies = {"body": one.opened.transcript.data, "asked": one.known.request.body or b""} if settings.bodies else {}
         value["parts"] = {name: [_pieces(data)] for name, data in bodies.items()}
         ended = Stored(row.id, one.full.facts, one.full.reads, b"", row.outcome)
-        self._ended = None if row.ended_by is None or row.outcome == "open" else (ended, value)
+        is_final = belonging and row.ended_by is not None and row.outcome != "open"
+        self._ended = (ended, value) if is_final else None
         return value
 
 

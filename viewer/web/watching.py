@@ -18,8 +18,8 @@ POLL_SECONDS: Final = 0.1
 AGAIN_SECONDS: Final = 0.5
 """A tape that cannot be read is tried again after so long."""
 
-SHARE: Final = 8
-"""Reading rests for so many times as long as it took: pages take an eighth of a CPU each, at most."""
+SHARE: Final = 5
+"""Reading rests for so many times as long as it took: a page takes a sixth of a CPU at most."""
 
 
 @dataclass(frozen=True, slots=True)

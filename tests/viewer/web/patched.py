@@ -10,7 +10,7 @@ CASES: Final[list[tuple[Any, Any]]] = [
     ([[1], [2], [3]], [[1], [2, 2], [3], []]),
     ("so", "so it goes"),
     ({"__proto__": {"x": 1}, "k": 0}, {"__proto__": {"x": 2}, "constructor": None, "k": 0}),
-    ({"text": "a\u2028\u202e\ud83d\ude00"}, {"text": "a\u2028\u202e\ud83d\ude00</script>"}),
+    ({"text": "a\u2028\u202e\U0001f600"}, {"text": "a\u2028\u202e\U0001f600</script>"}),
     ([None, True, 0, ""], [None, False, 0, "x"]),
 ]
 

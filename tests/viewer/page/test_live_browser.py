@@ -1,0 +1,104 @@
+"""Live pages in Chromium: they grow as their tape does, hold still when told to, and apply patches as they came."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.browser import Page, chromium
+from tests.forked import ROOT
+from tests.recorder.frames import until
+from tests.viewer.commanding import RUN
+from tests.viewer.conftest import COMPLETE_READS
+from tests.viewer.tui.growing import recorder
+from tests.viewer.web.patched import CASES
+from viewer.web.patch import difference
+
+pytestmark = pytest.mark.nightly
+
+ID, OTHER, HOSTILE = "a" * 16, "b" * 16, "</script><img src=http://127.0.0.1:9/>\u202e"
+BAR = "(document.querySelector('.livebar')?.textContent ?? '')"
+SAID = "(document.querySelector('.said')?.textContent ?? '')"
+IDS = "[...document.querySelectorAll('tr[data-row]')].map((one) => one.cells[0].textContent)"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with chromium(tmp_path_factory.mktemp("profile")) as page:
+        page.look()
+        yield page
+
+
+@contextmanager
+def viewing(tape: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [*RUN, "view", "--web", "--db", str(tape)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def show(page: Page, url: str) -> None:
+    page.requests.clear()
+    page.call("Page.navigate", url=url)
+    until(lambda: page.run("document.querySelector('h1') !== null"))
+
+
+def test_the_list_grows_and_opens_an_exchange_that_grows_to_its_verdict(page: Page, tmp_path: Path) -> None:
+    tape = tmp_path / "t.db"
+    first, *rest = COMPLETE_READS
+    parts = [first, (rest[0][0], rest[0][1].replace(b"Hel", json.dumps(HOSTILE)[1:-1].encode())), *rest[1:]]
+    with recorder(tape) as tape_recorder, viewing(tape) as (process, url):
+        show(page, url)
+        assert page.run("document.querySelector('h1').textContent") == "0 exchanges"
+        page.run("document.querySelector('input.filter').focus()")
+        tape_recorder.record(OTHER)
+        tape_recorder.begin(ID, parts[:2])
+        until(lambda: sorted(page.run(IDS)) == [ID[:8], OTHER[:8]])
+        assert page.run("document.activeElement.className").endswith("filter")
+        page.run(f"document.querySelectorAll('tr[data-row]')[{page.run(IDS).index(ID[:8])}].click()")
+        until(lambda: page.run(f"location.pathname.includes({json.dumps(ID)}) && {SAID}.length > 0"))
+        begun = page.run(SAID)
+        tape_recorder.go_on(ID, parts, 2, len(parts))
+        until(lambda: len(page.run(SAID)) > len(begun))
+        assert page.run(SAID).startswith(begun)
+        tape_recorder.end(ID, parts)
+        until(lambda: "complete" in page.run("document.querySelector('.verdict').textContent"))
+        assert "over" in page.run(BAR)
+        process.terminate()
+        until(lambda: "has ended" in page.run(BAR))
+    assert page.faults == []
+    assert all(request.startswith(url) or request.startswith("data:") for request in page.requests)
+
+
+def test_a_page_that_is_held_stays_as_it_is_and_its_address_keeps_that(page: Page, tmp_path: Path) -> None:
+    tape = tmp_path / "t.db"
+    with recorder(tape) as tape_recorder, viewing(tape) as (_, url):
+        tape_recorder.record(ID)
+        show(page, f"{url}#live=off")
+        until(lambda: page.run(IDS) == [ID[:8]])
+        tape_recorder.record(OTHER)
+        assert "held" in page.run(BAR)
+        page.run("document.querySelector('.livebar button').click()")
+        until(lambda: len(page.run(IDS)) == 2)
+        page.run("new Promise((done) => setTimeout(done, 300))")
+        assert page.run("location.hash") == ""
+
+
+def test_patches_are_applied_as_they_were_made(page: Page, tmp_path: Path) -> None:
+    with viewing(tmp_path / "none.db") as (_, url):
+        page.call("Page.navigate", url=url)
+        until(lambda: "no tape" in page.run(BAR))
+        for old, new in CASES:
+            patch = difference(old, new)
+            made = page.run(f"JSON.stringify(patched(JSON.parse({text(old)}), JSON.parse({text(patch)})))")
+            assert json.loads(made) == new
+
+
+def text(value: object) -> str:
+    return json.dumps(json.dumps(value))
