@@ -15,6 +15,7 @@ from viewer.commands.cut import cut
 from viewer.commands.demo import demo
 from viewer.commands.doctor import doctor
 from viewer.commands.export import export
+from viewer.commands.fleet import fleet, ship
 from viewer.commands.help import help_
 from viewer.commands.import_ import import_
 from viewer.commands.ls import ls
@@ -35,6 +36,8 @@ for _command in (
     serve,
     export,
     import_,
+    ship,
+    fleet,
     rm,
     stats,
     compare,

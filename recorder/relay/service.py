@@ -9,7 +9,6 @@ import asyncio
 import dataclasses
 import os
 import socket
-import ssl
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ import msgspec
 
 from recorder import __version__
 from recorder.clock import SYSTEM
-from recorder.errors import WiretapeError
 from recorder.plurals import counted
 from recorder.process import boot_id
 from recorder.relay import local, server, sharing
@@ -29,6 +27,7 @@ from recorder.relay.providers import Upstream
 from recorder.relay.proxy import Proxy
 from recorder.relay.sharing import Place, Share
 from recorder.relay.tap import Tap
+from recorder.relay.trust import tls_context
 from recorder.relay.upstream import Limits, Transport
 from recorder.relay.workers import Observer as Observer
 from recorder.relay.workers import Workers
@@ -266,17 +265,6 @@ class Recorder:
 
 def _left(deadline: int) -> float:
     return max(WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9)
-
-
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides."""
-    context = ssl.create_default_context()
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise WiretapeError(f"--ca-file {ca_file} cannot be used ({error}): give certificates in PEM") from error
-    return context
 
 
 def _bracketed(host: str) -> str:

@@ -48,6 +48,7 @@ TOPICS: Final = {
     "otlp": "what record --otlp sends to a collector of OpenTelemetry",
     "cassettes": "what serve --record records, and when it serves it",
     "prices": "how exchanges get a cost: prices in the configuration",
+    "shipping": "many recorders that ship to one centre: its address, its tables, what is promised",
 }
 """The topics of `help` that are no commands."""
 

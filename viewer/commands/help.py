@@ -460,8 +460,46 @@ def _prices() -> Iterator[Section]:
     )
 
 
+def _shipping() -> Iterator[Section]:
+    """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
+    from viewer.fleet import tables, target
+
+    yield Section(
+        "Where the centre is: wiretape ship --to, wiretape fleet init --to",
+        [
+            (target.FORM, "the nodes of a ClickHouse server or cluster; without a database, "
+             f"{target.DATABASE!r}. This machine is reached by HTTP (8123), others by TLS (8443)"),
+            ("?tls=no, ?tls=yes", "plain HTTP to another machine; TLS to this one"),
+            ("?quorum=N", "replicas that must have a batch before it counts; else 2, where there are so many"),
+            (f"{target.USER}, {target.PASSWORD}", "the account; a password in the URL is refused"),
+            (target.PASSWORD_FILE, "a file that has the password"),
+        ],
+    )  # fmt: skip
+    yield Section(
+        "Tables that wiretape fleet init makes",
+        [(table.name, table.meaning) for table in tables.TABLES],
+        "Columns have the names and the meanings of the tape (wiretape db schema). Read them with FINAL: of rows with "
+        "one key, that with the highest row_version counts. The salt of the redaction hashes is never shipped; streams "
+        "stay empty without ship --bodies. Rows expire after 13 months, streams after 14 days, where the server can do "
+        "that (19.6 and later).",
+    )
+    yield Section(
+        "What is promised",
+        [
+            ("a recorder", "never waits: shipping is a process of its own, which only reads the tape"),
+            ("an exchange", "is shipped when it has ended and is measured, within about a second, and again when it is "
+             "derived again. The tape is the buffer: what --keep or rm deletes before it is shipped is not shipped"),
+            ("a batch", "is sent as the same bytes until it is acknowledged, to one node after the other: the server "
+             "drops those that it has, and FINAL what is left twice"),
+            ("TAPE.shipped-…", "is what a centre has acknowledged. Without it, all is sent again, and counts once: "
+             "remove it when the centre has lost its tables"),
+            ("tenant", "ship --label tenant=NAME is a part of every key: keep it for a tape"),
+        ],
+    )  # fmt: skip
+
+
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
     "intercept": _intercept, "imports": _imports, "cut": _cut, "testing": _testing, "metrics": _metrics, "otlp": _otlp,
-    "cassettes": _cassettes, "prices": _prices,
+    "cassettes": _cassettes, "prices": _prices, "shipping": _shipping,
 }  # fmt: skip

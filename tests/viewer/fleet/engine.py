@@ -1,0 +1,131 @@
+"""A ClickHouse server as far as shipping needs one: it knows tables, and what was inserted, in RowBinary."""
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from viewer.fleet import tables
+from viewer.fleet.acknowledged import held
+from viewer.fleet.batches import Origin
+from viewer.fleet.client import Centre
+from viewer.fleet.ship import Shipper
+from viewer.fleet.tables import EngineTable
+from viewer.fleet.target import Credentials, Target
+from viewer.tape import queries, shipping
+
+FORMATS = {"Int64": "q", "UInt64": "Q", "Int32": "i", "UInt32": "I", "UInt8": "B", "Float64": "d"}
+FORMATS["DateTime('UTC')"] = "I"
+TARGET = Target(("http://127.0.0.1:1", "http://127.0.0.1:2"))
+
+Fault = Callable[[httpx.Request], httpx.Response | None]
+
+
+class Reader:
+    """Reads values of RowBinary off the front of some bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.place = data, 0
+
+    def take(self, size: int) -> bytes:
+        piece = self.data[self.place : self.place + size]
+        assert len(piece) == size, "the bytes end within a row"
+        self.place += size
+        return piece
+
+    def length(self) -> int:
+        number = shift = 0
+        while (byte := self.take(1)[0]) >= 0x80:
+            number, shift = number | (byte & 0x7F) << shift, shift + 7
+        return number | byte << shift
+
+    def value(self, type: str) -> Any:
+        if match := re.fullmatch(r"Nullable\((.*)\)", type):
+            return None if self.take(1)[0] else self.value(match[1])
+        if match := re.fullmatch(r"Array\((.*)\)", type):
+            return [self.value(match[1]) for _ in range(self.length())]
+        if type == "String":
+            return self.take(self.length())
+        (number,) = struct.unpack(f"<{FORMATS[type]}", self.take(struct.calcsize(f"<{FORMATS[type]}")))
+        return number
+
+    def rows(self, types: Sequence[str]) -> list[list[Any]]:
+        found = []
+        while self.place < len(self.data):
+            found.append([self.value(type) for type in types])
+        return found
+
+
+class Engine:
+    """Answers as a server does; `faults` are what becomes of the next requests, None: nothing."""
+
+    def __init__(self, known: Sequence[EngineTable] = tables.TABLES) -> None:
+        self.types = {table.name: {column.name: column.type for column in table.columns} for table in known}
+        self.blocks: dict[tuple[str, bytes], int] = {}
+        self.rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in known}
+        self.asked: list[httpx.Request] = []
+        self.faults: list[Fault | None] = []
+
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        self.asked.append(request)
+        fault = self.faults.pop(0) if self.faults else None
+        answer = fault(request) if fault is not None else None
+        return answer or self.answered(request)
+
+    def answered(self, request: httpx.Request) -> httpx.Response:
+        query = request.url.params.get("query") or request.content.decode()
+        if match := re.match(r"INSERT INTO (\w+) \((.*)\) FORMAT RowBinary$", query):
+            self.insert(match[1], match[2].split(", "), request.content)
+            return httpx.Response(200)
+        if match := re.match(r"DESCRIBE TABLE (\w+) ", query):
+            columns = self.types.get(match[1])
+            if columns is None:
+                return failed(404, 60, f"Table default.{match[1]} doesn't exist")
+            return httpx.Response(200, json={"data": [[name, kind, "", ""] for name, kind in columns.items()]})
+        return httpx.Response(200, json={"data": []})
+
+    def insert(self, table: str, names: list[str], data: bytes) -> None:
+        """Store rows; a block that came before is dropped, as a replicated table does."""
+        rows = Reader(data).rows([self.types[table][name] for name in names])
+        self.blocks[table, data] = self.blocks.get((table, data), 0) + 1
+        if self.blocks[table, data] == 1:
+            self.rows[table] += [dict(zip(names, row, strict=True)) for row in rows]
+
+    def inserts(self, table: str) -> list[bytes]:
+        """Give the bytes of all inserts into a table, in their order."""
+        start = f"INSERT INTO {table} "
+        return [one.content for one in self.asked if one.url.params.get("query", "").startswith(start)]
+
+    def final(self, table: str = "exchanges") -> dict[str, dict[str, Any]]:
+        """Give the rows that count, by id: of each the one of the highest version."""
+        found: dict[str, dict[str, Any]] = {}
+        for row in sorted(self.rows[table], key=lambda row: row["row_version"]):
+            found[row["id"].decode()] = row
+        return found
+
+
+def failed(status: int, code: int, message: str) -> httpx.Response:
+    text = f"Code: {code}, e.displayText() = DB::Exception: {message}, e.what() = DB::Exception\n"
+    return httpx.Response(status, text=text)
+
+
+def centre(engine: Engine, target: Target = TARGET) -> Centre:
+    return Centre(target, Credentials("someone", "a secret"), transport=httpx.MockTransport(engine.handle))
+
+
+def ship(tape: Path, engine: Engine, **more: Any) -> tuple[int, list[str]]:
+    """Ship a tape once; give how many exchanges were shipped, and what was said."""
+    said: list[str] = []
+    with (
+        queries.opened(tape) as connection,
+        held(tape, TARGET, shipping.identity(connection)) as known,
+        centre(engine) as there,
+    ):
+        origin = more.pop("origin", Origin("a-host"))
+        shipper = Shipper(connection, there, known, origin, warn=said.append, **more)
+        shipper.run(once=True)
+    return shipper.shipped, said

@@ -1,0 +1,214 @@
+"""The commands `ship` and `fleet`: many recorders, one centre."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from recorder.commands.options import ca_file, db, read_labels, tape_path
+from recorder.plurals import counted
+from viewer.commands import output
+from viewer.commands.output import Output
+from viewer.fleet import target as targets
+
+if TYPE_CHECKING:
+    from recorder.commands.status import Screen
+    from viewer.fleet.client import Centre
+    from viewer.fleet.ship import Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SHIP_PASSWORD, READ_PASSWORD = "WIRETAPE_FLEET_SHIP_PASSWORD", "WIRETAPE_FLEET_READ_PASSWORD"
+_LEAST_PASSWORD: Final = 12
+_NICENESS: Final = 10
+
+
+def _read_target(_: click.Context, __: click.Parameter, text: str) -> targets.Target:
+    try:
+        return targets.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+_to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=_read_target,
+                   help=f"The centre: {targets.FORM}, of any nodes.")  # fmt: skip
+
+
+def connected(command: F) -> F:
+    """Add the options of a command that connects to a centre."""
+    return _to(ca_file(command))
+
+
+@contextmanager
+def _centre(target: targets.Target, ca_file: Path | None) -> "Iterator[Centre]":
+    """Connect to a centre as the environment says. Raises `click.UsageError` for what is wrong there."""
+    from recorder.relay.trust import tls_context
+    from viewer.fleet.client import Centre
+
+    try:
+        credentials = targets.credentials(target, os.environ)
+    except OSError as error:
+        name = targets.PASSWORD_FILE
+        raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    is_secure = any(node.startswith("https:") for node in target.nodes)
+    with Centre(target, credentials, tls_context(ca_file) if is_secure else None) as centre:
+        yield centre
+
+
+@click.command()
+@db
+@connected
+@click.option("--bodies", is_flag=True, help="Ship what was said, too: requests, answers, and their reads.")
+@click.option("--label", "labels", multiple=True, metavar="K=V",
+              help="Label all that is shipped; tenant=NAME keeps tenants apart. May be repeated.")  # fmt: skip
+@click.option("--once", is_flag=True, help="End when all is there, instead of following the tape.")
+@click.option("--beside", is_flag=True, hidden=True, help="End with the recorder, which holds standard input.")
+def ship(
+    db: Path | None,
+    target: targets.Target,
+    ca_file: Path | None,
+    bodies: bool,
+    labels: tuple[str, ...],
+    once: bool,
+    beside: bool,
+) -> None:
+    """Ship a tape to a ClickHouse centre, also while it is recorded, until interrupted.
+
+    It only reads the tape, which is the buffer: while the centre is away, all waits there. What it has acknowledged is
+    kept in a small file beside the tape; without it, all is shipped again, and still counted once.
+
+    The user is in the URL or WIRETAPE_FLEET_USER, the password in WIRETAPE_FLEET_PASSWORD or the file that
+    WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
+    shipping".
+    """
+    import socket
+
+    from recorder.tape import file
+    from viewer.fleet import acknowledged, following, ship
+    from viewer.fleet.batches import Origin
+    from viewer.tape import shipping
+
+    path = tape_path(db)
+    origin = Origin(socket.gethostname(), read_labels(labels))
+    os.nice(_NICENESS)
+    with (
+        _centre(target, ca_file) as centre,
+        file.reading(path) as connection,
+        acknowledged.held(path, target, shipping.identity(connection)) as known,
+        _screen() as screen,
+        following.until_end(path, with_parent=beside) as end,
+    ):
+        shipper = ship.Shipper(connection, centre, known, origin, bodies, wait=end.wait, is_over=end.is_over)
+        shipper.tell = lambda report: _tell(screen, report, target)
+        shipper.warn = lambda message: screen.line(f"wiretape: shipping: {message or 'works again'}")
+        if beside:
+            shipper.tell = lambda _: None
+        try:
+            shipper.run(once=once)
+        finally:
+            screen.status("")
+            done = f"{counted(shipper.shipped, 'exchange')} shipped to {target.name}"
+            if not beside:
+                screen.line(f"{done}, {shipper.report().waiting:,} waiting")
+
+
+@contextmanager
+def _screen() -> "Iterator[Screen]":
+    from recorder.commands.status import Screen
+
+    screen = Screen()
+    try:
+        yield screen
+    finally:
+        screen.close()
+
+
+def _tell(screen: "Screen", report: "Report", target: targets.Target) -> None:
+    lag = "" if report.lag_ns is None else f" · lag {report.lag_ns / 1e9:,.1f} s"
+    screen.status(f"{report.shipped:,} shipped to {target.name} · {report.waiting:,} waiting{lag}")
+
+
+@click.group()
+def fleet() -> None:
+    """Look after the centre that recorders ship to."""
+
+
+@fleet.command()
+@connected
+@click.option("--cluster", metavar="NAME", help="Spread the tables over the shards and replicas of this cluster.")
+@click.option("--print", "is_printed", is_flag=True, help="Only print the statements; nothing is connected to.")
+@click.option("--accounts", is_flag=True,
+              help="Make two accounts, too: wiretape_ship and wiretape_read.")  # fmt: skip
+def init(target: targets.Target, ca_file: Path | None, cluster: str | None, is_printed: bool, accounts: bool) -> None:
+    """Make the tables of a centre, or add the columns that an older version did not have.
+
+    Nothing is dropped, and no column is changed. In ClickHouse Cloud leave out --cluster: it replicates by itself.
+
+    With --accounts, wiretape_ship may insert and do nothing else, and wiretape_read may read all but the table streams,
+    which has what was said. Their passwords are in WIRETAPE_FLEET_SHIP_PASSWORD and WIRETAPE_FLEET_READ_PASSWORD, and
+    are sent as hashes.
+    """
+    from viewer.fleet import ddl, setup, tables
+
+    if cluster is not None:
+        try:
+            targets.identifier(cluster)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--cluster") from error
+    if is_printed:
+        _print(target, cluster, accounts)
+        return
+    passwords = {}
+    if accounts:
+        passwords = {ddl.SHIPPER: _password(SHIP_PASSWORD), ddl.ANALYST: _password(READ_PASSWORD)}
+    with _centre(target, ca_file) as centre:
+        setup.prepare(centre, tables.TABLES, cluster, lambda line: click.echo(line))
+        if accounts:
+            setup.make_accounts(centre, tables.TABLES, cluster, passwords)
+            click.echo(f"accounts {' and '.join(passwords)} made")
+
+
+def _print(target: targets.Target, cluster: str | None, accounts: bool) -> None:
+    from viewer.fleet import ddl, setup, tables
+
+    for statement in setup.statements(target.database, tables.TABLES, cluster):
+        click.echo(f"{statement};")
+    if accounts:
+        hashes = {account: "SHA-256 of the password, in hex" for account in (ddl.SHIPPER, ddl.ANALYST)}
+        for statement in ddl.accounts(target.database, hashes, tables.TABLES, cluster):
+            click.echo(f"{statement};")
+
+
+def _password(name: str) -> str:
+    password = os.environ.get(name, "")
+    if len(password) < _LEAST_PASSWORD:
+        raise click.UsageError(f"set {name} to a password of {_LEAST_PASSWORD} or more characters")
+    return password
+
+
+@fleet.command()
+@connected
+@output.formatted()
+def status(target: targets.Target, ca_file: Path | None, out: Output) -> None:
+    """Show how far each host is shipped, and what the tables take."""
+    from viewer.fleet import status
+
+    with _centre(target, ca_file) as centre:
+        found = [dataclasses.asdict(row) for row in status.rows(centre)]
+    if not out.is_table:
+        out.put(status.FIELDS, found)
+        return
+    for kind in ("host", "table"):
+        its = [row for row in found if row["kind"] == kind]
+        shown = [name for name in status.FIELDS if any(row[name] not in (None, "") for row in its) and name != "kind"]
+        if its:
+            out.put(shown, [{name: row[name] for name in shown} for row in its])
+    if not found:
+        click.echo(f"{target.name} holds nothing yet: ship a tape with 'wiretape ship --to …'", file=sys.stderr)

@@ -1,0 +1,106 @@
+"""What a centre has acknowledged of a tape: a small private file beside it, one for each centre.
+
+Who ships only reads the tape: its one writer would otherwise wait for it. So the tape numbers what is settled
+(`settlements`), and how far that has been shipped is kept here, table by table: all up to one version is acknowledged,
+and what is between that and another was being sent. That batch is sent again as it was, byte for byte, so that the
+server knows it. If the file is lost, all is sent again, and nothing is counted twice.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from recorder.errors import TapeBusy, WiretapeError
+from viewer.fleet.target import Target
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a table is: all up to version `until` is there; `sending`: what follows, up to this, may be there."""
+
+    until: int = 0
+    sending: int | None = None
+
+
+class _Contents(msgspec.Struct, frozen=True):
+    centre: str
+    tape: str | None
+    tables: dict[str, Progress]
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """What is acknowledged of one tape by one centre."""
+
+    path: Path
+    centre: str
+    tape: str | None
+    tables: dict[str, Progress]
+
+    def of(self, table: str) -> Progress:
+        """Return how far a table is."""
+        return self.tables.get(table, Progress())
+
+    def put(self, table: str, progress: Progress) -> None:
+        """Keep how far a table is. Raises `WiretapeError` if that cannot be written."""
+        self.tables[table] = progress
+        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables))
+        new = self.path.with_name(f"{self.path.name}.new")
+        try:
+            with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+                file.write(contents)
+            new.replace(self.path)
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+
+def path_of(tape: Path, target: Target) -> Path:
+    """Return where it is kept what a centre has of a tape."""
+    tape = tape.resolve()
+    return tape.with_name(f"{tape.name}.shipped-{re.sub('[^A-Za-z0-9.-]+', '-', target.name)}")
+
+
+@contextlib.contextmanager
+def held(tape: Path, target: Target, identity: str | None) -> Iterator[Acknowledged]:
+    """Yield what is acknowledged of a tape, which no other process ships to this centre meanwhile.
+
+    A file of another tape, which had this name before, counts for nothing. Raises `TapeBusy` and `WiretapeError`.
+    """
+    path = path_of(tape, target)
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise _unusable(lock, error) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise TapeBusy(f"{tape} is being shipped to {target.name} already: one process does") from error
+        contents = _read(path)
+        known = contents.tables if contents is not None and contents.tape == identity else {}
+        yield Acknowledged(path, target.name, identity, known)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> _Contents | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Contents)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error) from error
+    except msgspec.MsgspecError:  # cut short by a crash of the machine: all is sent again
+        return None
+
+
+def _unusable(path: Path, error: OSError) -> WiretapeError:
+    return WiretapeError(
+        f"{path} cannot be used ({error.strerror}): what has been shipped is kept there, beside the tape"
+    )

@@ -1,0 +1,187 @@
+"""A client of ClickHouse's HTTP interface: queries, and batches that arrive once or not at all.
+
+A batch is sent to one node, and as the same bytes to the next if that fails: the server knows blocks that it has, and
+drops them. It answers when all replicas that are asked for have the batch (`wait_end_of_query`, `insert_quorum`), also
+those behind a `Distributed` table. The password is a header, never part of a URL. What is wrong with the centre for
+good is `Refused`, what may pass `Unavailable`: then the next node is tried, and later all of them again.
+"""
+
+import json
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
+
+import httpx
+
+from recorder.errors import WiretapeError
+from recorder.sanitize import clipped, safe
+from viewer.fleet.target import PASSWORD, Credentials, Target
+
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 60.0
+"""How long a node may take to answer, and a batch to be on its replicas."""
+_QUORUM_MS: Final = 30_000
+_SHOWN: Final = 300
+
+_CODE: Final = re.compile(r"^Code: (\d+)")
+_MESSAGE: Final = re.compile(r"DB::Exception: (.*?)(?:, e\.what\(\)|\s*\(version |$)", re.DOTALL)
+_TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
+    (192, 193, 194, 516): "{node} does not accept the user or the password: check the user in the URL, and {password}",
+    (164, 291, 497): "{node} does not allow this account to do that ({words})",
+    (60, 81): "{node} has no such table or database ({words}): run 'wiretape fleet init --to …' first",
+    (10, 16, 33, 44, 47, 53): "{centre} has another schema ({words}): run 'wiretape fleet init --to …' of this version",
+    (46, 48, 62, 80, 115): "{node} does not understand what this version of wiretape asks ({words})",
+}
+"""Codes of errors that stay, and what they mean."""
+_PASSING: Final[Mapping[tuple[int, ...], str]] = {
+    (243,): "the disk of {node} is full ({words}): free some space there",
+    (285, 286, 289, 319): "{node} has too few replicas that work ({words})",
+    (202, 241, 252): "{node} has too much to do ({words})",
+}
+"""Codes of errors that may pass."""
+
+
+class Refused(WiretapeError):
+    """The centre cannot be used as it is, and trying again would not help."""
+
+
+class Unavailable(WiretapeError):
+    """A node could not be reached, or could not do it now."""
+
+
+class Centre:
+    """The nodes of a centre, the one that answered last first. A context manager."""
+
+    def __init__(
+        self,
+        target: Target,
+        credentials: Credentials,
+        tls: ssl.SSLContext | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.target = target
+        headers = {"User-Agent": "wiretape"}
+        if credentials.user:
+            headers["X-ClickHouse-User"] = credentials.user
+        if credentials.password:
+            headers["X-ClickHouse-Key"] = credentials.password
+        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        verify = tls or any(node.startswith("https:") for node in target.nodes)  # else no certificates are loaded
+        self._client = httpx.Client(
+            headers=headers, timeout=timeout, verify=verify, transport=transport, trust_env=False
+        )
+        self._node = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    @property
+    def node(self) -> str:
+        """The node that is asked next."""
+        return self.target.nodes[self._node]
+
+    def query(self, statement: str, database: str | None = None) -> list[list[Any]]:
+        """Return the rows of a query, asking one node after the other. Raises `Refused`, and at last `Unavailable`."""
+        settings = {"output_format_json_quote_64bit_integers": "0", "wait_end_of_query": "1"}
+        text = self._anywhere(f"{statement} FORMAT JSONCompact", b"", settings, database)
+        try:
+            rows: list[list[Any]] = json.loads(text)["data"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unavailable(f"{self.target.name} answered {_shown(text)!r}, not JSON") from error
+        return rows
+
+    def execute(self, statement: str, database: str | None = None) -> None:
+        """Execute a statement that has no rows. Raises `Refused`, and at last `Unavailable`."""
+        self._anywhere(statement, b"", {"wait_end_of_query": "1"}, database)
+
+    def insert(self, table: str, columns: Sequence[str], rows: bytes, *, quorum: int = 0) -> None:
+        """Insert rows in RowBinary at the node that is asked next. Raises `Refused` or `Unavailable`.
+
+        After `Unavailable` nobody knows whether they arrived: insert the same bytes again, at the next node.
+        """
+        settings = {"wait_end_of_query": "1", "insert_distributed_sync": "1"}
+        if quorum:
+            settings |= {"insert_quorum": str(quorum), "insert_quorum_timeout": str(_QUORUM_MS)}
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) FORMAT RowBinary"
+        try:
+            text = self._ask(statement, rows, settings, self.target.database)
+        except Unavailable:
+            self.next_node()
+            raise
+        if text:
+            raise Unavailable(f"{self.node} answered {_shown(text)!r} to what was inserted")
+
+    def next_node(self) -> None:
+        """Ask another node from now on."""
+        self._node = (self._node + 1) % len(self.target.nodes)
+
+    def _anywhere(self, statement: str, data: bytes, settings: Mapping[str, str], database: str | None) -> str:
+        for place in range(len(self.target.nodes)):
+            try:
+                return self._ask(statement, data, settings, database or self.target.database)
+            except Unavailable:
+                self.next_node()
+                if place + 1 == len(self.target.nodes):
+                    raise
+        raise AssertionError("a centre has a node")
+
+    def _ask(self, statement: str, data: bytes, settings: Mapping[str, str], database: str) -> str:
+        """Return what the node answers. Raises `Refused` or `Unavailable`."""
+        parameters = {"database": database, **settings}
+        content = data or statement.encode()
+        if data:
+            parameters["query"] = statement
+        try:
+            response = self._client.post(self.node, params=parameters, content=content)
+        except httpx.HTTPError as error:
+            raise _unreachable(self.node, error) from error
+        code = _CODE.match(response.text)  # also after a 200: the server found out later
+        if response.status_code == httpx.codes.OK and code is None:
+            return response.text
+        raise _explained(self.node, self.target, response.status_code, int(code[1]) if code else 0, response.text)
+
+
+def _unreachable(node: str, error: httpx.HTTPError) -> WiretapeError:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            reason = getattr(cause, "verify_message", "") or str(cause)
+            return Refused(
+                f"the certificate of {node} does not verify ({reason}): name its authority with --ca-file, or correct "
+                "the host"
+            )
+        cause = cause.__cause__ or cause.__context__
+    match error:
+        case httpx.ConnectTimeout() | httpx.ConnectError():
+            return Unavailable(f"{node} cannot be reached ({_shown(str(error)) or 'no answer'})")
+        case httpx.TimeoutException():
+            return Unavailable(f"{node} did not answer within {ANSWER_SECONDS:g} s")
+    return Unavailable(f"{node} broke the connection ({_shown(str(error)) or type(error).__name__})")
+
+
+def _explained(node: str, target: Target, status: int, code: int, text: str) -> WiretapeError:
+    """Return what a node's error means, in our words and its own."""
+    match = _MESSAGE.search(text)
+    words = _shown(match[1] if match else text) or f"status {status}"
+    if not code:
+        return _not_an_engine(node, status, words)
+    for kind, known in ((Refused, _TO_BLAME), (Unavailable, _PASSING)):
+        for codes, meaning in known.items():
+            if code in codes:
+                return kind(meaning.format(node=node, centre=target.name, words=words, password=PASSWORD))
+    return Unavailable(f"{node} failed ({words})")
+
+
+def _not_an_engine(node: str, status: int, words: str) -> WiretapeError:
+    """Return what an answer means that is no error of ClickHouse: a proxy's before it, or another server's."""
+    if status in (408, 429) or status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        return Unavailable(f"{node} answered {status} ({words})")
+    return Refused(f"{node} answered {status}, and is no ClickHouse server, or not for this account ({words})")
+
+
+def _shown(text: str) -> str:
+    return clipped(safe(" ".join(text.split())), _SHOWN)

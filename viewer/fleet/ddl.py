@@ -1,0 +1,91 @@
+"""The statements that make and migrate the centre's tables, and its accounts. Pure.
+
+On one server, and in ClickHouse Cloud, which replicates by itself, a table is a `ReplacingMergeTree`. In a cluster each
+node has `…_local` tables, replicated within their shard, and a `Distributed` table over them that takes and gives all:
+rows of one exchange are always on the same shard, so that `FINAL` finds them together.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from viewer.fleet.tables import EngineColumn, EngineTable
+from viewer.fleet.target import identifier
+
+SHIPPER, ANALYST = "wiretape_ship", "wiretape_read"
+"""The accounts: one may only insert, the other only read, and of `streams` nothing."""
+
+TTL_SINCE: Final = (19, 6)
+ACCOUNTS_SINCE: Final = (20, 5)
+_LOCAL: Final = "_local"
+_READ_OF_SYSTEM: Final = ("tables", "clusters", "parts", "columns")
+
+
+def literal(text: str) -> str:
+    """Return a text as a literal of the engine: whatever is in it, it stays a text."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
+    return f"'{escaped}'"
+
+
+def database(name: str, cluster: str | None = None) -> str:
+    """Return the statement that makes the database."""
+    return f"CREATE DATABASE IF NOT EXISTS {identifier(name)}{_on(cluster)}"
+
+
+def create(table: EngineTable, name: str, cluster: str | None = None, *, ttl: bool = True) -> Iterator[str]:
+    """Yield the statements that make a table of a database: of one server, or of a cluster."""
+    if cluster is None:
+        yield f"{_head(table, table.name, name, None)}ENGINE = ReplacingMergeTree(row_version)\n{_sorted(table, ttl)}"
+        return
+    path = f"/clickhouse/tables/{{shard}}/{name}/{table.name}"
+    engine = f"ReplicatedReplacingMergeTree({literal(path)}, '{{replica}}', row_version)"
+    yield f"{_head(table, table.name + _LOCAL, name, cluster)}ENGINE = {engine}\n{_sorted(table, ttl)}"
+    spread = f"Distributed({identifier(cluster)}, {name}, {table.name}{_LOCAL}, {table.shard_by})"
+    yield f"{_head(table, table.name, name, cluster)}ENGINE = {spread}"
+
+
+def migrate(table: EngineTable, present: Mapping[str, str], name: str, cluster: str | None = None) -> Iterator[str]:
+    """Yield the statements that add the columns which a table lacks; nothing is ever dropped."""
+    missing = [column for column in table.columns if column.name not in present]
+    added = ", ".join(f"ADD COLUMN {_column(column)}" for column in missing)
+    if missing:
+        for each in [table.name] if cluster is None else [table.name + _LOCAL, table.name]:
+            yield f"ALTER TABLE {name}.{each}{_on(cluster)} {added}"
+
+
+def accounts(name: str, hashes: Mapping[str, str], tables: Sequence[EngineTable], cluster: str | None) -> Iterator[str]:
+    """Yield the statements that make the accounts; `hashes` are SHA-256 of their passwords, in hex."""
+    for account, hashed in hashes.items():
+        identified = f"IDENTIFIED WITH sha256_hash BY {literal(hashed)}"
+        yield f"CREATE USER IF NOT EXISTS {account}{_on(cluster)} {identified}"
+        yield f"ALTER USER {account}{_on(cluster)} {identified}"
+        of_system = ", ".join(f"SELECT ON system.{one}" for one in _READ_OF_SYSTEM)
+        yield f"GRANT{_on(cluster)} {of_system} TO {account}"
+    for table in tables:
+        yield f"GRANT{_on(cluster)} SHOW COLUMNS, INSERT ON {name}.{table.name} TO {SHIPPER}"
+        if cluster is not None:
+            yield f"GRANT{_on(cluster)} INSERT ON {name}.{table.name}{_LOCAL} TO {SHIPPER}"
+        if table.name != "streams":
+            yield f"GRANT{_on(cluster)} SELECT ON {name}.{table.name} TO {ANALYST}"
+            if cluster is not None:
+                yield f"GRANT{_on(cluster)} SELECT ON {name}.{table.name}{_LOCAL} TO {ANALYST}"
+
+
+def _on(cluster: str | None) -> str:
+    return "" if cluster is None else f" ON CLUSTER {identifier(cluster)}"
+
+
+def _head(table: EngineTable, engine_name: str, name: str, cluster: str | None) -> str:
+    columns = ",\n".join(f"    {_column(column)}" for column in table.columns)
+    return f"CREATE TABLE IF NOT EXISTS {identifier(name)}.{engine_name}{_on(cluster)} (\n{columns}\n) "
+
+
+def _column(column: EngineColumn) -> str:
+    return f"{column.name} {column.type} COMMENT {literal(column.meaning)}"
+
+
+def _sorted(table: EngineTable, ttl: bool) -> str:
+    lines = [f"PARTITION BY {table.partition}", f"ORDER BY ({', '.join(table.key)})"]
+    if ttl and table.keep:
+        lines.append(f"TTL started + INTERVAL {table.keep}")
+    lines.append(f"SETTINGS index_granularity = {table.granularity}")
+    return "\n".join(lines)

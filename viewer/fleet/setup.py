@@ -1,0 +1,85 @@
+"""Makes and migrates the tables of a centre, and its accounts."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from viewer.fleet import ddl, schema_check
+from viewer.fleet.client import Centre, Refused
+from viewer.fleet.tables import EngineTable
+
+Version = tuple[int, int]
+
+
+def version(centre: Centre) -> Version:
+    """Return the version of the server. Raises as `Centre.query` does."""
+    text = str(centre.query("SELECT version()", "default")[0][0])
+    match = re.match(r"(\d+)\.(\d+)", text)
+    if match is None:
+        raise Refused(f"{centre.target.name} is no ClickHouse server: its version is {text:.60}")
+    return int(match[1]), int(match[2])
+
+
+def statements(name: str, tables: tuple[EngineTable, ...], cluster: str | None, *, ttl: bool = True) -> Iterator[str]:
+    """Yield the statements that make all tables of an empty server."""
+    yield ddl.database(name, cluster)
+    for table in tables:
+        yield from ddl.create(table, name, cluster, ttl=ttl)
+
+
+def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None, tell: Callable[[str], None]) -> None:
+    """Make what is not there, and add the columns that are missing. Raises `Refused` and `Unavailable`."""
+    name = centre.target.database
+    can_expire = version(centre) >= ddl.TTL_SINCE
+    _check_cluster(centre, cluster)
+    centre.execute(ddl.database(name, cluster), "default")
+    made = centre.query(f"SELECT name FROM system.tables WHERE database = {ddl.literal(name)}")
+    there = {str(row[0]) for row in made}
+    for table in tables:
+        if table.name in there:
+            _migrate(centre, table, cluster, tell)
+        else:
+            for statement in ddl.create(table, name, cluster, ttl=can_expire):
+                centre.execute(statement)
+            tell(f"{name}.{table.name} made")
+    if not can_expire:
+        tell("note: this server drops no old rows by itself (that came with 19.6): drop old partitions now and then")
+
+
+def _check_cluster(centre: Centre, cluster: str | None) -> None:
+    """Raise `Refused` if the server knows no cluster of this name."""
+    if cluster is None:
+        return
+    known = {str(row[0]) for row in centre.query("SELECT DISTINCT cluster FROM system.clusters", "default")}
+    if cluster not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise Refused(f"{centre.node} knows no cluster {cluster}: there is {names} (system.clusters)")
+
+
+def _migrate(centre: Centre, table: EngineTable, cluster: str | None, tell: Callable[[str], None]) -> None:
+    name, present = centre.target.database, schema_check.columns(centre, table.name)
+    for column in table.columns:
+        kind = present.get(column.name)
+        if kind is not None and not schema_check.same_type(kind, column.type):
+            raise Refused(
+                f"{name}.{table.name}.{column.name} is {kind:.60}, not {column.type}, and is not changed: use another "
+                "database, or move that table away"
+            )
+    added = sum(column.name not in present for column in table.columns)
+    for statement in ddl.migrate(table, present, name, cluster):
+        centre.execute(statement)
+    tell(f"{name}.{table.name} {f'has {added} more columns' if added else 'is up to date'}")
+
+
+def make_accounts(
+    centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None, passwords: Mapping[str, str]
+) -> None:
+    """Make the accounts, or give them other passwords. Raises `Refused` and `Unavailable`."""
+    if version(centre) < ddl.ACCOUNTS_SINCE:
+        raise Refused(
+            f"{centre.target.name} has accounts in its users.xml only (CREATE USER came with 20.5): add "
+            f"{ddl.SHIPPER} and {ddl.ANALYST} there"
+        )
+    hashes = {account: hashlib.sha256(password.encode()).hexdigest() for account, password in passwords.items()}
+    for statement in ddl.accounts(centre.target.database, hashes, tables, cluster):
+        centre.execute(statement)

@@ -1,0 +1,73 @@
+"""How far a fleet is shipped, host by host, and what the centre's tables take. Reads the centre."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from viewer.fleet import schema_check
+from viewer.fleet.client import Centre
+from viewer.fleet.ddl import literal
+
+FIELDS: Final = (
+    "kind", "name", "tenant", "exchanges", "newest_at", "heard_at", "silent_ms", "waiting", "lag_ms", "rows", "bytes",
+)  # fmt: skip
+MEANINGS: Final = {
+    "kind": "host: one that ships; table: one of the centre",
+    "name": "of the host, or the table",
+    "tenant": "whose exchanges the host ships",
+    "exchanges": "rows of the host, those included that a newer version replaces",
+    "newest_at": "when the newest exchange of the host began, UTC",
+    "heard_at": "when the host last said how far it was, by its own clock, UTC",
+    "silent_ms": "how long that was ago, by the clock of the centre",
+    "waiting": "exchanges of its tapes that were not shipped then",
+    "lag_ms": "how long the first of these had been settled then; unknown: none was waiting",
+    "rows": "of the table, on one replica of each shard",
+    "bytes": "of the table on disk, on one replica of each shard",
+}
+"""The fields of a row; one that is of no use for its kind is unknown."""
+
+_HEARD: Final = """SELECT tenant, host, max(shipped_at), argMax(waiting, row_version), argMax(lag_ms, row_version),
+    toUnixTimestamp(now()) FROM
+    (SELECT tenant, host, shipped_at, row_version, waiting, lag_ms FROM sessions FINAL ORDER BY row_version)
+    GROUP BY tenant, host ORDER BY tenant, host"""
+_SHIPPED: Final = "SELECT tenant, host, count(), max(started_at) FROM exchanges GROUP BY tenant, host"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A host, or a table, as `MEANINGS` has it."""
+
+    kind: str
+    name: str
+    tenant: str | None = None
+    exchanges: int | None = None
+    newest_at: str | None = None
+    heard_at: str | None = None
+    silent_ms: int | None = None
+    waiting: int | None = None
+    lag_ms: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+
+
+def rows(centre: Centre) -> Iterator[Row]:
+    """Yield the hosts that ship to a centre, and its tables. Raises `Refused` and `Unavailable`."""
+    shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.query(_SHIPPED)}
+    for tenant, host, heard_at, waiting, lag_ms, now in centre.query(_HEARD):
+        count, newest = shipped.get((tenant, host), (0, None))
+        silent_ms = max(round(1000 * (now - datetime.fromisoformat(heard_at).timestamp())), 0)
+        yield Row("host", host, tenant, count, newest or None, heard_at, silent_ms, waiting, lag_ms)
+    yield from _tables(centre)
+
+
+def _tables(centre: Centre) -> Iterator[Row]:
+    """Yield the tables with what they take; the parts of a cluster are those of its local tables."""
+    cluster = schema_check.cluster(centre)
+    parts = "system.parts" if cluster is None else f"cluster('{cluster}', system, parts)"
+    statement = (
+        f"SELECT table, sum(rows), sum(bytes_on_disk) FROM {parts} "
+        f"WHERE active AND database = {literal(centre.target.database)} GROUP BY table ORDER BY table"
+    )
+    for table, count, size in centre.query(statement):
+        yield Row("table", str(table).removesuffix("_local"), rows=int(count), bytes=int(size))

@@ -1,0 +1,180 @@
+"""The centre's tables, as columns: generated from the schema of the tape, so that a new metric is there, too. Pure.
+
+`exchanges` has the facts, the measures and the gaps of every exchange, `streams` what was said and the reads, and only
+if it is asked for; `sessions` has the runs of recorders, without the salt of their hashes. A column has the name, the
+unit and the meaning that it has on the tape. Unknown is NULL. Sorted is by facts only, which never change: a row with
+a higher `row_version` then replaces another of the same key.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, Table
+
+from recorder.tape import schema
+from recorder.tape.cells import declared
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, meaning
+
+NUMBER: Final = "Int64"
+TEXT: Final = "String"
+VERSION: Final = "UInt64"
+SECOND: Final = "DateTime('UTC')"
+"""Of UTC, whatever zone the server is in: partitions go by it."""
+TEXTS: Final = "Array(String)"
+GAPS: Final = "Array(Int64)"
+COUNTS: Final = "Array(UInt32)"
+PLACES: Final = "Array(Nullable(Int64))"
+
+ROW_VERSION: Final = "row_version"
+
+_TYPES: Final = ((Boolean, "UInt8"), (Float, "Float64"), (BigInteger, NUMBER), (Integer, "Int32"))
+_NAMED: Final = {"measures.icl": GAPS, "measures.gap_hist": COUNTS}
+_SAID: Final = {
+    "exchanges": ("request_headers", "request_body", "response_headers"),
+    "measures": ("error_message", "content", "reasoning", "refusal", "tool_calls", "choices", "asked"),
+}
+"""What programs and models said: only in `streams`."""
+_KEYS: Final = ("no", "exchange_no", "session_no", "labels", "salt")
+_RENAMED: Final = {"exchanges.bytes": "body_bytes", "sessions.uuid": "session"}
+"""Names that two columns of a row would share, or that say too little."""
+_ARRAYS: Final = {"at_ns": PLACES, "relayed_ns": PLACES, "sizes": PLACES}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineColumn:
+    """A column of the centre: its type in ClickHouse, and where on the tape it comes from; None: shipping adds it."""
+
+    name: str
+    type: str
+    meaning: str
+    source: Column[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTable:
+    """A table of the centre.
+
+    `key` is what it is sorted by, `partition` an expression; rows older than `months` or `days` may be dropped where
+    the server can do that by itself. Of a row that is found, so many others are read with it at most (`granularity`).
+    """
+
+    name: str
+    meaning: str
+    columns: tuple[EngineColumn, ...]
+    key: tuple[str, ...]
+    shard_by: str
+    partition: str
+    keep: str | None = None
+    granularity: int = 8192
+
+    def column(self, name: str) -> EngineColumn:
+        """Return a column by its name."""
+        return next(column for column in self.columns if column.name == name)
+
+
+def _engine_type(column: Column[Any], *, nullable: bool) -> str:
+    named = _NAMED.get(f"{column.table.name}.{column.name}")
+    if named is not None:
+        return named
+    plain = next((name for kind, name in _TYPES if isinstance(declared(column), kind)), TEXT)
+    return f"Nullable({plain})" if nullable else plain
+
+
+def _of(table: Table, names: Iterator[str]) -> Iterator[EngineColumn]:
+    """Yield columns as the tape has them; an exchange may have no measures, so that all of these may be unknown."""
+    for name in names:
+        column = table.c[name]
+        nullable = bool(column.nullable) or table is schema.measures
+        named = _RENAMED.get(f"{table.name}.{name}", name)
+        yield EngineColumn(named, _engine_type(column, nullable=nullable), meaning(column), column)
+
+
+def _measured(table: Table) -> Iterator[EngineColumn]:
+    left_out = {*_KEYS, *_SAID[table.name], "id", "started_at"}
+    return _of(table, (column.name for column in table.c if column.name not in left_out))
+
+
+def _said() -> Iterator[EngineColumn]:
+    for table in (schema.exchanges, schema.measures):
+        yield from _of(table, iter(_SAID[table.name]))
+
+
+def _streamed() -> Iterator[EngineColumn]:
+    """Yield the columns of both directions: their reads, and the body as the tape has it."""
+    for prefix, (_, bodies) in (("", FROM_UPSTREAM), ("client_", FROM_CLIENT)):
+        for name in ("size", "sha256", "at_ns", "relayed_ns", "sizes", "data"):
+            column = bodies.c[name]
+            kind = _ARRAYS.get(name) or f"Nullable({NUMBER if name == 'size' else TEXT})"
+            about = f"of {bodies.comment}: {meaning(column)}"
+            yield EngineColumn(f"{prefix}{'body' if name == 'data' else name}", kind, about, column)
+
+
+_TENANT = EngineColumn("tenant", TEXT, "whose it is: the label of that name that was given to ship; empty: nobody said")
+_STARTED = EngineColumn("started", SECOND, "started_at in whole seconds, which the table is sorted and divided by")
+_ID = EngineColumn("id", TEXT, meaning(schema.exchanges.c.id), schema.exchanges.c.id)
+_STARTED_AT = EngineColumn("started_at", TEXT, meaning(schema.exchanges.c.started_at), schema.exchanges.c.started_at)
+_HOST = EngineColumn("host", TEXT, "the machine that shipped it")
+_SESSION = EngineColumn("session", TEXT, "sessions.session: the run of a recorder", schema.sessions.c.uuid)
+_LABELS = (
+    EngineColumn("label_names", TEXTS, "the keys of the labels, sorted"),
+    EngineColumn("label_values", TEXTS, "the values of the labels, in the order of their keys"),
+)
+
+
+def _version(source: Column[Any] | None, about: str) -> EngineColumn:
+    return EngineColumn(ROW_VERSION, VERSION, about, source)
+
+
+_OF_SETTLEMENTS = _version(
+    schema.settlements.c.version,
+    f"of rows with the same key the highest counts; {schema.settlements.c.version.comment}",
+)
+_KEY = ("tenant", "started", "id")
+
+EXCHANGES: Final = EngineTable(
+    "exchanges",
+    "one request and its response: facts, measures and gaps",
+    (
+        _TENANT, _STARTED, _ID, _OF_SETTLEMENTS, _HOST, _SESSION, _STARTED_AT, *_LABELS,
+        *_measured(schema.exchanges), *_measured(schema.measures),
+    ),
+    _KEY,
+    "cityHash64(id)",
+    "toYYYYMM(started)",
+    "13 MONTH",
+)  # fmt: skip
+
+STREAMS: Final = EngineTable(
+    "streams",
+    "what was said in an exchange, its reads, and its body as it came",
+    (_TENANT, _STARTED, _ID, _OF_SETTLEMENTS, _STARTED_AT, *_said(), *_streamed()),
+    _KEY,
+    "cityHash64(id)",
+    "toMonday(started)",
+    "14 DAY",
+    granularity=256,
+)
+
+SESSIONS: Final = EngineTable(
+    "sessions",
+    "one run of a recorder, and how far what it recorded had been shipped when this was written",
+    (
+        _TENANT,
+        EngineColumn("started", SECOND, "started_at in whole seconds"),
+        *_of(schema.sessions, iter(("uuid",))),
+        _version(None, "of rows with the same key the highest counts: microseconds of wall time when it was shipped"),
+        _HOST,
+        *_of(schema.sessions, (one.name for one in schema.sessions.c if one.name not in {*_KEYS, "uuid"})),
+        EngineColumn("shipped_at", TEXT, "when this row was shipped; wall time of its machine, UTC"),
+        EngineColumn("waiting", NUMBER, "exchanges of the tape that were not shipped yet"),
+        EngineColumn("lag_ms", "Nullable(Int64)", "how long the first of these had been settled; NULL: there was none"),
+    ),
+    ("tenant", "started", "session"),
+    "cityHash64(session)",
+    "toYYYYMM(started)",
+    "13 MONTH",
+)  # fmt: skip
+
+TABLES: Final = (SESSIONS, EXCHANGES, STREAMS)
+"""What is shipped to; `viewer.fleet.hours` has the table that is counted from them."""

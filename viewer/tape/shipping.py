@@ -1,0 +1,75 @@
+"""What is shipped from a tape: exchanges in the order in which they were settled, and the runs of recorders.
+
+Each query is short, as in `queries`, but nothing that only lists and statistics need is loaded here: shipping is a
+process of its own that stays, and takes little memory.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import JSON, Column, ColumnElement, Connection, func, select, type_coerce
+
+from recorder.tape import cells
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, exchanges, measures, sessions, settlements
+
+_JOINED = (
+    settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
+    .join(sessions, sessions.c.no == exchanges.c.session_no)
+    .outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
+)
+_STREAMED = _JOINED.outerjoin(FROM_UPSTREAM.bodies, FROM_UPSTREAM.bodies.c.exchange_no == exchanges.c.no).outerjoin(
+    FROM_CLIENT.bodies, FROM_CLIENT.bodies.c.exchange_no == exchanges.c.no
+)
+
+
+class Waiting(NamedTuple):
+    """How many exchanges are waiting to be shipped, and the version of the first; None: there is none."""
+
+    exchanges: int
+    first: int | None
+
+
+def identity(connection: Connection) -> str | None:
+    """Return what tells a tape from another that takes its name: its first session; None if it has none yet."""
+    with connection.begin():
+        uuid: str | None = connection.execute(select(sessions.c.uuid).order_by(sessions.c.no).limit(1)).scalar()
+    return uuid
+
+
+def waiting(connection: Connection, after: int) -> Waiting:
+    """Return what was settled after a version."""
+    statement = select(func.count(), func.min(settlements.c.version)).where(settlements.c.version > after)
+    with connection.begin():
+        count, first = connection.execute(statement).one()
+    return Waiting(count, first)
+
+
+def settled(
+    connection: Connection, columns: Sequence[Column[Any]], after: int, until: int | None, most: int
+) -> list[tuple[Any, ...]]:
+    """Return what was settled after a version, and not after another, in its order: at most so many rows.
+
+    A row has the version, the labels, and then the columns.
+    """
+    first = (settlements.c.version, exchanges.c.labels)
+    needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
+    chosen = [_as_stored(column) for column in columns]
+    statement = select(*first, *chosen).select_from(_STREAMED if needs_bodies else _JOINED)
+    statement = statement.where(settlements.c.version > after).order_by(settlements.c.version).limit(most)
+    if until is not None:
+        statement = statement.where(settlements.c.version <= until)
+    with connection.begin():
+        return cells.fetch(connection, statement)
+
+
+def _as_stored(column: Column[Any]) -> ColumnElement[Any]:
+    """Return a column with JSON as the text that the tape has, checked all the same."""
+    is_json = isinstance(cells.declared(column), JSON)
+    return type_coerce(column, cells.text_of(column)) if is_json else column
+
+
+def runs(connection: Connection, columns: Sequence[Column[Any]]) -> list[tuple[Any, ...]]:
+    """Return the runs of recorders on a tape, in their order."""
+    statement = select(*map(_as_stored, columns)).order_by(sessions.c.no)
+    with connection.begin():
+        return cells.fetch(connection, statement)
