@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from recorder.clock import SYSTEM
 from recorder.commands.otlp import LAST_SECONDS, LEAVE, Setup
 from recorder.errors import WiretapeError
-from recorder.relay.service import tls_context
+from recorder.relay.trust import tls_context
 from recorder.sanitize import safe
 from viewer.otlp import attributes, metrics, spans
 from viewer.otlp.client import Collector
