@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
+from recorder.decode import encoding
 from recorder.decode.decoder import TimedChunk
 from recorder.decode.dialect import Piece
 from recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
@@ -76,11 +77,12 @@ def _events(one: FullExchange, limits: Thresholds) -> Iterator[Event]:
 def written(one: FullExchange, chunks: Sequence[TimedChunk]) -> Iterator[tuple[int, str]]:
     """Yield what the first choice says, as a terminal shows it, for each chunk of it the timestamp and the text."""
     choice = min((piece.index for timed in chunks for piece in timed.chunk.pieces), default=0)
-    kind = ""
+    kind = half = ""
     for timed in chunks:
         shown = ""
         for piece in timed.chunk.pieces:
             for own, text in _parts(piece) if piece.index == choice else ():
+                text, half = _joined(half if own == kind else "", text)
                 shown += _parted(kind, own, text) + _painted(own, text)
                 kind = own
         if shown:
@@ -96,6 +98,13 @@ def _parts(piece: Piece) -> Iterator[tuple[str, str]]:
             yield "call", f"{tool.name} "
         if tool.arguments:
             yield "tool", tool.arguments
+
+
+def _joined(half: str, text: str) -> tuple[str, str]:
+    """Return a text with the first half of a surrogate pair that came before it, and the one that it ends with."""
+    text = half + text
+    end = len(text) - ("\ud800" <= text[-1:] <= "\udbff")
+    return encoding.Cleaner().text(text[:end]) if half else text[:end], text[end:]
 
 
 def _parted(before: str, kind: str, text: str) -> str:

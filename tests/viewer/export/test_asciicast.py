@@ -139,6 +139,11 @@ def test_a_line_end_is_a_return_and_a_line_feed() -> None:
     assert made(said(content="a\r\nb\nc\td"))[1][2] == "a\r\nb\r\nc   d"
 
 
+def test_a_character_that_came_in_two_halves_is_shown_whole() -> None:
+    found = made(said(content="a\ud83d"), said(content="\ude00b\ud83d"), said(content="c"))
+    assert [text for _, code, text in found if code == "o"] == ["a", "\U0001f600b", "\ufffdc", "\r\n"]
+
+
 def test_only_the_first_choice_is_shown() -> None:
     assert [text for _, code, text in made(said(0, content="a"), said(1, content="b")) if code == "o"] == ["a", "\r\n"]
 
