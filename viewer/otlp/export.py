@@ -65,19 +65,18 @@ class Exporter:
 
     def _send_all(self, connection: Connection) -> bool:
         """Send all that has ended; False if there was no more time for it."""
-        if not self._send_unsent():
-            return False
         while numbers := self._follower.take(connection):
             for one in session.traced(connection, numbers):
                 self._figures.add(one.counted)
                 made = spans.span(one)
                 self._unsent += [] if made is None else [made]
-            if not self._send_unsent():
+            if not self._send_unsent(least=BATCH):
                 return False
-        return True
+        return self._send_unsent()
 
-    def _send_unsent(self) -> bool:
-        while self._unsent:
+    def _send_unsent(self, least: int = 1) -> bool:
+        """Send spans in batches, until there are fewer than `least`; False if there was no more time for it."""
+        while len(self._unsent) >= least:
             if not self._delivery.send_spans(self._unsent[:BATCH], self._wait):
                 return False
             del self._unsent[:BATCH]

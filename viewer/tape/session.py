@@ -15,7 +15,7 @@ from viewer.stats.traced import Traced
 from viewer.tape import following, queries
 from viewer.tape.columns import JOINED, among
 
-PAGE = 500
+PAGE = 50
 """So many exchanges are looked at together."""
 
 _ALIKE = ("clock", "outcome_detail", "response_id", "ttft_ns", "max_stall_ns", "reasoning_tokens",
