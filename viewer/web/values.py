@@ -94,13 +94,13 @@ class RunSource:
         wanted = sources.Wanted(settings.where, newest, whole=False, belonging=belonging, most_gaps=MOST_GAPS)
         self._has_begun, self.rest_seconds = True, REST_SECONDS if belonging else 0.0
         found = sources.read_run(connection, wanted, settings.limits)
-        recorder, is_open = _fill(connection, found.columns)
+        state = _fill(connection, found.columns) | {"tape": settings.tape.name}
         shown = len(found.columns)
         return run.data(found) | {
             "total": total,
             "title": f"live: {settings.tape.name}{f' · {formatting.line(found.filter)}' if found.filter else ''}",
             "banner": list(_banner(total, shown)),
-            "live": {"tape": settings.tape.name, "shown": shown, "open": is_open, "recorder": _line(recorder)},
+            "live": state,
             **_gaps(found.columns),
         }
 
@@ -126,19 +126,24 @@ def _banner(total: int, shown: int) -> Iterator[tuple[str, str]]:
     )
 
 
-def _fill(connection: Connection, columns: Columns) -> tuple[Run | None, int]:
-    """Measure the exchanges that still run as far as they are; return who records, and how many there are of these."""
+def _fill(connection: Connection, columns: Columns) -> Value:
+    """Measure the exchanges that have not ended as far as they are.
+
+    Return who records, how many of them still run, and by their ids when the last read of each came, in µs.
+    """
     places = {no: at for at, no in enumerate(columns.numbers) if columns.values["ended_by"][at] is None}
     with connection.begin():
         recorder = reading.newest_run(connection)
         runs = {no: reading.run_of(connection, no) for no in places}
-    wall_ns = SYSTEM.wall_ns()
+    wall_ns, running, last = SYSTEM.wall_ns(), 0, dict[str, int | None]()
     for row in live.listed(connection, list(places)):
         recording = runs[row.no].state(wall_ns) == "running"
+        running += recording
         passed = states.elapsed_ms(row, states.Look(wall_ns=wall_ns, recording=recording))
         for name, value in _so_far(row, passed):
             columns.values[name][places[row.no]] = value
-    return recorder, len(places)
+        last[row.id] = None if row.last_read_ms is None else round(row.last_read_ms * 1000)
+    return {"recorder": _line(recorder), "open": running, "last": last}
 
 
 def _so_far(row: ListRow, passed_ms: float | None) -> Iterator[tuple[str, Any]]:

@@ -188,7 +188,8 @@ function runTimeline(run, shown, { opened, told }) {
       };
       const total = run.end[row] - run.at[row];
       part(0, total, colours.wait);
-      const [begin, done] = [rows.ttft_ms[row], rows.latency_ms[row]];
+      // Of one that still runs, until its last read: what follows is a wait.
+      const [begin, done] = [rows.ttft_ms[row], rows.latency_ms[row] ?? run.live?.last[rows.id[row]] ?? null];
       if (begin !== null) {
         const thinking = rows.thinking_ms[row];
         const answer = rows.ttfo_ms[row];

@@ -33,8 +33,8 @@ live = (() => {
   const dot = el("span", { class: "dot", "aria-hidden": "true" }, "●");
   const button = el("button", { onclick: () => pause(!isPaused()), title: "hold the page as it is, or go on" });
   const isPaused = () => state.get("live") === "off";
-  const isRun = () => given.value && "rows" in given.value;
-  const back = el("a", { href: "../", hidden: true }, "← all exchanges");
+  const isRun = !/^\/[^/]+\/[^/]+\/$/.test(location.pathname);
+  const back = el("a", { href: "../", hidden: isRun }, "← all exchanges");
   const bar = el("div", { class: "livebar row" }, dot, status, el("span", { class: "spread" }), back, button);
 
   function say() {
@@ -44,7 +44,6 @@ live = (() => {
     status.className = `any ${tone === "bad" ? "bad" : ""}`;
     button.textContent = isPaused() ? "▶ follow" : "❚❚ hold";
     button.hidden = isEnded;
-    back.hidden = !given.value || Boolean(isRun());
   }
 
   function standing() {
@@ -55,7 +54,7 @@ live = (() => {
     if (given.trouble) return ["bad", `${visible(given.trouble)}${until}`];
     if (!given.value) return ["muted", "reading the tape …"];
     const { open, recorder, silence, replaced, tape } = given.value.live;
-    const what = isRun() ? `live · ${format.number(open)} open` : open ? "live" : "over: nothing more comes";
+    const what = isRun ? `live · ${format.number(open)} open` : open ? "live" : "over: nothing more comes";
     const other = replaced ? "the tape was replaced, this is the new one" : null;
     const parts = [what, silence, visible(recorder), visible(tape), other];
     return [open ? "good" : "muted", parts.filter(Boolean).join(" · ")];
