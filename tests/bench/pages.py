@@ -1,10 +1,11 @@
-"""How large pages of runs are, and how quick: to write, to open in Chromium, and to move in.
+"""How large pages are, of a run and of a stream, and how quick: to write, to open in Chromium, and to move in.
 
     python tests/bench/pages.py [--exchanges 1000] [--chunks 201] [--tape FILE] [--rounds 3]
 
 Makes the tape unless FILE exists. Prints the size of the page; how long the command takes, its CPU time, and how many
 exchanges a second of CPU that is beyond a page of 100; from the request of the page until it is built; and the time of
-a frame while the lanes move over the whole run, and while two exchanges play in step. Nothing is asserted.
+a frame while the lanes move over the whole run, and while two exchanges play in step. Then the same of a page of one
+stream of 1,000 chunks, with its bytes. Nothing is asserted.
 """
 
 import argparse
@@ -78,6 +79,17 @@ def moved(page: Page) -> None:
     spread("two exchanges play in step: frame", page.run(FRAMES % PLAY)[0])
 
 
+def one_stream(page: Page, place: Path, rounds: int) -> None:
+    """Measure the page of a stream."""
+    tape, file = place / "stream.db", place / "stream.html"
+    wiretape("db", "fixture", "--exchanges", "1", "--chunks", "1000", "--db", str(tape))
+    wiretape("export", "--html", "@", "--with-bodies", "--db", str(tape), "-o", str(file))
+    print(f"a stream of 1,000 chunks: {file.stat().st_size:,} bytes")
+    spread("a stream: opened", [opened(page, file) for _ in range(rounds)])
+    page.run("document.querySelector('.play').click()")
+    spread("a stream plays: frame", page.run(FRAMES % PLAY)[0])
+
+
 def main() -> None:
     """Measure."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,6 +115,7 @@ def main() -> None:
             page.look()
             spread("opened", [opened(page, file) for _ in range(chosen.rounds)])
             moved(page)
+            one_stream(page, place, chosen.rounds)
 
 
 if __name__ == "__main__":
