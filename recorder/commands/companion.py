@@ -4,6 +4,7 @@ What writes a tape stands alone: a companion is started by the name of its modul
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +15,12 @@ from recorder.clock import SYSTEM
 if TYPE_CHECKING:
     from recorder.commands.status import Screen
 
+LEAVE = b"leave\n"
+"""The line that asks a companion to leave the tape; it answers with the same."""
+LAST_SECONDS = 4.0
+"""So long may what is left at the end take."""
+
+_LEAVE_SECONDS = 2.0
 _AGAIN_SECONDS = 0.25
 _MOST_AGAIN_SECONDS = 60.0
 
@@ -51,3 +58,48 @@ async def keep_running(
         has_lasted = SYSTEM.now() - started > _MOST_AGAIN_SECONDS * 1e9
         wait = _AGAIN_SECONDS if has_lasted else min(2 * wait, _MOST_AGAIN_SECONDS)
         await asyncio.sleep(wait)
+
+
+class Companion:
+    """A process that takes what a recorder records, and how it is ended; `setup` is a line that it gets."""
+
+    def __init__(self, program: Program, screen: "Screen", setup: bytes = b"") -> None:
+        self._program, self._screen, self._setup = program, screen, setup
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeping = asyncio.create_task(keep_running(program, self._attend, screen))
+
+    async def leave(self) -> None:
+        """Let the process leave the tape, so that the writer is the last to close it; it need not be heeded."""
+        self._keeping.cancel()
+        await asyncio.gather(self._keeping, return_exceptions=True)
+        if self._process is not None and self._process.returncode is None:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            with contextlib.suppress(OSError, TimeoutError):
+                self._process.stdin.write(LEAVE)
+                await asyncio.wait_for(self._process.stdout.readline(), _LEAVE_SECONDS)
+
+    async def finish(self) -> None:
+        """Let the process deal with what is left, and wait for its end; it is killed if that takes too long."""
+        if not self._keeping.done():
+            await self.leave()
+        if self._process is None or self._process.returncode is not None:
+            self._screen.line(f"wiretape: the process that {self._program.does} has ended: what is left is on the tape")
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), LAST_SECONDS + _LEAVE_SECONDS)
+        except TimeoutError:
+            self._screen.line(
+                f"wiretape: the process that {self._program.does} cannot end in time: what is left is on the tape"
+            )
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()  # it only reads
+            await self._process.wait()
+
+    async def _attend(self, process: asyncio.subprocess.Process) -> int:
+        assert process.stdin is not None
+        self._process = process
+        process.stdin.write(self._setup)
+        return await process.wait()

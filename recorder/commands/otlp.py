@@ -5,7 +5,6 @@ a collector does not take waits there, as long as the recorder runs. The process
 closes it, and sends what is left after that.
 """
 
-import asyncio
 import contextlib
 import os
 import re
@@ -20,21 +19,14 @@ import msgspec
 
 from recorder import __version__
 from recorder.clock import SYSTEM
-from recorder.commands.companion import Program, keep_running
+from recorder.commands.companion import Companion, Program
 
 if TYPE_CHECKING:
     from recorder.commands.status import Screen
     from recorder.relay.service import Options, Recorder
 
 PROGRAM = "viewer.otlp.export"
-LEAVE = b"leave\n"
-"""The line that asks the program to leave the tape; it answers with the same."""
-
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
-LAST_SECONDS = 4.0
-"""So long may what is left at the end take to be sent."""
-
-_LEAVE_SECONDS = 2.0
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*[=:]\s*([\t\x20-\x7e\x80-\xff]*)")
 
 
@@ -96,54 +88,10 @@ def _headers(lines: list[str], where: str) -> list[tuple[str, str]]:
     return headers
 
 
-class Export:
-    """The process that sends what a recorder records, and how it is ended."""
-
-    def __init__(self, setup: bytes, screen: "Screen") -> None:
-        self._setup = setup
-        self._screen = screen
-        self._process: asyncio.subprocess.Process | None = None
-        self._keeping = asyncio.create_task(keep_running(Program(PROGRAM, "sends OTLP"), self._attend, screen))
-
-    async def leave(self) -> None:
-        """Let the process leave the tape, so that the writer is the last to close it; it need not be heeded."""
-        self._keeping.cancel()
-        await asyncio.gather(self._keeping, return_exceptions=True)
-        if self._process is not None and self._process.returncode is None:
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
-            with contextlib.suppress(OSError, TimeoutError):
-                self._process.stdin.write(LEAVE)
-                await asyncio.wait_for(self._process.stdout.readline(), _LEAVE_SECONDS)
-
-    async def finish(self) -> None:
-        """Let the process send what is left, and wait for its end; it is killed if that takes too long."""
-        if not self._keeping.done():
-            await self.leave()
-        if self._process is None or self._process.returncode is not None:
-            self._screen.line("wiretape: otlp: the process that sends has ended: what it did not send is on the tape")
-            return
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), LAST_SECONDS + _LEAVE_SECONDS)
-        except TimeoutError:
-            self._screen.line("wiretape: otlp: the collector does not answer: what is left is on the tape")
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()  # it only reads
-            await self._process.wait()
-
-    async def _attend(self, process: asyncio.subprocess.Process) -> int:
-        assert process.stdin is not None
-        self._process = process
-        process.stdin.write(self._setup + b"\n")
-        return await process.wait()
-
-
 @contextlib.asynccontextmanager
 async def exported(
     collector: Collector | None, settings: "Options", recorder: "Recorder", screen: "Screen"
-) -> AsyncIterator[Export | None]:
+) -> AsyncIterator[Companion | None]:
     """Send spans and metrics of a recorder that has started; without a collector, nothing.
 
     `leave` is to be called before the recorder stops, and the context left when it has stopped.
@@ -155,7 +103,8 @@ async def exported(
         settings.tape, recorder.session, __version__, SYSTEM.wall_ns(), settings.labels, collector.url,
         collector.headers, settings.ca_file,
     )  # fmt: skip
-    export = Export(msgspec.json.encode(setup, enc_hook=str), screen)
+    line = msgspec.json.encode(setup, enc_hook=str) + b"\n"
+    export = Companion(Program(PROGRAM, "sends OTLP"), screen, line)
     screen.line(f"otlp        {collector.url}/v1/traces, /v1/metrics")
     try:
         yield export

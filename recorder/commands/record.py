@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands import options
+from recorder.commands import centre, options
 from recorder.plurals import counted
 from recorder.relay import providers
 
@@ -53,6 +53,8 @@ _NAMED = 3
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="With --otlp, send these headers: NAME: VALUE, a line each. "
               "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
+@click.option("--ship", metavar="URL", callback=centre.read,
+              help=f"Ship to the centre at URL, too: {centre.FORM}; see wiretape help shipping.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     common: options.Recording,
@@ -65,6 +67,7 @@ def record(
     metrics: str | None,
     otlp: str | None,
     otlp_headers: Path | None,
+    ship: centre.Target | None,
 ) -> None:
     """Relay streams and record every socket read.
 
@@ -93,7 +96,7 @@ def record(
 
     rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
     settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule, workers=workers)
-    sys.exit(run(lambda: serve(settings, verbose, metrics_at, collector)))
+    sys.exit(run(lambda: serve(settings, verbose, metrics_at, collector, ship)))
 
 
 def _collector(url: str | None, headers: Path | None) -> "Collector | None":
@@ -113,13 +116,15 @@ async def serve(
     verbose: bool = False,
     metrics_at: tuple[str, int] | None = None,
     collector: "Collector | None" = None,
+    target: centre.Target | None = None,
 ) -> int:
     """Record until a signal asks for the end; return the exit code.
 
-    Metrics are served at an address, and spans and metrics sent to a collector, if these are given.
+    Metrics are served at an address, spans and metrics sent to a collector, and the tape shipped to a target, if these
+    are given.
     """
     with _certificates(settings) as certificates:
-        return await _serve(settings, certificates, verbose, metrics_at, collector)
+        return await _serve(settings, certificates, verbose, metrics_at, collector, target)
 
 
 @contextlib.contextmanager
@@ -141,10 +146,11 @@ async def _serve(
     verbose: bool,
     metrics_at: tuple[str, int] | None,
     collector: "Collector | None",
+    target: centre.Target | None,
 ) -> int:
     import asyncio
 
-    from recorder.commands import metrics, otlp
+    from recorder.commands import metrics, otlp, shipping
     from recorder.commands.status import Screen
     from recorder.relay.service import Recorder
 
@@ -162,11 +168,14 @@ async def _serve(
         for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
             screen.line(line)
     painter = asyncio.create_task(_paint(screen, recorder))
-    async with otlp.exported(collector, settings, recorder, screen) as export:
+    async with (
+        otlp.exported(collector, settings, recorder, screen) as export,
+        shipping.shipped(target, settings, screen) as shipper,
+    ):
         async with metrics.served(sock, settings, recorder, screen):
             await stopped.wait()
-        if export is not None:
-            await export.leave()  # it reads the tape: the writer is the last to close it
+        for companion in filter(None, (export, shipper)):
+            await companion.leave()  # it reads the tape: the writer is the last to close it
         if recorder.live:
             screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
         unstored = await recorder.stop()

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from recorder.commands import centre as centres
 from recorder.commands.options import ca_file, db, read_labels, tape_path
 from recorder.plurals import counted
 from viewer.commands import output
 from viewer.commands.output import Output
-from viewer.fleet import target as targets
 
 if TYPE_CHECKING:
     from recorder.commands.status import Screen
     from viewer.fleet.client import Centre
-    from viewer.fleet.ship import Report
+    from viewer.fleet.following import End
+    from viewer.fleet.ship import Report, Shipper
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,15 +29,8 @@ _LEAST_PASSWORD: Final = 12
 _NICENESS: Final = 10
 
 
-def _read_target(_: click.Context, __: click.Parameter, text: str) -> targets.Target:
-    try:
-        return targets.parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-_to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=_read_target,
-                   help=f"The centre: {targets.FORM}, of any nodes.")  # fmt: skip
+_to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=centres.read,
+                   help=f"The centre: {centres.FORM}, of any nodes.")  # fmt: skip
 
 
 def connected(command: F) -> F:
@@ -45,15 +39,15 @@ def connected(command: F) -> F:
 
 
 @contextmanager
-def _centre(target: targets.Target, ca_file: Path | None) -> "Iterator[Centre]":
+def _centre(target: centres.Target, ca_file: Path | None) -> "Iterator[Centre]":
     """Connect to a centre as the environment says. Raises `click.UsageError` for what is wrong there."""
     from recorder.relay.trust import tls_context
     from viewer.fleet.client import Centre
 
     try:
-        credentials = targets.credentials(target, os.environ)
+        credentials = centres.credentials(target, os.environ)
     except OSError as error:
-        name = targets.PASSWORD_FILE
+        name = centres.PASSWORD_FILE
         raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -72,7 +66,7 @@ def _centre(target: targets.Target, ca_file: Path | None) -> "Iterator[Centre]":
 @click.option("--beside", is_flag=True, hidden=True, help="End with the recorder, which holds standard input.")
 def ship(
     db: Path | None,
-    target: targets.Target,
+    target: centres.Target,
     ca_file: Path | None,
     bodies: bool,
     labels: tuple[str, ...],
@@ -91,32 +85,47 @@ def ship(
     import socket
 
     from recorder.tape import file
-    from viewer.fleet import acknowledged, following, ship
+    from viewer.fleet import acknowledged, following
     from viewer.fleet.batches import Origin
-    from viewer.tape import shipping
+    from viewer.fleet.ship import Shipper
 
     path = tape_path(db)
     origin = Origin(socket.gethostname(), read_labels(labels))
     os.nice(_NICENESS)
     with (
         _centre(target, ca_file) as centre,
-        file.reading(path) as connection,
-        acknowledged.held(path, target, shipping.identity(connection)) as known,
+        acknowledged.held(path, target) as known,
         _screen() as screen,
-        following.until_end(path, with_parent=beside) as end,
+        following.until_end(path, with_recorder=beside) as end,
     ):
-        shipper = ship.Shipper(connection, centre, known, origin, bodies, wait=end.wait, is_over=end.is_over)
-        shipper.tell = lambda report: _tell(screen, report, target)
+        shipper = Shipper(centre, known, origin, bodies, wait=end.wait, is_over=end.is_over)
         shipper.warn = lambda message: screen.line(f"wiretape: shipping: {message or 'works again'}")
         if beside:
-            shipper.tell = lambda _: None
+            _ship_beside(path, shipper, end)
+            return
+        shipper.tell = lambda report: _tell(screen, report, target)
         try:
-            shipper.run(once=once)
+            with file.reading(path) as connection:
+                shipper.run(connection, once=once)
         finally:
             screen.status("")
-            done = f"{counted(shipper.shipped, 'exchange')} shipped to {target.name}"
-            if not beside:
-                screen.line(f"{done}, {shipper.report().waiting:,} waiting")
+            waiting = "" if shipper.last is None else f", {shipper.last.waiting:,} waiting"
+            screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {target.name}{waiting}")
+
+
+def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
+    """Ship until the recorder asks to leave the tape, so that its writer is the last to close it; then what is left."""
+    from recorder.commands.companion import LAST_SECONDS, LEAVE
+    from recorder.tape import file
+
+    with file.reading(tape) as connection:
+        shipper.run(connection)
+    sys.stdout.buffer.write(LEAVE)
+    sys.stdout.flush()
+    end.wait_for_recorder()
+    shipper.last_seconds = LAST_SECONDS
+    with file.reading(tape) as connection:
+        shipper.run(connection, once=True)
 
 
 @contextmanager
@@ -130,7 +139,7 @@ def _screen() -> "Iterator[Screen]":
         screen.close()
 
 
-def _tell(screen: "Screen", report: "Report", target: targets.Target) -> None:
+def _tell(screen: "Screen", report: "Report", target: centres.Target) -> None:
     lag = "" if report.lag_ns is None else f" · lag {report.lag_ns / 1e9:,.1f} s"
     screen.status(f"{report.shipped:,} shipped to {target.name} · {report.waiting:,} waiting{lag}")
 
@@ -146,7 +155,7 @@ def fleet() -> None:
 @click.option("--print", "is_printed", is_flag=True, help="Only print the statements; nothing is connected to.")
 @click.option("--accounts", is_flag=True,
               help="Make two accounts, too: wiretape_ship and wiretape_read.")  # fmt: skip
-def init(target: targets.Target, ca_file: Path | None, cluster: str | None, is_printed: bool, accounts: bool) -> None:
+def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_printed: bool, accounts: bool) -> None:
     """Make the tables of a centre, or add the columns that an older version did not have.
 
     Nothing is dropped, and no column is changed. In ClickHouse Cloud leave out --cluster: it replicates by itself.
@@ -159,7 +168,7 @@ def init(target: targets.Target, ca_file: Path | None, cluster: str | None, is_p
 
     if cluster is not None:
         try:
-            targets.identifier(cluster)
+            centres.identifier(cluster)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--cluster") from error
     if is_printed:
@@ -175,7 +184,7 @@ def init(target: targets.Target, ca_file: Path | None, cluster: str | None, is_p
             click.echo(f"accounts {' and '.join(passwords)} made")
 
 
-def _print(target: targets.Target, cluster: str | None, accounts: bool) -> None:
+def _print(target: centres.Target, cluster: str | None, accounts: bool) -> None:
     from viewer.fleet import ddl, setup, tables
 
     for statement in setup.statements(target.database, tables.TABLES, cluster):
@@ -196,7 +205,7 @@ def _password(name: str) -> str:
 @fleet.command()
 @connected
 @output.formatted()
-def status(target: targets.Target, ca_file: Path | None, out: Output) -> None:
+def status(target: centres.Target, ca_file: Path | None, out: Output) -> None:
     """Show how far each host is shipped, and what the tables take."""
     from viewer.fleet import status
 

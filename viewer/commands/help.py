@@ -462,17 +462,18 @@ def _prices() -> Iterator[Section]:
 
 def _shipping() -> Iterator[Section]:
     """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
-    from viewer.fleet import tables, target
+    from recorder.commands import centre
+    from viewer.fleet import tables
 
     yield Section(
         "Where the centre is: wiretape ship --to, wiretape fleet init --to",
         [
-            (target.FORM, "the nodes of a ClickHouse server or cluster; without a database, "
-             f"{target.DATABASE!r}. This machine is reached by HTTP (8123), others by TLS (8443)"),
+            (centre.FORM, "the nodes of a ClickHouse server or cluster; without a database, "
+             f"{centre.DATABASE!r}. This machine is reached by HTTP (8123), others by TLS (8443)"),
             ("?tls=no, ?tls=yes", "plain HTTP to another machine; TLS to this one"),
             ("?quorum=N", "replicas that must have a batch before it counts; else 2, where there are so many"),
-            (f"{target.USER}, {target.PASSWORD}", "the account; a password in the URL is refused"),
-            (target.PASSWORD_FILE, "a file that has the password"),
+            (f"{centre.USER}, {centre.PASSWORD}", "the account; a password in the URL is refused"),
+            (centre.PASSWORD_FILE, "a file that has the password"),
         ],
     )  # fmt: skip
     yield Section(
@@ -493,6 +494,8 @@ def _shipping() -> Iterator[Section]:
              "drops those that it has, and FINAL what is left twice"),
             ("TAPE.shipped-…", "is what a centre has acknowledged. Without it, all is sent again, and counts once: "
              "remove it when the centre has lost its tables"),
+            ("record --ship URL", "ships while it records, and at its end for some seconds what is left; the rest is "
+             "shipped by the next, or by wiretape ship"),
             ("tenant", "ship --label tenant=NAME is a part of every key: keep it for a tape"),
         ],
     )  # fmt: skip

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from recorder.commands.centre import Target
 from recorder.errors import TapeBusy, WiretapeError
-from viewer.fleet.target import Target
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -41,6 +41,11 @@ class Acknowledged:
     centre: str
     tape: str | None
     tables: dict[str, Progress]
+
+    def identify(self, tape: str | None) -> None:
+        """Say which tape it is: what was kept of another, which had this name before, counts for nothing."""
+        if tape != self.tape:
+            self.tape, self.tables = tape, {}
 
     def of(self, table: str) -> Progress:
         """Return how far a table is."""
@@ -66,10 +71,10 @@ def path_of(tape: Path, target: Target) -> Path:
 
 
 @contextlib.contextmanager
-def held(tape: Path, target: Target, identity: str | None) -> Iterator[Acknowledged]:
+def held(tape: Path, target: Target) -> Iterator[Acknowledged]:
     """Yield what is acknowledged of a tape, which no other process ships to this centre meanwhile.
 
-    A file of another tape, which had this name before, counts for nothing. Raises `TapeBusy` and `WiretapeError`.
+    Raises `TapeBusy` and `WiretapeError`.
     """
     path = path_of(tape, target)
     lock = path.with_name(f"{path.name}.lock")
@@ -82,9 +87,8 @@ def held(tape: Path, target: Target, identity: str | None) -> Iterator[Acknowled
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise TapeBusy(f"{tape} is being shipped to {target.name} already: one process does") from error
-        contents = _read(path)
-        known = contents.tables if contents is not None and contents.tape == identity else {}
-        yield Acknowledged(path, target.name, identity, known)
+        contents = _read(path) or _Contents(target.name, None, {})
+        yield Acknowledged(path, target.name, contents.tape, contents.tables)
     finally:
         os.close(descriptor)
 

@@ -11,10 +11,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+from recorder.commands.centre import TENANT
 from viewer.fleet import rowbinary, tables
 from viewer.fleet.tables import EngineColumn, EngineTable
 
-TENANT: Final = "tenant"
 _LAST_SECOND: Final = (1 << 32) - 1
 
 Values = Sequence[Any]

@@ -14,9 +14,9 @@ from typing import Any, Final, Self
 
 import httpx
 
+from recorder.commands.centre import PASSWORD, Credentials, Target
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
-from viewer.fleet.target import PASSWORD, Credentials, Target
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0

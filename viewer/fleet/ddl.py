@@ -8,8 +8,8 @@ rows of one exchange are always on the same shard, so that `FINAL` finds them to
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from recorder.commands.centre import identifier
 from viewer.fleet.tables import EngineColumn, EngineTable
-from viewer.fleet.target import identifier
 
 SHIPPER, ANALYST = "wiretape_ship", "wiretape_read"
 """The accounts: one may only insert, the other only read, and of `streams` nothing."""

@@ -1,7 +1,6 @@
 """When a process that follows a tape ends: at a signal, or with the recorder that started it."""
 
 import contextlib
-import os
 import signal
 import sys
 import threading
@@ -9,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from recorder.commands.companion import LEAVE
 from recorder.errors import TapeGone
 from recorder.tape import lock
 
@@ -17,16 +17,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Whether it is over, and how to wait for that; `wait` also notices that the tape is gone."""
+    """Whether it is over, and how to wait for that; `wait` also notices that the tape is gone.
+
+    `wait_for_recorder` returns when the recorder that asked to leave the tape has closed it.
+    """
 
     is_over: Callable[[], bool]
     wait: Callable[[float], None]
+    wait_for_recorder: Callable[[], object]
 
 
 @contextlib.contextmanager
-def until_end(tape: Path, *, with_parent: bool) -> Iterator[End]:
-    """Yield when to end: at the first signal, a second one interrupts; `with_parent`, at the end of standard input."""
-    over = threading.Event()
+def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
+    """Yield when to end: at the first signal, a second one interrupts; or when the recorder asks to."""
+    over, closed = threading.Event(), threading.Event()
     there = lock.identity(tape)
 
     def wait(seconds: float) -> None:
@@ -39,18 +43,20 @@ def until_end(tape: Path, *, with_parent: bool) -> Iterator[End]:
             raise KeyboardInterrupt
         over.set()
 
-    if with_parent:  # its terminal's signals are the recorder's to answer
-        threading.Thread(target=_read_to_end, args=(over,), daemon=True).start()
-    before = {number: signal.signal(number, signal.SIG_IGN if with_parent else stop) for number in _SIGNALS}
+    if with_recorder:  # its terminal's signals are the recorder's to answer
+        threading.Thread(target=_listen, args=(over, closed), daemon=True).start()
+    before = {number: signal.signal(number, signal.SIG_IGN if with_recorder else stop) for number in _SIGNALS}
     try:
-        yield End(over.is_set, wait)
+        yield End(over.is_set, wait, closed.wait)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _read_to_end(over: threading.Event) -> None:
-    with contextlib.suppress(OSError):
-        while os.read(sys.stdin.fileno(), 1):
-            pass
+def _listen(over: threading.Event, closed: threading.Event) -> None:
+    """Heed what the recorder says on standard input, whose end is its own."""
+    for line in sys.stdin.buffer:
+        if line == LEAVE:
+            over.set()
     over.set()
+    closed.set()

@@ -32,7 +32,6 @@ _LONGEST_WAIT: Final = 30.0
 _SESSIONS_NS: Final = 30_000_000_000
 """So often it is told how far the tape is shipped."""
 _TRIES_AT_ONCE: Final = 8
-_LAST_NS: Final = 5_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,6 @@ class Report:
 class Shipper:
     """Ships one tape to one centre. `tell` is given how far it is, `warn` what is wrong, "" when it works again."""
 
-    connection: Connection
     centre: Centre
     acknowledged: Acknowledged
     origin: Origin
@@ -68,42 +66,50 @@ class Shipper:
     is_over: Callable[[], bool] = lambda: False
     tell: Callable[[Report], None] = lambda _: None
     warn: Callable[[str], None] = lambda _: None
+    last_seconds: float = 0.0
+    """How long it may go on when it is over."""
     shipped: int = 0
-    _quorum: int = 0
+    last: Report | None = None
+    _quorum: int | None = None
     _told_ns: int | None = None
     _until: int | None = None
     _encoders: Mapping[str, Encoder] = field(default_factory=dict)
+    _connection: Connection = field(init=False)
 
-    def run(self, *, once: bool) -> None:
-        """Ship what there is, and unless `once`, what comes, until it `is_over`, and then what is left in time.
+    def run(self, connection: Connection, *, once: bool = False) -> None:
+        """Ship what a tape has, and unless `once`, what comes, until it `is_over`.
 
         Raises `Refused`; if `once`, or when it is over, also `Unavailable`: what is not shipped stays on the tape.
         """
+        self._connection, self._until = connection, None
+        self.acknowledged.identify(shipping.identity(connection))
         self._encoders = {table.name: Encoder(table, self.origin) for table in self._tables()}
-        self._retry(self._prepare, once)
+        if self._quorum is None:
+            self._retry(self._prepare, once)
         while True:
-            is_last = once or self.is_over()
             self._retry(self._ship_runs, once)
             for table in self._shipped_tables():
                 self._ship_table(table, once)
-            if is_last:
+            if once or self._is_late():
                 self._told_ns = None
                 self._retry(self._ship_runs, once)
                 return
-            self.tell(self.report())
+            self.report()
             self.wait(POLL_SECONDS)
 
     def _is_late(self) -> bool:
         """Return whether it has been over for so long that the rest has to wait for the next process."""
         if self._until is None and self.is_over():
-            self._until = self.clock.now() + _LAST_NS
+            self._until = self.clock.now() + round(self.last_seconds * 1e9)
         return self._until is not None and self.clock.now() >= self._until
 
     def report(self) -> Report:
-        """Return how far the tape is shipped."""
-        waiting = shipping.waiting(self.connection, self.acknowledged.of(tables.EXCHANGES.name).until)
+        """Find out how far the tape is shipped, and tell it."""
+        waiting = shipping.waiting(self._connection, self.acknowledged.of(tables.EXCHANGES.name).until)
         lag_ns = None if waiting.first is None else max(self.clock.wall_ns() - waiting.first * 1000, 0)
-        return Report(self.shipped, waiting.exchanges, lag_ns)
+        self.last = Report(self.shipped, waiting.exchanges, lag_ns)
+        self.tell(self.last)
+        return self.last
 
     def _tables(self) -> list[EngineTable]:
         return [tables.SESSIONS, *self._shipped_tables()]
@@ -122,7 +128,7 @@ class Shipper:
             self.acknowledged.put(table.name, Progress(batch.until))
             if table is tables.EXCHANGES:
                 self.shipped += batch.rows
-            self.tell(self.report())
+            self.report()
             self._retry(self._ship_runs, once)
 
     def _next(self, table: EngineTable) -> Batch | None:
@@ -146,13 +152,13 @@ class Shipper:
     def _read(self, encoder: Encoder, progress: Progress) -> Iterator[tuple[int, int, bytes]]:
         """Yield encoded rows, some at once: the version of the last, how many they are, and their bytes."""
         after, most = progress.until, ROWS_AT_ONCE[encoder.table.name]
-        while rows := shipping.settled(self.connection, encoder.sources, after, progress.sending, most):
+        while rows := shipping.settled(self._connection, encoder.sources, after, progress.sending, most):
             after = rows[-1][0]
             yield after, len(rows), encoder.encode([row[2:] for row in rows], [row[1] for row in rows])
 
     def _insert(self, batch: Batch) -> None:
         columns = [column.name for column in batch.table.columns]
-        self.centre.insert(batch.table.name, columns, batch.data, quorum=self._quorum)
+        self.centre.insert(batch.table.name, columns, batch.data, quorum=self._quorum or 0)
 
     def _ship_runs(self) -> None:
         """Ship the runs of recorders, with how far the tape is shipped; not more often than worth it."""
@@ -166,10 +172,10 @@ class Shipper:
             "waiting": report.waiting,
             "lag_ms": None if report.lag_ns is None else report.lag_ns // 1_000_000,
         }
-        if rows := shipping.runs(self.connection, encoder.sources):
+        if rows := shipping.runs(self._connection, encoder.sources):
             columns = [column.name for column in encoder.table.columns]
             data = encoder.encode(rows, added=added)
-            self.centre.insert(encoder.table.name, columns, data, quorum=self._quorum)
+            self.centre.insert(encoder.table.name, columns, data, quorum=self._quorum or 0)
         self._told_ns = now
 
     def _retry(self, work: Callable[[], None], once: bool) -> None:

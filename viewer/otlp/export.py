@@ -17,7 +17,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sqlalchemy import Connection
 
 from recorder.clock import SYSTEM
-from recorder.commands.otlp import LAST_SECONDS, LEAVE, Setup
+from recorder.commands.companion import LAST_SECONDS, LEAVE
+from recorder.commands.otlp import Setup
 from recorder.errors import WiretapeError
 from recorder.relay.trust import tls_context
 from recorder.sanitize import safe

@@ -8,14 +8,14 @@ from typing import Any
 
 import httpx
 
+from recorder.commands.centre import Credentials, Target
 from viewer.fleet import tables
 from viewer.fleet.acknowledged import held
 from viewer.fleet.batches import Origin
 from viewer.fleet.client import Centre
 from viewer.fleet.ship import Shipper
 from viewer.fleet.tables import EngineTable
-from viewer.fleet.target import Credentials, Target
-from viewer.tape import queries, shipping
+from viewer.tape import queries
 
 FORMATS = {"Int64": "q", "UInt64": "Q", "Int32": "i", "UInt32": "I", "UInt8": "B", "Float64": "d"}
 FORMATS["DateTime('UTC')"] = "I"
@@ -122,10 +122,10 @@ def ship(tape: Path, engine: Engine, **more: Any) -> tuple[int, list[str]]:
     said: list[str] = []
     with (
         queries.opened(tape) as connection,
-        held(tape, TARGET, shipping.identity(connection)) as known,
+        held(tape, TARGET) as known,
         centre(engine) as there,
     ):
         origin = more.pop("origin", Origin("a-host"))
-        shipper = Shipper(connection, there, known, origin, warn=said.append, **more)
-        shipper.run(once=True)
+        shipper = Shipper(there, known, origin, warn=said.append, **more)
+        shipper.run(connection, once=True)
     return shipper.shipped, said

@@ -5,10 +5,10 @@ import ssl
 import httpx
 import pytest
 
+from recorder.commands.centre import Credentials
 from tests.cases import each_case
 from tests.viewer.fleet.engine import TARGET, Engine, centre, failed
 from viewer.fleet.client import Centre, Refused, Unavailable
-from viewer.fleet.target import Credentials
 
 
 @each_case(

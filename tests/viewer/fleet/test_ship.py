@@ -225,7 +225,7 @@ def test_a_tape_that_was_put_in_the_place_of_another_is_shipped_from_its_beginni
 
 
 def test_one_process_ships_a_tape_to_a_centre(tape: Path) -> None:
-    with recorded(tape), held(tape, TARGET, None), pytest.raises(TapeBusy, match="is being shipped to wiretape at"):
+    with recorded(tape), held(tape, TARGET), pytest.raises(TapeBusy, match="is being shipped to wiretape at"):
         ship(tape, Engine())
 
 

@@ -7,14 +7,18 @@ unless `tls=no` says otherwise. There is no password in it: command lines and ad
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
+import click
+
 SCHEME: Final = "clickhouse://"
 FORM: Final = "clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE"
 DATABASE: Final = "wiretape"
+TENANT: Final = "tenant"
+"""The label that keeps tenants apart."""
 USER, PASSWORD, PASSWORD_FILE = "WIRETAPE_FLEET_USER", "WIRETAPE_FLEET_PASSWORD", "WIRETAPE_FLEET_PASSWORD_FILE"
 
 _PORTS: Final = {True: 8443, False: 8123}
@@ -24,12 +28,16 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The nodes of a centre as base URLs, the database, the user; `quorum`: replicas that must have what is sent."""
+    """The nodes of a centre as base URLs, the database, the user; `quorum`: replicas that must have what is sent.
+
+    `url` is what was read.
+    """
 
     nodes: tuple[str, ...]
     database: str = DATABASE
     user: str | None = None
     quorum: int | None = None
+    url: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -56,7 +64,7 @@ def parse(text: str) -> Target:
     hosts, _, database = rest.partition("/")
     options = _options(query)
     nodes = tuple(_node(node, options.get("tls")) for node in hosts.split(","))
-    return Target(nodes, identifier(database.rstrip("/") or DATABASE), user if at else None, _quorum(options))
+    return Target(nodes, identifier(database.rstrip("/") or DATABASE), user if at else None, _quorum(options), text)
 
 
 def _options(query: str) -> dict[str, str]:
@@ -106,3 +114,11 @@ def credentials(target: Target, environment: Mapping[str, str]) -> Credentials:
         if value is not None and not (value.isascii() and value.isprintable()):
             raise ValueError(f"{name} has characters that an HTTP header cannot have")
     return Credentials(target.user or environment.get(USER), password)
+
+
+def read(_: click.Context, __: click.Parameter, text: str | None) -> Target | None:
+    """Read the value of an option. Raises `click.BadParameter`."""
+    try:
+        return None if text is None else parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error

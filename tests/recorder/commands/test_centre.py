@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from recorder.commands import centre
+from recorder.commands.centre import Target
 from tests.cases import each_case
-from viewer.fleet import target
-from viewer.fleet.target import Target
 
 
 @each_case(
@@ -20,7 +20,7 @@ from viewer.fleet.target import Target
     ],
 )
 def test_a_url_is_read(url: str, expected: Target) -> None:
-    assert target.parse(url) == expected
+    assert centre.parse(url) == expected
 
 
 @each_case(
@@ -40,17 +40,17 @@ def test_a_url_is_read(url: str, expected: Target) -> None:
 )
 def test_what_is_wrong_with_a_url_is_said_without_the_password(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
-        target.parse(url)
+        centre.parse(url)
     assert "sesame" not in str(error.value)
 
 
 def test_a_password_comes_from_the_environment_or_a_file_and_is_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("from the file\n")
-    centre = target.parse("clickhouse://ann@127.0.0.1/db")
-    found = target.credentials(centre, {target.PASSWORD_FILE: str(file), target.USER: "bob"})
+    target = centre.parse("clickhouse://ann@127.0.0.1/db")
+    found = centre.credentials(target, {centre.PASSWORD_FILE: str(file), centre.USER: "bob"})
     assert (found.user, found.password) == ("ann", "from the file")
     assert "file" not in repr(found)
-    assert target.credentials(centre, {target.PASSWORD: "x", target.PASSWORD_FILE: "/nowhere"}).password == "x"
+    assert centre.credentials(target, {centre.PASSWORD: "x", centre.PASSWORD_FILE: "/nowhere"}).password == "x"
     with pytest.raises(ValueError, match="cannot have"):
-        target.credentials(centre, {target.PASSWORD: "a\nb"})
+        centre.credentials(target, {centre.PASSWORD: "a\nb"})

@@ -1,0 +1,51 @@
+"""`wiretape record --ship`: what is recorded is at the centre exactly once, also when what ships is killed."""
+
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
+from tests.viewer.fleet.engine import Engine
+
+CHAT = "/v1/chat/completions"
+STREAM = [(0.01, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
+SECRET = "sk-secret-of-the-centre"
+
+
+def shipper_of(pid: int) -> int:
+    started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (found,) = [it for it in started if "ship" in Path(f"/proc/{it}/cmdline").read_text().split("\0")]
+    return int(found)
+
+
+@pytest.mark.nightly
+@on_loop
+async def test_what_is_recorded_is_shipped_while_it_is_recorded_and_what_is_left_at_the_end(tmp_path: Path) -> None:
+    tape, engine = tmp_path / "tape.db", Engine()
+
+    def choose(asked: ReceivedRequest) -> Scene:
+        request = httpx.Request("POST", f"http://centre{asked.target.decode()}", content=asked.body)
+        response = engine.handle(request)
+        return answer([(0, response.content)], status=response.status_code, content_type="text/plain")
+
+    async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream, ScriptedUpstream(choose) as centre:
+        to = centre.url.replace("http://", "clickhouse://") + "/wiretape"
+        told = ("--ship", to, "--label", "tenant=acme")
+        async with recording(tape, upstream.url, *told, env={"WIRETAPE_FLEET_PASSWORD": SECRET}) as (process, base):
+            await fetch(base, post(CHAT))
+            await until(lambda: len(engine.rows["exchanges"]) == 1)
+            os.kill(shipper_of(process.pid), signal.SIGKILL)
+            await fetch(base, post(CHAT))
+            await until(lambda: len(engine.rows["exchanges"]) == 2)
+            await fetch(base, post(CHAT))
+            code, out, err = await finish(process, signal.SIGINT)
+    ids = {row["id"] for row in select(tape, "SELECT id FROM exchanges")}
+    assert (code, engine.final().keys(), len(engine.rows["exchanges"])) == (0, ids, 3)
+    assert {row["tenant"] for row in engine.rows["exchanges"]} == {b"acme"}
+    assert "the process that ships the tape ended (exit code -9); starting another" in err
+    assert SECRET not in out + err
+    assert f"ship        wiretape at {centre.url.removeprefix('http://')}" in err
