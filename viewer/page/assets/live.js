@@ -29,7 +29,8 @@ live = (() => {
   let timer = null;
   let begun = null;
   let update = null;
-  const status = el("span", { class: "any", role: "status" });
+  let told = "";
+  const status = el("span", { class: "any" });
   const dot = el("span", { class: "dot", "aria-hidden": "true" }, "●");
   const button = el("button", { onclick: () => pause(!isPaused()), title: "hold the page as it is, or go on" });
   const isPaused = () => state.get("live") === "off";
@@ -41,6 +42,10 @@ live = (() => {
     const [tone, text] = standing();
     dot.className = `dot ${tone}`;
     if (status.textContent !== text) status.textContent = text;
+    // What is said aloud is how it stands, not each second of a silence.
+    const [short] = text.split(" · ");
+    if (told && short !== told) announce(short);
+    told = short;
     status.className = `any ${tone === "bad" ? "bad" : ""}`;
     button.textContent = isPaused() ? "▶ follow" : "❚❚ hold";
     button.hidden = isEnded;
@@ -133,8 +138,9 @@ live = (() => {
   }
 
   addEventListener("pointerdown", () => (isHeld = true));
-  for (const name of ["pointerup", "pointercancel"])
-    addEventListener(name, () => {
+  for (const name of ["pointerup", "pointercancel", "pointermove"])
+    addEventListener(name, (event) => {
+      if (!isHeld || event.buttons) return;
       isHeld = false;
       if (isDue) soon();
     });
