@@ -129,10 +129,13 @@ live = (() => {
         await update(current());
         performance.mark("updated");
       } finally {
-        setTimeout(() => {
-          timer = null;
-          if (isDue) soon();
-        }, SHARE * (performance.now() - start));
+        setTimeout(
+          () => {
+            timer = null;
+            if (isDue) soon();
+          },
+          SHARE * (performance.now() - start),
+        );
       }
     });
   }

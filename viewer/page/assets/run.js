@@ -331,9 +331,11 @@ const COST = {
   shown: (value) => format.number(value, 6),
 };
 
+const hasCosts = (run) => run.rows.cost.some((cost) => cost !== null);
+
 // Return the table of what is selected, sorted by a column; a click on a row opens it.
 function listing(run, shown, opened) {
-  const LISTED = run.rows.cost.some((cost) => cost !== null) ? [...COLUMNS, COST] : COLUMNS;
+  const LISTED = hasCosts(run) ? [...COLUMNS, COST] : COLUMNS;
   let [name, down] = [
     (state.get("sort") || "started").replace(/^-/, ""),
     !(state.get("sort") || "-").startsWith("-") ? false : true,
@@ -681,7 +683,8 @@ boot(async (data) => {
     },
     timeline.picture.node,
   );
-  const list = listing(run, shown, (row) => opened.show(row));
+  let list = null;
+  const listed = block(() => (list = listing(run, shown, (row) => opened.show(row))).node);
   const field = el("input", {
     type: "text",
     class: "mono filter",
@@ -785,6 +788,8 @@ boot(async (data) => {
   };
   const scope = live ? "the exchanges that are shown here" : "all exchanges of the export";
   const bys = () => Object.keys(run.groups).filter(Boolean);
+  // What depends on which labels, conversations and costs there are at all.
+  const offered = () => [...bys(), run.rows.conversation.values.length > 0, hasCosts(run)].join();
   const pickers = block(() => {
     const each = bys().map((one) => [one, one]);
     const conversations = run.rows.conversation.values.length ? [["conversation", "conversation"]] : [];
@@ -889,9 +894,9 @@ boot(async (data) => {
     outcomes(run, apply),
   ]);
   live?.follow(async (fresh) => {
-    const before = bys().length;
+    const before = offered();
     Object.assign(run, unpackRun(fresh, await unpack("gaps")));
-    if (bys().length !== before) pickers.again();
+    if (offered() !== before) for (const part of [pickers, listed]) part.again();
     shown.grow();
     timeline.grow();
     draw(true);
@@ -901,7 +906,13 @@ boot(async (data) => {
   return [
     head.node,
     el("h2", {}, "Over time"),
-    el("div", { class: "row filterline" }, field, pickers.node, el("label", { class: "small" }, only, " only selected")),
+    el(
+      "div",
+      { class: "row filterline" },
+      field,
+      pickers.node,
+      el("label", { class: "small" }, only, " only selected"),
+    ),
     complaint,
     line,
     pointer,
@@ -926,11 +937,7 @@ boot(async (data) => {
     ),
     el("details", { class: "behind" }, el("summary", {}, "Percentiles as a table"), behind),
     el("h2", {}, "Groups"),
-    el(
-      "p",
-      { class: "muted small" },
-      `Of ${scope}, whatever is selected; as stats --by prints them.`,
-    ),
+    el("p", { class: "muted small" }, `Of ${scope}, whatever is selected; as stats --by prints them.`),
     grouped.node,
     ...(run.comparisons.length
       ? [
@@ -945,7 +952,7 @@ boot(async (data) => {
       : []),
     el("h2", {}, "Exchanges"),
     el("p", { class: "muted small" }, "What is selected; a click on a head sorts, on a row opens."),
-    list.node,
+    listed.node,
     el("p", { class: "muted" }, `wiretape ${run.version}`),
   ].filter(Boolean);
 });
