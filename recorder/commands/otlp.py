@@ -1,8 +1,7 @@
-"""Spans and metrics for a collector: the process that sends them, and what the recorder tells it.
+"""Spans and metrics for a collector of OpenTelemetry: where it is, and the companion that sends them, `wiretape ship`.
 
-`viewer.otlp.export` reads the exchanges that have ended from the tape, as any viewer does. The tape is the buffer: what
-a collector does not take waits there, as long as the recorder runs. The process leaves the tape before the recorder
-closes it, and sends what is left after that.
+The tape is the buffer: what a collector does not take waits there, and is sent by whatever sends that tape next. The
+companion leaves the tape before the recorder closes it, and sends what is left after that, for some seconds.
 """
 
 import contextlib
@@ -11,69 +10,69 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 import click
-import msgspec
 
-from recorder import __version__
 from recorder.clock import SYSTEM
 from recorder.commands.companion import Companion, Program
 
 if TYPE_CHECKING:
     from recorder.commands.status import Screen
-    from recorder.relay.service import Options, Recorder
+    from recorder.relay.service import Options
 
-PROGRAM = "viewer.otlp.export"
-HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
+SCHEME: Final = "otlp+"
+"""Before the URL of a collector where there may be other destinations, too."""
+
+HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
+
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*[=:]\s*([\t\x20-\x7e\x80-\xff]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Where spans and metrics are sent: a base URL, and headers, which may hold credentials."""
+    """Where spans and metrics are sent: a base URL without credentials, and a file of headers, if one was named."""
 
     url: str
-    headers: tuple[tuple[str, str], ...] = ()
+    headers_file: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The collector in a few words."""
+        return f"otlp at {self.url.partition('://')[2]}"
 
 
-class Setup(msgspec.Struct, frozen=True):
-    """The line that the program gets."""
-
-    tape: Path
-    session: str
-    version: str
-    started_ns: int
-    labels: dict[str, str]
-    url: str
-    headers: tuple[tuple[str, str], ...]
-    ca_file: Path | None
-
-
-def read_collector(url: str, headers_file: Path | None, environment: Mapping[str, str] = os.environ) -> Collector:
-    """Read `--otlp` and the headers: lines `name: value` of a file, or those of OpenTelemetry's variable.
-
-    Raises `click.UsageError`, which never holds a header's value.
-    """
+def read_collector(url: str, option: str, headers_file: Path | None = None) -> Collector:
+    """Read the URL of a collector. Raises `click.BadParameter`, which never holds a credential."""
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment:
-        raise click.BadParameter("give http://HOST:PORT or https://…, below which are /v1/traces and /v1/metrics",
-                                 param_hint="--otlp")  # fmt: skip
+        is_usable = False
+    if not is_usable or parts.query or parts.fragment or not url.isprintable():
+        raise click.BadParameter(
+            "a collector is http://HOST:PORT or https://…, below which are /v1/traces and /v1/metrics",
+            param_hint=option,
+        )
     if "@" in parts.netloc:
-        raise click.BadParameter(f"credentials in a URL are seen by others: set {HEADERS}", param_hint="--otlp")
-    if headers_file is None:
-        given = [unquote(part) for part in environment.get(HEADERS, "").split(",")]
-        return Collector(url.rstrip("/"), tuple(_headers(given, HEADERS)))
+        raise click.BadParameter(f"credentials in a URL are seen by others: set {HEADERS}", param_hint=option)
+    return Collector(url.rstrip("/"), headers_file)
+
+
+def read_headers(collector: Collector, environment: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
+    """Return the headers to send: lines `NAME: VALUE` of a file, else those of OpenTelemetry's variable.
+
+    Raises `click.UsageError`, which never holds a value.
+    """
+    file = collector.headers_file
+    if file is None:
+        return _headers([unquote(part) for part in environment.get(HEADERS, "").split(",")], HEADERS)
     try:
-        lines = headers_file.read_text("latin-1").splitlines()
+        lines = file.read_text("latin-1").splitlines()
     except OSError as error:
-        raise click.UsageError(f"--otlp-headers {headers_file} cannot be read ({error.strerror})") from error
-    return Collector(url.rstrip("/"), tuple(_headers(lines, f"--otlp-headers {headers_file}")))
+        raise click.UsageError(f"--otlp-headers {file} cannot be read ({error.strerror})") from error
+    return _headers(lines, f"--otlp-headers {file}")
 
 
 def _headers(lines: list[str], where: str) -> list[tuple[str, str]]:
@@ -90,21 +89,19 @@ def _headers(lines: list[str], where: str) -> list[tuple[str, str]]:
 
 @contextlib.asynccontextmanager
 async def exported(
-    collector: Collector | None, settings: "Options", recorder: "Recorder", screen: "Screen"
+    collector: Collector | None, settings: "Options", screen: "Screen"
 ) -> AsyncIterator[Companion | None]:
-    """Send spans and metrics of a recorder that has started; without a collector, nothing.
-
-    `leave` is to be called before the recorder stops, and the context left when it has stopped.
-    """
+    """Send what is recorded, until the context is left when the recorder has stopped; without a collector, nothing."""
     if collector is None:
         yield None
         return
-    setup = Setup(
-        settings.tape, recorder.session, __version__, SYSTEM.wall_ns(), settings.labels, collector.url,
-        collector.headers, settings.ca_file,
-    )  # fmt: skip
-    line = msgspec.json.encode(setup, enc_hook=str) + b"\n"
-    export = Companion(Program(PROGRAM, "sends OTLP"), screen, line)
+    arguments = ["ship", "--beside", "--db", str(settings.tape.absolute()), "--to", f"{SCHEME}{collector.url}"]
+    arguments += ["--since-version", str(SYSTEM.wall_ns() // 1000)]
+    for option, file in (("--ca-file", settings.ca_file), ("--otlp-headers", collector.headers_file)):
+        arguments += [] if file is None else [option, str(file.absolute())]
+    for name, value in settings.labels.items():
+        arguments += ["--label", f"{name}={value}"]
+    export = Companion(Program("viewer.cli", "sends OTLP", tuple(arguments)), screen)
     screen.line(f"otlp        {collector.url}/v1/traces, /v1/metrics")
     try:
         yield export

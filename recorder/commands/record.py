@@ -108,7 +108,9 @@ def _collector(url: str | None, headers: Path | None) -> "Collector | None":
     from recorder.commands import otlp
 
     options.check_extra("opentelemetry.proto", "otlp", "--otlp")
-    return otlp.read_collector(url, headers)
+    collector = otlp.read_collector(url, "--otlp", headers)
+    otlp.read_headers(collector)  # to say at once what is wrong with them
+    return collector
 
 
 async def serve(
@@ -169,7 +171,7 @@ async def _serve(
             screen.line(line)
     painter = asyncio.create_task(_paint(screen, recorder))
     async with (
-        otlp.exported(collector, settings, recorder, screen) as export,
+        otlp.exported(collector, settings, screen) as export,
         shipping.shipped(target, settings, screen) as shipper,
     ):
         async with metrics.served(sock, settings, recorder, screen):

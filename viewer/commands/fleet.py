@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from recorder.commands import centre as centres
+from recorder.commands import otlp
 from recorder.commands.options import ca_file, db, read_labels, tape_path
 from recorder.plurals import counted
 from viewer.commands import output
@@ -56,32 +57,75 @@ def _centre(target: centres.Target, ca_file: Path | None) -> "Iterator[Centre]":
         yield centre
 
 
+def _read_destination(
+    context: click.Context, option: click.Parameter, url: str
+) -> centres.Target | otlp.Collector | None:
+    """Read where a tape is shipped to: a centre, or a collector of OpenTelemetry."""
+    if url.startswith(otlp.SCHEME):
+        return otlp.read_collector(url.removeprefix(otlp.SCHEME), "--to")
+    return centres.read(context, option, url)
+
+
 @click.command()
 @db
-@connected
+@click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=_read_destination,
+              help=f"The centre: {centres.FORM}, of any nodes; or a collector: otlp+http://HOST:PORT.")  # fmt: skip
+@ca_file
+@click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Send these headers to a collector: NAME: VALUE, a line each. "
+              "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
 @click.option("--bodies", is_flag=True, help="Ship what was said, too: requests, answers, and their reads.")
 @click.option("--label", "labels", multiple=True, metavar="K=V",
               help="Label all that is shipped; tenant=NAME keeps tenants apart. May be repeated.")  # fmt: skip
 @click.option("--once", is_flag=True, help="End when all is there, instead of following the tape.")
 @click.option("--beside", is_flag=True, hidden=True, help="End with the recorder, which holds standard input.")
+@click.option("--since-version", type=int, default=0, hidden=True,
+              help="To a collector that has taken nothing yet, send what is settled after this.")  # fmt: skip
 def ship(
     db: Path | None,
-    target: centres.Target,
+    target: centres.Target | otlp.Collector,
     ca_file: Path | None,
+    otlp_headers: Path | None,
     bodies: bool,
     labels: tuple[str, ...],
     once: bool,
     beside: bool,
+    since_version: int,
 ) -> None:
-    """Ship a tape to a ClickHouse centre, also while it is recorded, until interrupted.
+    """Ship a tape, also while it is recorded, until interrupted: to a ClickHouse centre, or its spans and metrics to a
+    collector of OpenTelemetry.
 
     It only reads the tape, which is the buffer: while the centre is away, all waits there. What it has acknowledged is
     kept in a small file beside the tape; without it, all is shipped again, and still counted once.
 
     The user is in the URL or WIRETAPE_FLEET_USER, the password in WIRETAPE_FLEET_PASSWORD or the file that
     WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
-    shipping".
+    shipping" for a centre, and "wiretape help otlp" for a collector.
     """
+    os.nice(_NICENESS)
+    labelled = read_labels(labels)
+    if isinstance(target, centres.Target):
+        _ship_rows(tape_path(db), target, ca_file, labelled, bodies=bodies, once=once, beside=beside)
+        return
+    if bodies:
+        raise click.UsageError("--bodies is for a centre: no text is sent to a collector")
+    from viewer.commands import otlp as sending
+
+    collector = dataclasses.replace(target, headers_file=otlp_headers)
+    sending.send(tape_path(db), collector, ca_file, labelled, once=once, beside=beside, since=since_version)
+
+
+def _ship_rows(
+    path: Path,
+    target: centres.Target,
+    ca_file: Path | None,
+    labels: Mapping[str, str],
+    *,
+    bodies: bool,
+    once: bool,
+    beside: bool,
+) -> None:
+    """Ship a tape to a centre."""
     import socket
 
     from recorder.tape import file
@@ -89,12 +133,10 @@ def ship(
     from viewer.fleet.batches import Origin
     from viewer.fleet.ship import Shipper
 
-    path = tape_path(db)
-    origin = Origin(socket.gethostname(), read_labels(labels))
-    os.nice(_NICENESS)
+    origin = Origin(socket.gethostname(), labels)
     with (
         _centre(target, ca_file) as centre,
-        acknowledged.held(path, target) as known,
+        acknowledged.held(path, target.name) as known,
         _screen() as screen,
         following.until_end(path, with_recorder=beside) as end,
     ):

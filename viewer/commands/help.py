@@ -371,8 +371,8 @@ def _otlp() -> Iterator[Section]:
         "Metrics",
         [(family.name, family.meaning) for family in FAMILIES],
         "As record --metrics counts them (wiretape help metrics), here with exponential histograms, which are "
-        "cumulative from the start of the recorder, every 10 s and at its end; besides them wiretape.exchanges, by "
-        "outcome, wiretape.flagged_exchanges and wiretape.folded_exchanges.",
+        "cumulative from the start of the process that sends them, every 10 s and at its end; besides them "
+        "wiretape.exchanges, by outcome, wiretape.flagged_exchanges and wiretape.folded_exchanges.",
     )
     yield Section(
         "Variables and files",
@@ -383,9 +383,23 @@ def _otlp() -> Iterator[Section]:
             ("OTEL_RESOURCE_ATTRIBUTES", "other attributes of it: KEY=VALUE,KEY=VALUE"),
             ("SSL_CERT_FILE, --ca-file", "whom to trust with https"),
         ],
-        "Another process reads the tape and sends. While the collector is down, or answers 429, 502, 503 or 504, spans "
-        "wait on the tape and are tried again; after 401 and 403 once a minute. A batch that it refuses otherwise is "
-        "lost and reported. At the end of the recorder there are 4 s for what is left.",
+        "They stand in the environment of whatever sends: record --otlp, or wiretape ship --to otlp+http://HOST:PORT, "
+        "which does the same for a tape that was recorded before.",
+    )
+    yield Section(
+        "What is promised",
+        [
+            ("a recorder", "never waits: another process reads the tape, which is the buffer, and sends"),
+            ("429, 502, 503, 504", "and a collector that is away: a batch waits, and is sent again as the same bytes"),
+            ("401, 403", "the same, once a minute"),
+            ("any other refusal", "a batch is lost, and reported"),
+            (
+                "TAPE.shipped-otlp-…",
+                "is what a collector has taken: whatever sends the tape next goes on from there. A "
+                "batch whose answer got lost is sent twice, with the same ids",
+            ),
+            ("the end", "of a recorder leaves 4 s for what is not sent yet"),
+        ],
     )
 
 

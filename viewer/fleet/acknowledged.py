@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from recorder.commands.centre import Target
 from recorder.errors import TapeBusy, WiretapeError
 
 
@@ -64,19 +63,19 @@ class Acknowledged:
             raise _unusable(self.path, error) from error
 
 
-def path_of(tape: Path, target: Target) -> Path:
+def path_of(tape: Path, centre: str) -> Path:
     """Return where it is kept what a centre has of a tape."""
     tape = tape.resolve()
-    return tape.with_name(f"{tape.name}.shipped-{re.sub('[^A-Za-z0-9.-]+', '-', target.name)}")
+    return tape.with_name(f"{tape.name}.shipped-{re.sub('[^A-Za-z0-9.-]+', '-', centre)}")
 
 
 @contextlib.contextmanager
-def held(tape: Path, target: Target) -> Iterator[Acknowledged]:
+def held(tape: Path, centre: str) -> Iterator[Acknowledged]:
     """Yield what is acknowledged of a tape, which no other process ships to this centre meanwhile.
 
     Raises `TapeBusy` and `WiretapeError`.
     """
-    path = path_of(tape, target)
+    path = path_of(tape, centre)
     lock = path.with_name(f"{path.name}.lock")
     try:
         descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
@@ -86,9 +85,9 @@ def held(tape: Path, target: Target) -> Iterator[Acknowledged]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise TapeBusy(f"{tape} is being shipped to {target.name} already: one process does") from error
-        contents = _read(path) or _Contents(target.name, None, {})
-        yield Acknowledged(path, target.name, contents.tape, contents.tables)
+            raise TapeBusy(f"{tape} is being shipped to {centre} already: one process does") from error
+        contents = _read(path) or _Contents(centre, None, {})
+        yield Acknowledged(path, centre, contents.tape, contents.tables)
     finally:
         os.close(descriptor)
 

@@ -44,13 +44,13 @@ def user_labels(labels: Mapping[str, str]) -> dict[str, Value]:
 
 
 def resource(
-    environment: Mapping[str, str], labels: Mapping[str, str], *, version: str, host: str, session: str
+    environment: Mapping[str, str], labels: Mapping[str, str], *, version: str, host: str, instance: str
 ) -> Resource:
     """Return the recorder as a resource; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first."""
     own: dict[str, Value] = {
         "service.name": "wiretape",
         "service.version": version,
-        "service.instance.id": session,
+        "service.instance.id": instance,
         "host.name": host,
         **user_labels(labels),
     }

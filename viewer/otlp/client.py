@@ -46,7 +46,7 @@ class Answer(NamedTuple):
     rejected: int = 0
 
 
-class Collector:
+class Client:
     """A connection to a collector; `headers` are sent with each message and never shown."""
 
     def __init__(

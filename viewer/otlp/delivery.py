@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from recorder.clock import Clock
 from recorder.plurals import counted
 from viewer.otlp import metrics, spans
-from viewer.otlp.client import Answer, Collector
+from viewer.otlp.client import Answer, Client
 from viewer.otlp.histogram import ExponentialHistogram
 from viewer.stats.dashboard import Figures
 
@@ -31,13 +31,13 @@ class Delivery:
 
     def __init__(
         self,
-        collector: Collector,
+        client: Client,
         resource: Resource,
         scope: InstrumentationScope,
         clock: Clock,
         report: Callable[[str], None],
     ) -> None:
-        self._collector, self._resource, self._scope, self._clock = collector, resource, scope, clock
+        self._client, self._resource, self._scope, self._clock = client, resource, scope, clock
         self._report = report
         self._trouble = {"spans": "", "metrics": ""}
         self._absent: set[str] = set()
@@ -47,7 +47,7 @@ class Delivery:
         if not batch or "spans" in self._absent:
             return True
         message, seconds = spans.request(batch, self._resource, self._scope), FIRST_WAIT_SECONDS
-        while (answer := self._collector.send_spans(message)).kind == "later":
+        while (answer := self._client.send_spans(message)).kind == "later":
             self._tell("spans", answer.reason, "they wait on the tape")
             jittered = seconds * random.uniform(0.5, 1.0)
             if not wait(jittered if answer.wait_s is None else answer.wait_s):
@@ -64,7 +64,7 @@ class Delivery:
         if "metrics" in self._absent:
             return
         message = metrics.request(figures, started_ns, self._clock.wall_ns(), self._resource, self._scope)
-        answer = self._collector.send_metrics(message)
+        answer = self._client.send_metrics(message)
         if answer.kind == "later":
             self._tell("metrics", answer.reason, "they are sent again")
         else:

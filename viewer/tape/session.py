@@ -1,4 +1,4 @@
-"""The exchanges of one run of a recorder, as they end."""
+"""The exchanges of a tape, or of one run of a recorder, as they end."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -33,26 +33,32 @@ _FACTS = select(
 
 
 class Follower:
-    """Takes the exchanges of a session as they end, each once; it may go on over another connection to the tape."""
+    """Takes exchanges as they end, each once, those settled after a version first; of a tape, or of one session of it.
 
-    def __init__(self, session: str) -> None:
-        own = exchanges.c.session_no == select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
+    It may go on over another connection to the tape.
+    """
+
+    def __init__(self, version: int = 0, session: str | None = None) -> None:
         joined = settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
-        ended = select(settlements.c.version, exchanges.c.no).select_from(joined).where(own)
-        self._ended = ended.order_by(settlements.c.version).limit(PAGE)
-        self._version = 0
+        self._ended = select(settlements.c.version, exchanges.c.no).select_from(joined)
+        if session is not None:
+            own = select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
+            self._ended = self._ended.where(exchanges.c.session_no == own)
+        self.version = version
+        """All that were settled up to this one have been taken."""
 
     def take(self, connection: Connection) -> list[int]:
         """Return the numbers of the next exchanges that have ended, at most a page of them; none: there are no more."""
+        statement = self._ended.where(settlements.c.version > self.version)
         with connection.begin():
-            rows = connection.execute(self._ended.where(settlements.c.version > self._version)).all()
-        self._version = rows[-1].version if rows else self._version
+            rows = connection.execute(statement.order_by(settlements.c.version).limit(PAGE)).all()
+        self.version = rows[-1].version if rows else self.version
         return [row.no for row in rows]
 
 
 def ended(connection: Connection, session: str, wait: Callable[[], None] = following.pause) -> Iterator[Traced]:
     """Yield every exchange of a session that has ended, then, for ever, those that end; `wait` precedes each poll."""
-    follower = Follower(session)
+    follower = Follower(session=session)
     while True:
         while numbers := follower.take(connection):
             yield from traced(connection, numbers)

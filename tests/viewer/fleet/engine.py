@@ -122,7 +122,7 @@ def ship(tape: Path, engine: Engine, **more: Any) -> tuple[int, list[str]]:
     said: list[str] = []
     with (
         queries.opened(tape) as connection,
-        held(tape, TARGET) as known,
+        held(tape, TARGET.name) as known,
         centre(engine) as there,
     ):
         origin = more.pop("origin", Origin("a-host"))

@@ -217,7 +217,7 @@ def test_a_tape_that_was_put_in_the_place_of_another_is_shipped_from_its_beginni
         record(store, exchange("e2"))
         damage(tape, "UPDATE settlements SET version = 1")
         assert ship(tape, engine) == (1, [])
-    kept = path_of(tape, TARGET)
+    kept = path_of(tape, TARGET.name)
     assert oct(kept.stat().st_mode)[-3:] == "600"
     kept.write_text("{")  # cut short
     assert ship(tape, engine) == (1, [])
@@ -225,7 +225,7 @@ def test_a_tape_that_was_put_in_the_place_of_another_is_shipped_from_its_beginni
 
 
 def test_one_process_ships_a_tape_to_a_centre(tape: Path) -> None:
-    with recorded(tape), held(tape, TARGET), pytest.raises(TapeBusy, match="is being shipped to wiretape at"):
+    with recorded(tape), held(tape, TARGET.name), pytest.raises(TapeBusy, match="is being shipped to wiretape at"):
         ship(tape, Engine())
 
 

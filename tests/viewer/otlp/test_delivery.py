@@ -14,7 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from recorder.clock import Clock
 from tests.cases import each_case
 from viewer.otlp import attributes, metrics
-from viewer.otlp.client import Collector
+from viewer.otlp.client import Client
 from viewer.otlp.delivery import LONGEST_WAIT_SECONDS, Delivery
 
 SPANS = [Span(span_id=bytes([number]) * 8) for number in range(1, 5)]
@@ -32,11 +32,9 @@ class Receiver:
         self.lines: list[str] = []
         self._answers, self._lasts = list(answers), lasts
         transport = httpx.MockTransport(self._answer)
-        collector = Collector(
-            "http://collector.test:4318/otel", [("authorization", SECRET)], CLOCK, transport=transport
-        )
-        resource = attributes.resource({}, {}, version="1", host="h", session="s")
-        self.delivery = Delivery(collector, resource, attributes.scope("1"), CLOCK, self.lines.append)
+        client = Client("http://collector.test:4318/otel", [("authorization", SECRET)], CLOCK, transport=transport)
+        resource = attributes.resource({}, {}, version="1", host="h", instance="s")
+        self.delivery = Delivery(client, resource, attributes.scope("1"), CLOCK, self.lines.append)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)

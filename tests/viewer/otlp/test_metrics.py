@@ -15,7 +15,7 @@ def received(*exchanges) -> dict[str, Metric]:
     figures = metrics.figures()
     for one in exchanges:
         figures.add(one)
-    resource = attributes.resource({}, {}, version="1", host="h", session="s")
+    resource = attributes.resource({}, {}, version="1", host="h", instance="s")
     sent = metrics.request(figures, 5, 9, resource, attributes.scope("1")).SerializeToString()
     (of_resource,) = ExportMetricsServiceRequest.FromString(sent).resource_metrics
     return {metric.name: metric for metric in of_resource.scope_metrics[0].metrics}

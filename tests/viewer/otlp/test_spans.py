@@ -25,7 +25,7 @@ def received(one: Traced) -> Span:
     """Give the span as a receiver decodes it."""
     made = spans.span(one)
     assert made is not None
-    resource = attributes.resource({}, {}, version="1", host="h", session="s")
+    resource = attributes.resource({}, {}, version="1", host="h", instance="s")
     sent = spans.request([made], resource, attributes.scope("1")).SerializeToString()
     (of_resource,) = ExportTraceServiceRequest.FromString(sent).resource_spans
     return of_resource.scope_spans[0].spans[0]
@@ -145,7 +145,7 @@ def test_texts_of_others_are_bounded_and_without_control_characters_and_times_fi
 
 def test_a_recorder_is_a_resource_that_the_environment_may_name():
     environment = {"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "a=b%20c, service.name=other,=x,broken"}
-    found = attributes.resource(environment, {"run": "a7"}, version="1", host="h", session="s")
+    found = attributes.resource(environment, {"run": "a7"}, version="1", host="h", instance="s")
     assert values(found.attributes) == {
         "service.name": "mine", "service.version": "1", "service.instance.id": "s", "host.name": "h",
         "wiretape.label.run": "a7", "a": "b c",

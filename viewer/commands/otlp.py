@@ -1,0 +1,82 @@
+"""What the command `ship` does for a collector of OpenTelemetry."""
+
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recorder.commands import options
+from recorder.commands.companion import LAST_SECONDS, LEAVE
+from recorder.commands.otlp import Collector, read_headers
+from recorder.errors import WiretapeError
+from recorder.plurals import counted
+
+if TYPE_CHECKING:
+    from viewer.otlp.delivery import Delivery
+
+
+def send(
+    tape: Path,
+    collector: Collector,
+    ca_file: Path | None,
+    labels: Mapping[str, str],
+    *,
+    once: bool,
+    beside: bool,
+    since: int,
+) -> None:
+    """Send spans and metrics of a tape, until it is over; if `once`, what there is. Raises `WiretapeError`."""
+    options.check_extra("opentelemetry.proto", "otlp", f"--to otlp+{collector.url}")
+
+    from recorder.commands.status import Screen
+    from viewer.fleet import acknowledged, following
+    from viewer.otlp.ship import Shipper
+    from viewer.tape import queries
+
+    screen = Screen()
+    delivery = _delivery(collector, ca_file, labels, lambda line: screen.line(f"wiretape: otlp: {line}"))
+    with (
+        acknowledged.held(tape, collector.name) as known,
+        following.until_end(tape, with_recorder=beside) as end,
+    ):
+        shipper = Shipper(delivery, known, since, end.wait, end.is_over)
+        if not beside:
+            shipper.tell = lambda taken: screen.status(f"{taken:,} sent to {collector.name}")
+        if not once:
+            with queries.opened(tape) as connection:
+                shipper.follow(connection)
+        if beside:
+            sys.stdout.buffer.write(LEAVE)
+            sys.stdout.flush()
+            end.wait_for_recorder()
+        with queries.opened(tape) as connection:
+            waiting = shipper.finish(connection, None if once else LAST_SECONDS)
+    screen.status("")
+    if not beside:
+        screen.line(f"{counted(shipper.taken, 'exchange')} sent to {collector.name}, {waiting:,} waiting")
+    if waiting:
+        which = "it" if waiting == 1 else "them"
+        raise WiretapeError(
+            f"otlp: {counted(waiting, 'exchange')} not sent: whatever sends this tape next begins with {which}"
+        )
+
+
+def _delivery(
+    collector: Collector, ca_file: Path | None, labels: Mapping[str, str], report: Callable[[str], None]
+) -> "Delivery":
+    """Return what sends to a collector. Raises `click.UsageError` for what is wrong with its headers."""
+    from recorder import __version__
+    from recorder.clock import SYSTEM
+    from recorder.relay.trust import tls_context
+    from viewer.otlp import attributes
+    from viewer.otlp.client import Client
+    from viewer.otlp.delivery import Delivery
+
+    client = Client(collector.url, read_headers(collector), SYSTEM, version=__version__, verify=tls_context(ca_file))
+    resource = attributes.resource(
+        os.environ, labels, version=__version__, host=socket.gethostname(), instance=str(uuid.uuid4())
+    )
+    return Delivery(client, resource, attributes.scope(__version__), SYSTEM, report)
