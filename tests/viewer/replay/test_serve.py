@@ -6,7 +6,8 @@ import gzip
 import json
 import math
 import socket
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from recorder.clock import SYSTEM, KernelTime
 from recorder.decode.outcome import Reads
 from recorder.relay import providers, server
 from recorder.relay.guard import Refusal
+from recorder.relay.server import Client
 from recorder.relay.service import Observer, Recorder
 from recorder.relay.service import Options as Recording
 from recorder.tape import journal, retention
@@ -26,6 +28,7 @@ from viewer.replay.faults import parse
 from viewer.replay.planning import Options, Planner
 from viewer.replay.serve import Replay, Served
 from viewer.replay.source import Source
+from viewer.replay.unread import Kernel, Watcher
 from viewer.replay.websocket import Upgrade
 from viewer.tape import queries, replayed
 
@@ -54,13 +57,15 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def serving(tape: Path, **options: Any) -> AsyncIterator[Serving]:
+async def serving(
+    tape: Path, on_came: Callable[[Served, Client], None] = lambda *_: None, **options: Any
+) -> AsyncIterator[Serving]:
     """Serve a tape, without waits unless told otherwise."""
     found = Serving()
     settings = Options(**{"speed": math.inf} | options)
     app = Replay(lambda: Planner(Source(tape), settings), on_served=found.served.append,
                  on_refused=found.refused.append, on_trouble=found.troubles.append,
-                 upgrade=Upgrade)  # fmt: skip
+                 upgrade=Upgrade, on_came=on_came)  # fmt: skip
     sock = server.listen("127.0.0.1", 0)
     await app.start()
     front = server.Server(app, sock, found.refused.append, kernel_time=KernelTime(SYSTEM))
@@ -324,3 +329,24 @@ async def test_a_client_that_does_not_read_holds_up_a_bounded_part_of_its_own_an
     held = replay.served[1]
     assert (held.ended, len(held.held)) == ("client", 1)
     assert sum(held.sizes) < 18_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells")
+@on_loop
+async def test_who_read_all_and_closed_before_that_was_noticed_has_read_all(tape: Path) -> None:
+    watcher, came = Watcher(kernel := Kernel(), SYSTEM), list[Served]()
+
+    def watch(served: Served, client: Client) -> None:
+        came.append(served)
+        watcher.add(served, client)
+
+    async with serving(taped(tape, *exchange("a1")), watch) as replay:
+        with socket.create_connection(("127.0.0.1", int(replay.base.rpartition(":")[2]))) as client:
+            client.sendall(post(CHAT, REQUEST))
+            await until(lambda: replay.served)
+            while not client.recv(1 << 20).endswith(b"0\r\n\r\n"):
+                pass
+        watcher.look()  # before the loop has seen the client's end
+        await until(lambda: len(came[0].read_ns) == len(came[0].ends))
+    watcher.close()
+    kernel.close()
