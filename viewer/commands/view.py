@@ -68,7 +68,8 @@ def view(
     if web:
         if at is not None or compare or follow:
             raise click.UsageError("--at, --compare and --follow are of the terminal: leave them out with --web")
-        sys.exit(_serve(id, options.tape(db), filter_text, thresholds, listen, with_bodies))
+        _serve(id, options.tape(db), filter_text, thresholds, listen, with_bodies)
+        return
     if listen is not None or with_bodies:
         raise click.UsageError("--listen and --with-bodies go with --web")
     _take_screen(id, db, filter_text, at, follow, compare, thresholds, no_mouse, theme, ascii)
@@ -76,7 +77,7 @@ def view(
 
 def _serve(
     id: str | None, path: Path, filter_text: str, thresholds: Thresholds, listen: str | None, with_bodies: bool
-) -> int:
+) -> None:
     from recorder.commands.options import read_listen
     from viewer.commands import web
     from viewer.filters import parser
@@ -84,7 +85,7 @@ def _serve(
 
     address = read_listen(listen or "127.0.0.1:0", frozenset(), "pages are for browsers on this one: take 127.0.0.1")
     where = options.parsed("--filter", parser.parse, filter_text) if filter_text.strip() else None
-    return web.serve(Settings(path, where, thresholds, with_bodies), address, id)
+    web.serve(Settings(path, where, thresholds, with_bodies), address, id)
 
 
 def _take_screen(

@@ -15,13 +15,15 @@ _NICENESS = 19
 """Pages yield the CPU to the relay and to the writer."""
 
 
-def serve(settings: "Settings", address: tuple[str, int], reference: str | None) -> int:
-    """Serve until a signal ends it; return the exit code. Raises `WiretapeError`."""
+def serve(settings: "Settings", address: tuple[str, int], reference: str | None) -> None:
+    """Serve until a signal ends it, and with it the process. Raises `WiretapeError`."""
     from recorder.relay.loop import run
 
     id = None if reference is None else _id(settings.tape, reference)
     os.nice(_NICENESS)
-    return run(lambda: _serve(settings, address, id))
+    code = run(lambda: _serve(settings, address, id))
+    sys.stdout.flush()
+    os._exit(code)  # at once, whatever the threads that read are at: nothing is lost with them
 
 
 def _id(tape: Path, reference: str) -> str:
