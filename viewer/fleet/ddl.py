@@ -14,7 +14,8 @@ from viewer.fleet.tables import EngineColumn, EngineTable
 SHIPPER, ANALYST = "wiretape_ship", "wiretape_read"
 """The accounts: one may only insert, the other only read, and of `streams` nothing."""
 
-TTL_SINCE: Final = (19, 6)
+EXPIRING_SINCE: Final = (19, 6)
+"""Servers before it drop no rows by themselves, and take columns with comments for others than those without."""
 ACCOUNTS_SINCE: Final = (20, 5)
 _LOCAL: Final = "_local"
 _READ_OF_SYSTEM: Final = ("tables", "clusters", "parts", "columns")
@@ -31,22 +32,28 @@ def database(name: str, cluster: str | None = None) -> str:
     return f"CREATE DATABASE IF NOT EXISTS {identifier(name)}{_on(cluster)}"
 
 
-def create(table: EngineTable, name: str, cluster: str | None = None, *, ttl: bool = True) -> Iterator[str]:
-    """Yield the statements that make a table of a database: of one server, or of a cluster."""
+def create(table: EngineTable, name: str, cluster: str | None = None, *, plain: bool = False) -> Iterator[str]:
+    """Yield the statements that make a table of a database: of one server, or of a cluster.
+
+    `plain` is without expiry and comments, for servers before `EXPIRING_SINCE`.
+    """
     if cluster is None:
-        yield f"{_head(table, table.name, name, None)}ENGINE = ReplacingMergeTree(row_version)\n{_sorted(table, ttl)}"
+        head = _head(table, table.name, name, None, plain)
+        yield f"{head}ENGINE = ReplacingMergeTree(row_version)\n{_sorted(table, plain)}"
         return
     path = f"/clickhouse/tables/{{shard}}/{name}/{table.name}"
     engine = f"ReplicatedReplacingMergeTree({literal(path)}, '{{replica}}', row_version)"
-    yield f"{_head(table, table.name + _LOCAL, name, cluster)}ENGINE = {engine}\n{_sorted(table, ttl)}"
+    yield f"{_head(table, table.name + _LOCAL, name, cluster, plain)}ENGINE = {engine}\n{_sorted(table, plain)}"
     spread = f"Distributed({identifier(cluster)}, {name}, {table.name}{_LOCAL}, {table.shard_by})"
-    yield f"{_head(table, table.name, name, cluster)}ENGINE = {spread}"
+    yield f"{_head(table, table.name, name, cluster, plain)}ENGINE = {spread}"
 
 
-def migrate(table: EngineTable, present: Mapping[str, str], name: str, cluster: str | None = None) -> Iterator[str]:
+def migrate(
+    table: EngineTable, present: Mapping[str, str], name: str, cluster: str | None = None, *, plain: bool = False
+) -> Iterator[str]:
     """Yield the statements that add the columns which a table lacks; nothing is ever dropped."""
     missing = [column for column in table.columns if column.name not in present]
-    added = ", ".join(f"ADD COLUMN {_column(column)}" for column in missing)
+    added = ", ".join(f"ADD COLUMN {_column(column, plain)}" for column in missing)
     if missing:
         for each in [table.name] if cluster is None else [table.name + _LOCAL, table.name]:
             yield f"ALTER TABLE {name}.{each}{_on(cluster)} {added}"
@@ -74,18 +81,18 @@ def _on(cluster: str | None) -> str:
     return "" if cluster is None else f" ON CLUSTER {identifier(cluster)}"
 
 
-def _head(table: EngineTable, engine_name: str, name: str, cluster: str | None) -> str:
-    columns = ",\n".join(f"    {_column(column)}" for column in table.columns)
+def _head(table: EngineTable, engine_name: str, name: str, cluster: str | None, plain: bool) -> str:
+    columns = ",\n".join(f"    {_column(column, plain)}" for column in table.columns)
     return f"CREATE TABLE IF NOT EXISTS {identifier(name)}.{engine_name}{_on(cluster)} (\n{columns}\n) "
 
 
-def _column(column: EngineColumn) -> str:
-    return f"{column.name} {column.type} COMMENT {literal(column.meaning)}"
+def _column(column: EngineColumn, plain: bool) -> str:
+    return f"{column.name} {column.type}" + ("" if plain else f" COMMENT {literal(column.meaning)}")
 
 
-def _sorted(table: EngineTable, ttl: bool) -> str:
+def _sorted(table: EngineTable, plain: bool) -> str:
     lines = [f"PARTITION BY {table.partition}", f"ORDER BY ({', '.join(table.key)})"]
-    if ttl and table.keep:
+    if table.keep and not plain:
         lines.append(f"TTL started + INTERVAL {table.keep}")
     lines.append(f"SETTINGS index_granularity = {table.granularity}")
     return "\n".join(lines)

@@ -20,29 +20,29 @@ def version(centre: Centre) -> Version:
     return int(match[1]), int(match[2])
 
 
-def statements(name: str, tables: tuple[EngineTable, ...], cluster: str | None, *, ttl: bool = True) -> Iterator[str]:
-    """Yield the statements that make all tables of an empty server."""
+def statements(name: str, tables: tuple[EngineTable, ...], cluster: str | None) -> Iterator[str]:
+    """Yield the statements that make all tables of an empty server of today."""
     yield ddl.database(name, cluster)
     for table in tables:
-        yield from ddl.create(table, name, cluster, ttl=ttl)
+        yield from ddl.create(table, name, cluster)
 
 
 def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None, tell: Callable[[str], None]) -> None:
     """Make what is not there, and add the columns that are missing. Raises `Refused` and `Unavailable`."""
     name = centre.target.database
-    can_expire = version(centre) >= ddl.TTL_SINCE
+    plain = version(centre) < ddl.EXPIRING_SINCE
     _check_cluster(centre, cluster)
     centre.execute(ddl.database(name, cluster), "default")
     made = centre.query(f"SELECT name FROM system.tables WHERE database = {ddl.literal(name)}")
     there = {str(row[0]) for row in made}
     for table in tables:
         if table.name in there:
-            _migrate(centre, table, cluster, tell)
+            _migrate(centre, table, cluster, plain, tell)
         else:
-            for statement in ddl.create(table, name, cluster, ttl=can_expire):
+            for statement in ddl.create(table, name, cluster, plain=plain):
                 centre.execute(statement)
             tell(f"{name}.{table.name} made")
-    if not can_expire:
+    if plain:
         tell("note: this server drops no old rows by itself (that came with 19.6): drop old partitions now and then")
 
 
@@ -56,7 +56,7 @@ def _check_cluster(centre: Centre, cluster: str | None) -> None:
         raise Refused(f"{centre.node} knows no cluster {cluster}: there is {names} (system.clusters)")
 
 
-def _migrate(centre: Centre, table: EngineTable, cluster: str | None, tell: Callable[[str], None]) -> None:
+def _migrate(centre: Centre, table: EngineTable, cluster: str | None, plain: bool, tell: Callable[[str], None]) -> None:
     name, present = centre.target.database, schema_check.columns(centre, table.name)
     for column in table.columns:
         kind = present.get(column.name)
@@ -66,7 +66,7 @@ def _migrate(centre: Centre, table: EngineTable, cluster: str | None, tell: Call
                 "database, or move that table away"
             )
     added = sum(column.name not in present for column in table.columns)
-    for statement in ddl.migrate(table, present, name, cluster):
+    for statement in ddl.migrate(table, present, name, cluster, plain=plain):
         centre.execute(statement)
     tell(f"{name}.{table.name} {f'has {added} more columns' if added else 'is up to date'}")
 

@@ -31,8 +31,8 @@ def test_one_server_has_one_table() -> None:
     assert [*ddl.create(TABLE, "db")] == [
         f"CREATE TABLE IF NOT EXISTS db.things {COLUMNS}ENGINE = ReplacingMergeTree(row_version)\n{SORTED}"
     ]
-    (without,) = ddl.create(TABLE, "db", ttl=False)
-    assert "TTL" not in without
+    (plain,) = ddl.create(TABLE, "db", plain=True)
+    assert not {"TTL", "COMMENT"} & set(plain.split())
 
 
 def test_a_cluster_has_replicated_tables_and_one_over_them_by_id() -> None:

@@ -1,0 +1,158 @@
+"""Tapes shipped to real servers: what they hold is what the tapes hold, whatever was killed meanwhile."""
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from recorder.commands import centre as centres
+from recorder.demo import synthetic
+from recorder.tape import file
+from tests import forked
+from tests.forked import CLI, Forked
+from tests.recorder.frames import damage, exchange, opened, record
+from tests.viewer.fleet import servers
+from tests.viewer.fleet.servers import Server
+from viewer.fleet.acknowledged import path_of
+
+pytestmark = pytest.mark.nightly
+
+needs_server = pytest.mark.skipif(
+    servers.missing("clickhouse-server") is not None, reason=servers.missing("clickhouse-server") or ""
+)
+needs_cluster = pytest.mark.skipif(
+    servers.missing("clickhouse-server", "zookeeper") is not None,
+    reason=servers.missing("clickhouse-server", "zookeeper") or "",
+)
+OF_TAPE = """SELECT count(*), sum(ttft_ns), sum(output_tokens), sum(icl_max_ns), sum(outcome = 'complete'),
+    count(tpot_ns) FROM exchanges JOIN measures ON exchange_no = no"""
+OF_CENTRE = """SELECT count(), sum(ttft_ns), sum(output_tokens), sum(arrayReduce('max', icl)),
+    sum(outcome = 'complete'), count(tpot_ns) FROM wiretape.exchanges FINAL"""
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    """A synthetic tape."""
+    path = tmp_path / "tape.db"
+    with file.writing(path, "a test") as connection:
+        for _ in synthetic.fill(connection, 300, 40, seed=1):
+            pass
+    return path
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(centres.USER, "default")
+    monkeypatch.setenv(centres.PASSWORD, servers.PASSWORD)
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    done = forked.run([str(one) for one in arguments])
+    return done.returncode, done.stdout + done.stderr
+
+
+def url(*found: Server) -> str:
+    return f"clickhouse://{','.join(f'127.0.0.1:{one.http}' for one in found)}/wiretape"
+
+
+def of_tape(tape: Path) -> list[str]:
+    with closing(sqlite3.connect(tape)) as connection:
+        return [str(value) for value in connection.execute(OF_TAPE).fetchone()]
+
+
+@contextmanager
+def shipping(tape: Path, to: str) -> Iterator[None]:
+    """Ship a tape, all that is recorded within the block included."""
+    with Forked([*CLI, "ship", "--db", str(tape), "--to", to], stderr=subprocess.DEVNULL) as process:
+        yield
+        assert process.poll() is None, "it ended by itself"
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    assert run("ship", "--db", tape, "--to", to, "--once")[0] == 0
+
+
+def again_and_again(work: Callable[[], None], times: int, seconds: float) -> None:
+    for _ in range(times):
+        time.sleep(seconds)
+        work()
+
+
+@needs_server
+@pytest.mark.usefixtures("account")
+def test_a_server_holds_what_the_tape_holds_and_is_migrated(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with servers.one(tmp_path) as server:
+        to = url(server)
+        assert "has no such table or database" in run("ship", "--db", tape, "--to", to, "--once")[1]
+        assert run("fleet", "init", "--to", to)[0] == 0
+        assert run("ship", "--db", tape, "--to", to, "--once", "--bodies", "--label", "zone=eu")[0] == 0
+        assert server.query(OF_CENTRE) == [of_tape(tape)]
+        labelled = "SELECT count() FROM wiretape.exchanges WHERE label_values[indexOf(label_names, 'zone')] = 'eu'"
+        bodies = "SELECT countIf(length(body) > 0), sum(length(sizes)) > 300 FROM wiretape.streams FINAL"
+        assert (server.query(labelled), server.query(bodies)[0][1]) == ([[of_tape(tape)[0]]], "1")
+
+        server.query("ALTER TABLE wiretape.exchanges DROP COLUMN sparkline")
+        assert "has an older schema, without sparkline" in run("ship", "--db", tape, "--to", to, "--once")[1]
+        assert "wiretape.exchanges has 1 more column" in run("fleet", "init", "--to", to)[1]
+        path_of(tape, centres.parse(to)).unlink()
+        assert run("ship", "--db", tape, "--to", to, "--once")[0] == 0
+        assert server.query(OF_CENTRE) == [of_tape(tape)]
+        assert '"kind":"host","name":' in run("fleet", "status", "--to", to, "--format", "json")[1]
+        monkeypatch.setenv(centres.PASSWORD, "wrong")
+        assert "does not accept the user or the password" in run("fleet", "status", "--to", to)[1]
+
+
+@needs_server
+@pytest.mark.usefixtures("account")
+def test_a_server_that_is_killed_again_and_again_has_every_exchange_once(tape: Path, tmp_path: Path) -> None:
+    def restart() -> None:
+        server.kill()
+        time.sleep(0.3)
+        server.start()
+
+    with servers.one(tmp_path) as server:
+        assert run("fleet", "init", "--to", url(server))[0] == 0
+        with opened(tape) as store, shipping(tape, url(server)):
+            restarting = threading.Thread(target=again_and_again, args=(restart, 5, 0.5))
+            restarting.start()
+            number = 0
+            while restarting.is_alive():
+                record(store, [frame for one in range(20) for frame in exchange(f"e{number + one}")])
+                number += 20
+                if number % 100 == 0:
+                    damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 5")
+                    assert any(store.rebuild([5]))
+                time.sleep(0.02)
+            restarting.join()
+        assert server.query(OF_CENTRE) == [of_tape(tape)]
+        assert number > 100
+
+
+@needs_cluster
+@pytest.mark.usefixtures("account")
+def test_a_cluster_that_loses_a_replica_waits_for_it_and_has_every_exchange_once(tape: Path, tmp_path: Path) -> None:
+    with servers.cluster(tmp_path) as found:
+        assert run("fleet", "init", "--to", url(*found), "--cluster", "both")[0] == 0
+        other = tmp_path / "other.db"
+        shutil.copy(tape, other)
+        damage(other, "UPDATE exchanges SET id = 'x' || id")
+        assert run("ship", "--db", tape, "--to", url(*found), "--once")[0] == 0
+        found[1].kill()
+        with shipping(other, url(*found)):
+            time.sleep(3)
+            assert [row[0] for row in found[0].query("SELECT count() FROM wiretape.exchanges")] != ["600"]
+            found[1].start()
+        figures = [str(2 * int(value)) for value in of_tape(tape)]
+        for server in found:
+            assert server.query(OF_CENTRE) == [figures]
+        shards = [int(one.query("SELECT count() FROM wiretape.exchanges_local")[0][0]) for one in found]
+        assert (shards[0], shards[2]) == (shards[1], shards[3])
+        assert min(shards) > 200
