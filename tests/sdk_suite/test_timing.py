@@ -3,7 +3,8 @@
     wiretape demo --db demo.db
     wiretape db cut --db demo.db -f model:demo-stall -o tests/sdk_suite/tapes/stall.jsonl
 
-The tape was recorded for no test in particular, so that each of them is served it. At this speed the stall takes 0.6 s.
+The tape was recorded for no test in particular, so that each of them is served it. Its stall takes 2.4 s: the bounds
+are such that a machine that is late by a second does not reach them.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from tests.sdk_suite.conftest import is_broken
 if TYPE_CHECKING:
     from wiretape import WiretapeServer
 
-pytestmark = pytest.mark.wiretape("tapes/stall.jsonl", speed=4)
+pytestmark = pytest.mark.wiretape("tapes/stall.jsonl", speed=1)
 
 ASKED = ("Play the scene stall.", "demo-stall")
 STALLED = "The model begins to speak , "
@@ -26,14 +27,14 @@ REST = "and goes on as if nothing had happened . "
 
 
 def test_a_stream_that_stalls_is_given_up(wiretape_server: "WiretapeServer") -> None:
-    reply = app.ask(lambda: app.chat(*ASKED, timeout=0.2), attempts=1)
+    reply = app.ask(lambda: app.chat(*ASKED, timeout=1), attempts=1)
     (one,) = wiretape_server.timeline()
     assert not reply.is_whole
     if not one.faults:
         assert reply.text == STALLED
         assert one.ended == "client"
         assert len(one.writes) == STALLED.count(" ")
-        assert 190 < one.closed_ms - one.writes[-1].at_ms < 600
+        assert 990 < one.closed_ms - one.writes[-1].at_ms < 2400
 
 
 def test_a_user_who_cancels_closes_the_stream(wiretape_server: "WiretapeServer") -> None:
@@ -44,11 +45,11 @@ def test_a_user_who_cancels_closes_the_stream(wiretape_server: "WiretapeServer")
     (one,) = wiretape_server.timeline()
     if not one.faults:
         assert one.ended == "client"
-        assert one.closed_ms < 500  # in the stall, at the latest
+        assert one.closed_ms < 2780  # in the stall, at the latest
         assert len(one.writes) <= STALLED.count(" ")
 
 
-@pytest.mark.wiretape(max_gap="1.6s")
+@pytest.mark.wiretape(speed=4)
 def test_a_user_sees_a_sign_of_life_while_the_model_is_silent(wiretape_server: "WiretapeServer") -> None:
     async def watch() -> str:
         return "".join([text async for text in app.shown(*ASKED, patience=0.1)])
@@ -58,6 +59,6 @@ def test_a_user_sees_a_sign_of_life_while_the_model_is_silent(wiretape_server: "
     except Exception:  # noqa: BLE001 - whatever breaks in an SDK
         assert is_broken(wiretape_server.timeline())
     else:
-        assert f"{STALLED}…" in shown
+        assert ", …" in shown
         assert shown.replace("…", "") == STALLED + REST
         assert wiretape_server.timeline()[0].ended == "end"

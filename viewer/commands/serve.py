@@ -256,7 +256,7 @@ class _Report:
         self._answered += 1
         late = accuracy.of(one.late)
         self._all.add(late)
-        notes = [counted(len(one.sizes), "write"), one.ended, str(late), *one.faults]
+        notes = [counted(len(one.sizes), "write"), one.ended, *([str(late)] if late.counts else []), *one.faults]
         notes += [f"held by the client {counted(len(one.held), 'time')}"] if one.held else []
         notes += [f"{counted(one.missing, 'byte')} not on the tape: cut there"] if one.missing else []
         _say(f"{one.status or '–'} {one.method} {one.path} → {one.head.id}: {', '.join(notes)}")
