@@ -84,9 +84,19 @@ def read_size(text: str) -> int:
     return size
 
 
+class TapeFile(click.Path):
+    """The path of a tape; the URL of a centre is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a URL."""
+        if str(value).startswith("clickhouse:"):
+            self.fail("this works on a tape, not on a centre: 'wiretape pull' copies a selection to a tape", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 db = click.option(
     "--db",
-    type=click.Path(path_type=Path),
+    type=TapeFile(path_type=Path),
     envvar="WIRETAPE_DB",
     help="The tape. [default: in the user's data directory]",
 )

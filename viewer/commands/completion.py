@@ -278,7 +278,10 @@ def _values(context: click.Context, field: str) -> Iterator[str]:
 
 
 def _tape(context: click.Context) -> Path:
-    return options.tape_path(context.params.get("db"))
+    source = context.params.get("db")
+    if not isinstance(source, Path | None):
+        raise LookupError("a centre is not asked while somebody types")
+    return options.tape_path(source)
 
 
 def _summary(

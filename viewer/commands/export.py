@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from recorder.commands.options import db
 from recorder.errors import NotFound
 from recorder.plurals import counted
 from viewer.commands import completion, options, output, progress
+from viewer.commands.options import Source
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ Put = Callable[[BinaryIO | None], int]
 
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
+_OF_CENTRE = ("exchanges", "summary")
 _WHOLE = {"sse": "byte", "har": "exchange", "asciicast": "event", "html": "byte"}
 """The formats of whole exchanges, and of what their files are counted in."""
 _SUFFIXES = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet", "har", "sse")}
@@ -40,14 +41,14 @@ _SUFFIXES |= {".cast": "asciicast", ".html": "html"}
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `tape` what is read."""
+    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `source` what is read."""
 
     table: str
     out: Output
     file: Path | None
     by: tuple[str, ...]
     limit: int | None
-    tape: Path
+    source: Source
     columns: tuple[str, ...] | None = None
     where: "Filter | None" = None
     with_text: bool = False
@@ -62,7 +63,7 @@ class _Job:
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
-@db
+@options.db
 @options.filtered
 @options.limited
 @click.option("--table", type=click.Choice(_TABLES), help="One row for each of these. [default: exchanges]")
@@ -99,7 +100,7 @@ class _Job:
 )
 def export(
     ids: tuple[str, ...],
-    db: Path | None,
+    db: Source | None,
     where: "Filter | None",
     limit: int | None,
     table: str | None,
@@ -127,7 +128,7 @@ def export(
         raise click.UsageError(f"--html and --format {out.format} exclude each other")
     format = "html" if html else out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"))
-    job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.tape(db))
+    job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.source(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
     job = replace(job, every_operation=all_operations)
     _refuse(job, table, schema)
@@ -138,7 +139,7 @@ def export(
             _save(job, lambda stream: out.put(fields.SCHEMA_FIELDS, rows, stream), "column")
             return
         job = replace(job, columns=out.fields(fields.described(fields.choosable(job.table, job.by))))
-        with output.opened(job.tape) as connection:
+        with output.opened(job.source) as connection:
             condition = selected = options.named(connection, ids, where)
             if job.table == "summary":
                 condition = options.covered(connection, where, selected, all_operations)
@@ -177,6 +178,10 @@ def _format_of(file: Path) -> str | None:
 
 def _refuse(job: _Job, table: str | None, schema: bool) -> None:
     """Raise a usage error where what is asked for does not go together."""
+    if not isinstance(job.source, Path) and (job.format in _WHOLE or job.table not in _OF_CENTRE):
+        raise click.UsageError(
+            "a centre has the tables exchanges and summary: 'wiretape pull' copies all else to a tape"
+        )
     if job.format in _WHOLE and (schema or table is not None):
         raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
     if job.by and table != "summary":
@@ -211,7 +216,7 @@ def _save(job: _Job, put: Put, noun: str) -> int:
 
     if job.file is None:
         return put(None)
-    with outfile.replacing(job.file, job.tape) as stream:
+    with outfile.replacing(job.file, job.source if isinstance(job.source, Path) else None) as stream:
         count = put(stream)
     click.echo(f"wrote {click.format_filename(job.file)} ({counted(count, noun)})", err=True)
     return count
@@ -246,11 +251,11 @@ def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: p
 
     match job.table:
         case "summary":  # all of its work is done before its first row
+            from viewer.commands import measuring
             from viewer.stats import summary
-            from viewer.tape import overview
 
-            samples = overview.samples(connection, job.by, where)
-            return itertools.islice((summary.row(sample, job.by) for sample in samples), job.limit)
+            found = measuring.figures(connection, measuring.Measuring(), job.by, where)
+            return itertools.islice((summary.row_of(one, job.by) for one in found), job.limit)
         case "chunks":  # as runs, which `export` makes lines of without a row in between
             decoded = queries.all_chunks(connection, where).found
             return Chunks(bar.over(decoded, rows=lambda one: sum(map(len, one[1].runs))), job.limit)

@@ -15,11 +15,11 @@ from recorder.commands import otlp
 from recorder.commands.options import ca_file, db, read_labels, tape_path
 from recorder.plurals import counted
 from viewer.commands import output
+from viewer.commands.centre import connected_to
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
     from recorder.commands.status import Screen
-    from viewer.fleet.client import Centre
     from viewer.fleet.following import End
     from viewer.fleet.ship import Report, Shipper
 
@@ -37,24 +37,6 @@ _to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRET
 def connected(command: F) -> F:
     """Add the options of a command that connects to a centre."""
     return _to(ca_file(command))
-
-
-@contextmanager
-def _centre(target: centres.Target, ca_file: Path | None) -> "Iterator[Centre]":
-    """Connect to a centre as the environment says. Raises `click.UsageError` for what is wrong there."""
-    from recorder.relay.trust import tls_context
-    from viewer.fleet.client import Centre
-
-    try:
-        credentials = centres.credentials(target, os.environ)
-    except OSError as error:
-        name = centres.PASSWORD_FILE
-        raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    is_secure = any(node.startswith("https:") for node in target.nodes)
-    with Centre(target, credentials, tls_context(ca_file) if is_secure else None) as centre:
-        yield centre
 
 
 def _read_destination(
@@ -135,7 +117,7 @@ def _ship_rows(
 
     origin = Origin(socket.gethostname(), labels)
     with (
-        _centre(target, ca_file) as centre,
+        connected_to(target, ca_file) as centre,
         acknowledged.held(path, target.name) as known,
         _screen() as screen,
         following.until_end(path, with_recorder=beside) as end,
@@ -219,7 +201,7 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
     passwords = {}
     if accounts:
         passwords = {ddl.SHIPPER: _password(SHIP_PASSWORD), ddl.ANALYST: _password(READ_PASSWORD)}
-    with _centre(target, ca_file) as centre:
+    with connected_to(target, ca_file) as centre:
         setup.prepare(centre, tables.TABLES, cluster, lambda line: click.echo(line))
         if accounts:
             setup.make_accounts(centre, tables.TABLES, cluster, passwords)
@@ -251,7 +233,7 @@ def status(target: centres.Target, ca_file: Path | None, out: Output) -> None:
     """Show how far each host is shipped, and what the tables take."""
     from viewer.fleet import status
 
-    with _centre(target, ca_file) as centre:
+    with connected_to(target, ca_file) as centre:
         found = [dataclasses.asdict(row) for row in status.rows(centre)]
     if not out.is_table:
         out.put(status.FIELDS, found)

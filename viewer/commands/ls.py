@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from recorder.commands.options import db
 from recorder.plurals import counted
 from viewer.commands import options, output
+from viewer.commands.options import Source
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _READ_AT_ONCE = 200
 
 
 @click.command()
-@db
+@options.db
 @options.filtered
 @options.limited
 @options.sorted_by
@@ -43,7 +43,7 @@ _READ_AT_ONCE = 200
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if nothing matches.")
 @output.formatted((*output.FORMATS, "ids"), columns=True)
 def ls(
-    db: Path | None,
+    db: Source | None,
     where: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
@@ -57,6 +57,8 @@ def ls(
     """List exchanges, the newest first, or conversations."""
 
     _check(by, sort, follow, spark, exit_code, out)
+    if (follow or by is not None) and not isinstance(options.source(db), Path):
+        raise click.UsageError("--follow and --by conversation are of a tape: a centre is asked for lists and figures")
     if by is not None:
         count = _conversations(db, where, limit, out, ascii)
     else:
@@ -80,7 +82,7 @@ def _check(
 
 
 def _exchanges(
-    db: Path | None,
+    db: Source | None,
     where: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
@@ -91,7 +93,7 @@ def _exchanges(
 ) -> int:
     """List exchanges; return how many."""
     names = _columns(out)
-    with output.opened(options.tape(db)) as connection:
+    with output.opened(options.source(db)) as connection:
         fields = _fields(out, spark, names)
         if follow:
             _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
@@ -102,7 +104,7 @@ def _exchanges(
     return count
 
 
-def _conversations(db: Path | None, where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
+def _conversations(db: Source | None, where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
     """List conversations; return how many."""
     from viewer.export import fields
     from viewer.report import tables
@@ -111,7 +113,7 @@ def _conversations(db: Path | None, where: "Filter | None", limit: int | None, o
 
     names = out.fields(fields.conversations())
     condition = options.condition(where)
-    with output.opened(options.tape(db)) as connection:
+    with output.opened(options.source(db)) as connection:
         listed = conversations.listed(connection, condition, limit)
         found = [{name: getattr(row, name) for name in CONVERSATION_FIELDS} for row in listed]
         if not found and limit != 0:

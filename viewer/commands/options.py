@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from recorder.commands import centre
+from recorder.commands.centre import Target
 from recorder.commands.options import gathered, tape_path
 from recorder.plurals import counted
 from recorder.sanitize import safe
@@ -30,6 +32,37 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _LABEL = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
+
+
+Source = Path | Target
+"""What is asked: a tape, or a centre."""
+
+
+class _Source(click.Path):
+    """The path of a tape, or the URL of a centre."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a URL as that of a centre."""
+        if not str(value).startswith(centre.SCHEME):
+            return super().convert(value, param, ctx)
+        try:
+            return centre.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+db = click.option(
+    "--db",
+    type=_Source(path_type=Path),
+    envvar="WIRETAPE_DB",
+    help="The tape, or a centre: clickhouse://HOST/DATABASE. [default: in the user's data directory]",
+)
+"""Adds `--db` to a command that asks tapes and centres alike; the command gets a `Source`, or None."""
+
+
+def source(given: Source | None) -> Source:
+    """Return what is asked, as `tape` does."""
+    return given if isinstance(given, Target) else tape(given)
 
 
 def tape(given: Path | None) -> Path:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from sqlalchemy import Connection
 
+    from viewer.commands.options import Source
     from viewer.export.text import Format
     from viewer.report.tables import Table
     from viewer.rows import TableRow
@@ -122,11 +123,21 @@ class Output:
 
 
 @contextlib.contextmanager
-def opened(tape: Path) -> Iterator["Connection"]:
-    """Connect to a tape whose measures are to be shown; report on stderr if an older decoder derived them."""
+def opened(source: "Source") -> Iterator["Connection"]:
+    """Connect to a centre, or to a tape whose measures are to be shown; report on stderr if an older decoder made them.
+
+    What a centre refuses, or does not have, is raised as a `WiretapeError`.
+    """
     from viewer.tape import queries
 
-    with queries.opened(tape) as connection:
+    if not isinstance(source, Path):
+        from viewer.commands.centre import connected_to
+        from viewer.fleet import reading
+
+        with connected_to(source) as centre, reading.opened(centre) as connection:
+            yield connection
+        return
+    with queries.opened(source) as connection:
         if advice := queries.advice(connection):
             click.echo(f"wiretape: {advice}", err=True)
         yield connection

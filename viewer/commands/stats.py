@@ -5,16 +5,18 @@ stderr. The figures are worked out in `viewer.stats` and laid out in `viewer.rep
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands.options import db, gathered, tape_path
+from recorder.commands.centre import Target
+from recorder.commands.options import tape_path
 from recorder.errors import NotFound, WiretapeError
 from viewer.commands import completion, options, output, progress
-from viewer.commands.options import known, parsed
+from viewer.commands.measuring import Measuring, figures, measured
+from viewer.commands.options import Source, known, parsed
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
@@ -23,43 +25,12 @@ if TYPE_CHECKING:
     from viewer.filters.syntax import Filter
     from viewer.rows import TableRow
     from viewer.stats.check import Rule
-    from viewer.stats.metrics import Bound
-    from viewer.stats.summary import Method, Sample
-
-
-@dataclass(frozen=True, slots=True)
-class Measuring:
-    """How figures are made: the definition of percentiles, the objective of the goodput, and of which exchanges."""
-
-    method: "Method"
-    slo: str | None
-    include_failed: bool
-    all_operations: bool
-
-    def bounds(self, otherwise: str | None = None) -> "list[Bound]":
-        """Return the bounds of the objective, or of another one if there is none. Raise `click.BadParameter`."""
-        from viewer.stats.metrics import objective
-
-        text = otherwise if self.slo is None else self.slo
-        return [] if text is None else parsed("--slo", objective, text)
-
-
-_measured = gathered(
-    "measuring",
-    Measuring,
-    click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),
-                 default="linear", show_default=True, help="Interpolate, or take the nearest rank."),
-    click.option("--slo", metavar="BOUNDS", help="An objective for each exchange, for the goodput: "
-                 "'ttft<800ms,icl.p99<200ms,tps>20'."),
-    click.option("--include-failed", is_flag=True,
-                 help="Let exchanges that are not complete into the figures of latency, too."),
-    options.every_operation,
-)  # fmt: skip
-"""Adds the options that say how figures are made; the command gets `measuring`."""
+    from viewer.stats.metrics import Quantity
+    from viewer.stats.summary import Figures, Sample
 
 
 @click.command()
-@db
+@options.db
 @options.filtered
 @click.option(
     "--by",
@@ -67,7 +38,7 @@ _measured = gathered(
     shell_complete=completion.groups,
     help="Group by model, response_model, operation, api, upstream, path, status, outcome, label.KEY, day, hour, …",
 )
-@_measured
+@measured
 @click.option(
     "--hist",
     metavar="NAME",
@@ -91,7 +62,7 @@ _measured = gathered(
 @click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
 @output.formatted(columns=True)
 def stats(
-    db: Path | None,
+    db: Source | None,
     where: "Filter | None",
     by: str | None,
     measuring: Measuring,
@@ -120,7 +91,8 @@ def stats(
         _stats_as(db, where, tool, tokenizer, schema, out, all_operations=measuring.all_operations)
         return
     _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
-    keys, bounds = options.groups(by), measuring.bounds()
+    keys = options.groups(by)
+    measuring.bounds()  # what is wrong with it is said before anything is read
     if schema:
         out.explain(summary.schema())
         return
@@ -132,11 +104,12 @@ def stats(
         raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
     if hist is not None:
         known("--hist", hist, list(QUANTITIES), "quantity")
-    samples = _samples(db, where, measuring, keys)
-    rows = [summary.row(sample, keys, measuring.method, bounds) for sample in samples]
+    drawn = None if hist is None else QUANTITIES[hist]
+    found = _figures(db, where, measuring, keys, drawn=drawn)
+    rows = [summary.row_of(one, keys) for one in found]
     if is_page:
-        if any(sample.size for sample in samples):
-            _show_blocks(samples, rows, keys, measuring.slo, hist, names or STATISTICS)
+        if any(one.size for one in found):
+            _show_blocks(found, rows, keys, measuring.slo, drawn, names or STATISTICS)
         return
     fields = summary.fields(keys) if names is None else summary.expanded(names)
     out.put_rounded(fields, only(rows, fields), fields)
@@ -150,33 +123,30 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
 
 
 def _show_blocks(
-    samples: "Sequence[Sample]",
+    found: "Sequence[Figures]",
     rows: "Sequence[TableRow]",
     keys: Sequence[str],
     slo: str | None,
-    hist: str | None,
+    drawn: "Quantity | None",
     names: Sequence[str],
 ) -> None:
     """Print each group: its statistics and its histogram, with an empty line between two; then what had no room."""
     from rich.text import Text
 
     from viewer.report import stats
-    from viewer.stats import summary
-    from viewer.stats.metrics import QUANTITIES
 
     width, hidden = output.width(), list[str]()
-    for number, (sample, row) in enumerate(zip(samples, rows, strict=True)):
+    for number, (one, row) in enumerate(zip(found, rows, strict=True)):
         block = stats.block(row, keys, slo, width, names)
         hidden += block.hidden
         output.show([Text()] * bool(number) + block.lines)
-        if hist is not None:
-            values = summary.values_of(sample, QUANTITIES[hist])
-            output.show(stats.drawn(values, QUANTITIES[hist], width or output.PLAIN_WIDTH))
+        if drawn is not None:
+            output.show(stats.drawn(one.histogram, drawn, width or output.PLAIN_WIDTH))
     output.tell_hidden(hidden)
 
 
 def _stats_as(
-    db: Path | None,
+    db: Source | None,
     where: "Filter | None",
     tool: str,
     tokenizer: Path | None,
@@ -198,7 +168,9 @@ def _stats_as(
         return
     names = out.fields(tools.MEANINGS)
     count_tokens = None if tokenizer is None else counter(tokenizer)
-    tape = options.tape(db)
+    tape = options.source(db)
+    if not isinstance(tape, Path):
+        raise click.UsageError("--as reads what was said: copy to a tape what it is to measure, by 'wiretape pull'")
     with output.opened(tape) as connection:
         selected = options.condition(where)
         condition = options.covered(connection, where, selected, all_operations)
@@ -244,22 +216,29 @@ def counter(path: Path) -> "Callable[[str, bool], int]":
     return count
 
 
-def _samples(db: Path | None, where: "Filter | None", measuring: Measuring, keys: Sequence[str] = ()) -> "list[Sample]":
-    """Read the exchanges that a filter selects, in groups; report on stderr if there are none."""
-    from viewer.tape import overview, queries
+def _figures(
+    db: Source | None,
+    where: "Filter | None",
+    measuring: Measuring,
+    keys: Sequence[str] = (),
+    otherwise: str | None = None,
+    drawn: "Quantity | None" = None,
+) -> "list[Figures]":
+    """Measure the exchanges that a filter selects, in groups; report on stderr if there are none."""
+    from viewer.tape import queries
 
-    with output.opened(options.tape(db)) as connection:
+    with output.opened(options.source(db)) as connection:
         selected = options.condition(where)
         condition = options.covered(connection, where, selected, measuring.all_operations)
-        samples = overview.samples(connection, keys, condition, include_failed=measuring.include_failed)
-        if not any(sample.size for sample in samples) and not queries.count(connection, selected):
+        found = list(figures(connection, measuring, keys, condition, otherwise, drawn))
+        if not any(one.size for one in found) and not queries.count(connection, selected):
             options.report_nothing(connection, where)
-    return samples
+    return found
 
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[A B]", shell_complete=completion.ids)
-@db
+@options.db
 @options.filtered
 @click.option(
     "--base", metavar="EXPR", shell_complete=completion.filters, help="The group to compare with, as a filter."
@@ -286,7 +265,7 @@ def _samples(db: Path | None, where: "Filter | None", measuring: Measuring, keys
 @output.formatted(columns=True)
 def compare(
     ids: tuple[str, ...],
-    db: Path | None,
+    db: Source | None,
     where: "Filter | None",
     base: str | None,
     new: str | None,
@@ -320,7 +299,7 @@ def compare(
             _compare_requests(db, ids, exit_code, out)
             return
         fields = out.fields(compare.PAIR_FIELDS)
-        with output.opened(options.tape(db)) as connection:
+        with output.opened(options.source(db)) as connection:
             pair = [queries.detail(connection, queries.find(connection, id)) for id in ids]
         names = fields or tuple(compare.PAIR_FIELDS)
         out.put_rounded(names, only(compare.pair(*pair), names), fields or compare.PAIR_IMPORTANT, tables.LEAST)
@@ -330,7 +309,7 @@ def compare(
         raise click.UsageError(f"name two exchanges{groups}")
     fields = out.fields(compare.FIELDS)
     sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
-    with output.opened(options.tape(db)) as connection:
+    with output.opened(options.source(db)) as connection:
         before, after = _sides(connection, sides, include_failed, all_operations)
     rows = compare.groups(before, after, seed)
     names = fields or tuple(compare.FIELDS)
@@ -339,7 +318,7 @@ def compare(
         raise click.exceptions.Exit(code)
 
 
-def _compare_requests(db: Path | None, ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
+def _compare_requests(db: Source | None, ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
     """Show what changed between the requests of two exchanges."""
     from viewer.model.exchange import changes
     from viewer.model.exchange.conversation import Folding
@@ -348,7 +327,7 @@ def _compare_requests(db: Path | None, ids: tuple[str, ...], exit_code: bool, ou
     from viewer.tape import queries, turns
 
     fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
-    with output.opened(options.tape(db)) as connection:
+    with output.opened(options.source(db)) as connection:
         a, b = [turns.prompt(connection, queries.find(connection, id)) for id in ids]
     found = changes.changes(a, b)
     if out.is_table and out.columns is None:
@@ -391,7 +370,7 @@ def _sides(
 
 
 @click.command()
-@db
+@options.db
 @options.filtered
 @click.option(
     "--max",
@@ -422,10 +401,10 @@ def _sides(
     metavar="FILE",
     help="Write the verdicts as a JUnit report, too.",
 )
-@_measured
+@measured
 @output.formatted()
 def check(
-    db: Path | None,
+    db: Source | None,
     where: "Filter | None",
     highest: tuple[str, ...],
     lowest: tuple[str, ...],
@@ -447,17 +426,15 @@ def check(
         raise click.UsageError("no rules: give --max, --min or --rules")
     if not bounds and any(rule.field == "goodput_pct" for rule in rules):
         raise click.UsageError("goodput needs an objective: give --slo")
-    (sample,) = _samples(db, where, measuring)
-    judged = check.judge(rules, summary.row(sample, (), measuring.method, bounds))
+    (found,) = _figures(db, where, measuring, otherwise=slo)
+    judged = check.judge(rules, summary.row_of(found, ()))
     if junit is not None:
-        with outfile.replacing(junit, tape_path(db)) as report:
+        with outfile.replacing(junit, None if isinstance(db, Target) else tape_path(db)) as report:
             report.write(check.junit(judged))
     out.put_rounded(check.FIELDS, judged, check.IMPORTANT)
-    for count, note in (
-        (sample.suspect, "clock_suspect"), (sample.imported, "imported"), (sample.untimed, "no_timing"),
-    ):  # fmt: skip
-        if count:
-            click.echo(f"wiretape: {count} of {sample.size}: {summary.WARNINGS[note]}", err=True)
+    for note in ("clock_suspect", "imported", "no_timing"):
+        if count := found.flagged[summary.FLAGS.index(note)]:
+            click.echo(f"wiretape: {count} of {found.size}: {summary.WARNINGS[note]}", err=True)
     if code := check.exit_code(judged):
         raise click.exceptions.Exit(code)
 

@@ -10,7 +10,7 @@ import json
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import httpx
 
@@ -50,6 +50,13 @@ class Unavailable(WiretapeError):
     """A node could not be reached, or could not do it now."""
 
 
+class Answer(NamedTuple):
+    """What a query has found: the name and the type of each column, and the rows."""
+
+    columns: list[tuple[str, str]]
+    rows: list[list[Any]]
+
+
 class Centre:
     """The nodes of a centre, the one that answered last first. A context manager."""
 
@@ -86,13 +93,17 @@ class Centre:
 
     def query(self, statement: str, database: str | None = None) -> list[list[Any]]:
         """Return the rows of a query, asking one node after the other. Raises `Refused`, and at last `Unavailable`."""
+        return self.select(statement, database).rows
+
+    def select(self, statement: str, database: str | None = None) -> Answer:
+        """Return the columns and the rows of a query, as `query` does."""
         settings = {"output_format_json_quote_64bit_integers": "0", "wait_end_of_query": "1"}
         text = self._anywhere(f"{statement} FORMAT JSONCompact", b"", settings, database)
         try:
-            rows: list[list[Any]] = json.loads(text)["data"]
+            answer = json.loads(text)
+            return Answer([(one["name"], one["type"]) for one in answer.get("meta", ())], answer["data"])
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"{self.target.name} answered {_shown(text)!r}, not JSON") from error
-        return rows
 
     def execute(self, statement: str, database: str | None = None) -> None:
         """Execute a statement that has no rows. Raises `Refused`, and at last `Unavailable`."""

@@ -1,16 +1,11 @@
 """Statistics laid out for people: each group in a block of a head, a table and what to beware of.
 
-Histograms have logarithmic buckets (1, 2, 5, 10 and so on): latencies spread over orders of magnitude, and two humps (a
-cold and a warm start, one token and a whole read) that no mean shows are seen at once. Zero has a line of its own.
-
 As in `report`, recorded text (a group's keys) passes `safe` and only ever becomes `rich.text.Text`. Unknown is `–`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 from rich.text import Text
 
 from recorder.decode.outcome import OUTCOMES
@@ -20,11 +15,11 @@ from viewer.formatting import amount
 from viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
 from viewer.rows import TableRow
 from viewer.stats import summary
+from viewer.stats.histogram import Bucket
 from viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
-from viewer.stats.summary import UNMEASURED, Values
+from viewer.stats.summary import UNMEASURED
 
 _UNKNOWN: Final = "–"
-_STEPS: Final = (1, 2, 5)
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _IMPORTANT: Final = ("", "n", "p50", "p99", "max", "p95", "mean", "p90", "min", "std")
 
@@ -50,32 +45,11 @@ def block(
     return Table([*head, *table.lines, *notes], table.hidden)
 
 
-def drawn(values: Values, quantity: Quantity, width: int) -> Iterator[Text]:
-    """Draw the histogram of a quantity's values."""
+def drawn(filled: Sequence[Bucket], quantity: Quantity, width: int) -> Iterator[Text]:
+    """Draw the histogram of a quantity."""
     yield Text(f"{quantity.name} ({quantity.meaning})", "bold")
-    for line in bars(values, quantity.unit, width):
+    for line in bars(filled, quantity.unit, width):
         yield Text(line)
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """How many values are at least `low` and below `high`; both 0: the values that are 0."""
-
-    low: float
-    high: float
-    count: int
-
-
-def buckets(values: Values) -> list[Bucket]:
-    """Count non-negative values in buckets, ascending, from the first to the last that is not empty."""
-    above = values[values > 0]
-    zeros = len(values) - len(above)
-    zero = [Bucket(0, 0, zeros)] if zeros else []
-    if not len(above):
-        return zero
-    edges = _edges(float(above.min()), float(above.max()))
-    counts = np.bincount(np.searchsorted(edges, above, "right") - 1, minlength=len(edges) - 1)
-    return zero + [Bucket(edges[at], edges[at + 1], int(count)) for at, count in enumerate(counts)]
 
 
 def bar(count: int, most: int, width: int) -> str:
@@ -84,9 +58,8 @@ def bar(count: int, most: int, width: int) -> str:
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip(" ")
 
 
-def bars(values: Values, unit: str, width: int) -> Iterator[str]:
-    """Draw values of a unit, one line for each bucket, at most `width` cells long where that is possible."""
-    filled = buckets(values)
+def bars(filled: Sequence[Bucket], unit: str, width: int) -> Iterator[str]:
+    """Draw buckets of a unit, one line for each, at most `width` cells long where that is possible."""
     if not filled:
         return
     labels = [_label(bucket) for bucket in filled]
@@ -95,14 +68,6 @@ def bars(values: Values, unit: str, width: int) -> Iterator[str]:
     for label, bucket in zip(labels, filled, strict=True):
         count = f"{bucket.count:,}"
         yield f"{label:>{max(map(len, labels))}} {unit} {count:>{len(f'{most:,}')}} {bar(bucket.count, most, room)}"
-
-
-def _edges(least: float, most: float) -> list[float]:
-    decades = range(int(np.floor(np.log10(least))) - 1, int(np.floor(np.log10(most))) + 2)
-    edges = [float(f"{step}e{decade}") for decade in decades for step in _STEPS]
-    first = max(at for at, edge in enumerate(edges) if edge <= least)
-    last = min(at for at, edge in enumerate(edges) if edge > most)
-    return edges[first : last + 1]
 
 
 def _label(bucket: Bucket) -> str:

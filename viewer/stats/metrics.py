@@ -5,21 +5,26 @@ pooled: all gaps of all exchanges in one heap, where long answers weigh more and
 ms.
 """
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from typing import Final
 
-from recorder.decode.metrics import METRICS, Metric
+from recorder.decode.metrics import METRICS, Measures, Metric
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A measured quantity; `column` is where the tape has it, None if it is pooled from the gaps of all exchanges."""
+    """A measured quantity; `column` is where the tape has it, None if it is pooled from the gaps of all exchanges.
+
+    `is_whole`: the tape has it in whole nanoseconds.
+    """
 
     name: str
     column: str | None
     unit: str
     meaning: str
+    is_whole: bool = False
 
     @property
     def suffix(self) -> str:
@@ -35,7 +40,11 @@ class Quantity:
 def _of(metric: Metric) -> Quantity:
     own = "each exchange's own " if metric.statistic.startswith("each_") else ""
     unit = "ms" if metric.unit == "ns" else metric.unit
-    return Quantity(metric.statistic, metric.name, unit, own + metric.meaning)
+    is_whole = metric.unit == "ns" and metric.name in _WHOLE
+    return Quantity(metric.statistic, metric.name, unit, own + metric.meaning, is_whole)
+
+
+_WHOLE: Final = {one.name for one in dataclasses.fields(Measures) if one.type in (int, int | None)}
 
 
 _POOLED: Final = (

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from recorder.decode.outcome import OUTCOMES
 from viewer.rows import TableRow
+from viewer.stats.histogram import Bucket, buckets
 from viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
 from viewer.stats.prices import UNITS, Paid
 
@@ -95,7 +96,12 @@ PERCENTILES: Final = (50, 90, 95, 99)
 _DECIMALS: Final = 6
 _BLOCK: Final = 1 << 18
 
-_COUNTS: Final = ("withheld", "held_up", "hidden", "suspect", "imported", "untimed")
+_COUNTS: Final = {
+    "burst": "withheld", "backpressure": "held_up", "hidden_tokens": "hidden", "clock_suspect": "suspect",
+    "imported": "imported", "no_timing": "untimed",
+}  # fmt: skip
+FLAGS: Final = tuple(_COUNTS)
+"""The warnings that are counted, and the counts of a `Sample` for them, are in this order in `Figures.flagged`."""
 
 Method = Literal["linear", "inverse_cdf", "mlperf"]
 
@@ -152,7 +158,7 @@ class Sample:
             gaps,
             min(starts, default=None),
             max(starts, default=None),
-            *(sum(getattr(one, name) for one in samples) for name in _COUNTS),
+            *(sum(getattr(one, name) for one in samples) for name in _COUNTS.values()),
         )
         together.paid = Paid.together([one.paid for one in samples])
         return together
@@ -208,80 +214,159 @@ def field_name(quantity: Quantity, statistic: str) -> str:
     return f"{quantity.name}_{statistic}{'' if statistic == 'n' else quantity.suffix}"
 
 
+@dataclass(slots=True, kw_only=True)
+class Figures:
+    """The figures of a group, however they were worked out: from a sample, or by an engine that has the exchanges.
+
+    `objective` counts the complete exchanges that meet it, that do not, and of which it is not known; None without one.
+    `gaps_of_0` are of `chunks` output chunks. `statistics` has the `STATISTICS` of each quantity by its name.
+    `flagged` has the counts of a `Sample` that are the causes of warnings, in their order; `histogram` is that of
+    one quantity, where it is asked for.
+    """
+
+    key: Key
+    size: int
+    outcomes: Mapping[str, int]
+    after_2xx: Mapping[str, int]
+    first_at: str | None
+    last_at: str | None
+    measured: int
+    tokens: Mapping[str, int | None]
+    with_usage: int
+    without_usage: int
+    objective: tuple[int, int, int] | None
+    gaps_of_0: int
+    chunks: int
+    statistics: Mapping[str, Mapping[str, float | None]]
+    flagged: Sequence[int]
+    paid: Paid
+    histogram: Sequence[Bucket] = ()
+
+
+def measure(
+    sample: Sample, method: Method = "linear", bounds: Sequence[Bound] = (), drawn: Quantity | None = None
+) -> Figures:
+    """Return the figures of a sample, with the histogram of a quantity. Its gaps are reordered in place."""
+    reported = ~np.isnan(sample.columns["output_tokens"])
+    tokens = {name: known(sample.columns[name]) for name in TOKENS}
+    return Figures(
+        key=sample.key,
+        size=sample.size,
+        outcomes=sample.outcomes,
+        after_2xx=sample.after_2xx,
+        first_at=sample.first_at,
+        last_at=sample.last_at,
+        measured=int(sample.measured.sum()),
+        tokens={name: int(counts.sum()) if len(counts) else None for name, counts in tokens.items()},
+        with_usage=int(reported.sum()),
+        without_usage=int((sample.complete & ~reported).sum()),
+        objective=_objective(sample, bounds),
+        gaps_of_0=len(sample.gaps) - int(np.count_nonzero(sample.gaps)),
+        # Each exchange with output has one chunk more than gaps.
+        chunks=len(sample.gaps) + len(_own(sample, QUANTITIES["ttft"])),
+        statistics={name: _figures_of(sample, quantity, method) for name, quantity in QUANTITIES.items()},
+        flagged=[getattr(sample, name) for name in _COUNTS.values()],
+        paid=sample.paid,
+        histogram=buckets(_values_of(sample, drawn)) if drawn else (),
+    )
+
+
 def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Sequence[Bound] = ()) -> TableRow:
     """Return the statistics of a sample. Its gaps are reordered in place."""
-    attempts, after_2xx = Attempts.of(sample.outcomes), Attempts.of(sample.after_2xx)
-    goodput, unknown = _goodput(sample, bounds, attempts)
+    return row_of(measure(sample, method, bounds), by)
+
+
+def row_of(given: Figures, by: Sequence[str]) -> TableRow:
+    """Return the statistics that figures are laid out as."""
+    attempts, after_2xx = Attempts.of(given.outcomes), Attempts.of(given.after_2xx)
+    met, missed, unknown = given.objective or (0, 0, None)
     values: TableRow = {
-        **dict(zip(by, sample.key, strict=True)),
-        "n": sample.size,
-        "first_at": sample.first_at,
-        "last_at": sample.last_at,
-        **{f"n_{outcome}": sample.outcomes[outcome] for outcome in _COUNTED},
+        **dict(zip(by, given.key, strict=True)),
+        "n": given.size,
+        "first_at": given.first_at,
+        "last_at": given.last_at,
+        **{f"n_{outcome}": given.outcomes.get(outcome, 0) for outcome in _COUNTED},
         "error_rate_pct": _percent(attempts.failed, attempts.judged),
         "error_rate_all_pct": _percent(attempts.failed, attempts.count),
         "stream_error_rate_pct": _percent(after_2xx.failed, after_2xx.judged),
         "cancel_rate_pct": _percent(attempts.cancelled, attempts.count),
-        **_usage(sample),
-        "goodput_pct": goodput,
+        **given.tokens,
+        "usage_n": given.with_usage,
+        "usage_missing_n": given.without_usage,
+        # A complete exchange of which the objective is not known is neither good nor bad: it is left out.
+        "goodput_pct": None if unknown is None else _percent(met, met + missed + attempts.failed),
         "objective_unknown_n": unknown,
-        "coalesced_pct": _coalesced(sample),
-        "measured_n": int(sample.measured.sum()),
+        "coalesced_pct": _percent(given.gaps_of_0, given.chunks),
+        "measured_n": given.measured,
         **{
             field_name(quantity, name): value
             for quantity in QUANTITIES.values()
-            for name, value in _figures_of(sample, quantity, method).items()
+            for name, value in given.statistics[quantity.name].items()
         },
     }
     values = {name: round(value, _DECIMALS) if isinstance(value, float) else value for name, value in values.items()}
     return {
         **values,
-        "warnings": _warnings(values, sample),
+        "warnings": _warnings(values, dict(zip(FLAGS, given.flagged, strict=True))),
         "error_rate_n": attempts.judged,
         "error_rate_all_n": attempts.count,
         "stream_error_rate_n": after_2xx.judged,
         "cancel_rate_n": attempts.count,
         "goodput_n": None if unknown is None else attempts.judged - unknown,
-        **_paid(sample.paid),
+        **_paid(given.paid),
     }
 
 
 def figures(values: Values, method: Method = "linear", unit: float = 1.0) -> dict[str, float | None]:
     """Return the `STATISTICS` of values, divided by `unit`; `n` counts them. The array is reordered in place."""
     if not len(values):
-        return {name: 0 if name == "n" else None for name in STATISTICS}
-    shares = [f"p{percent}" for percent in PERCENTILES]
-    mean = float(values.mean())
+        return statistics(0, 0, 0, 0, 0, [], unit)
+    total = float(values.sum())
+    mean = total / len(values)
     # Block by block, so that millions of values need no copy.
     blocks = (values[at : at + _BLOCK] - mean for at in range(0, len(values), _BLOCK))
-    std = float(np.sqrt(sum(float(np.square(block).sum()) for block in blocks) / len(values)))
+    variance = sum(float(np.square(block).sum()) for block in blocks) / len(values)
+    least, most = float(values.min()), float(values.max())
+    return statistics(len(values), total, variance, least, most, percentiles(values, PERCENTILES, method), unit)
+
+
+def statistics(
+    n: int, total: float, variance: float, least: float, most: float, shares: Sequence[float], unit: float = 1.0
+) -> dict[str, float | None]:
+    """Return the `STATISTICS` of `n` values by name, divided by `unit`: `shares` are their `PERCENTILES`."""
+    if not n:
+        return {name: 0 if name == "n" else None for name in STATISTICS}
+    names = [f"p{percent}" for percent in PERCENTILES]
     return {
-        "n": len(values),
-        "mean": mean / unit,
-        "std": std / unit,
-        "min": float(values.min()) / unit,
-        **{name: value / unit for name, value in zip(shares, percentiles(values, PERCENTILES, method), strict=True)},
-        "max": float(values.max()) / unit,
+        "n": n,
+        "mean": total / n / unit,
+        "std": float(np.sqrt(variance)) / unit,
+        "min": least / unit,
+        **{name: value / unit for name, value in zip(names, shares, strict=True)},
+        "max": most / unit,
     }
+
+
+def interpolated(n: int, percent: int, lower: float, higher: float) -> float:
+    """Return the percentile between two neighbours of `n` values, by whole ranks."""
+    return lower + (higher - lower) * ((n - 1) * percent % 100 / 100)
 
 
 def percentiles(values: Values, percents: Sequence[int], method: Method = "linear") -> list[float]:
     """Return percentiles of at least one value. The array is reordered in place."""
-    if method == "mlperf":
-        places = [len(values) * percent // 100 for percent in percents]
+    if method != "linear":
+        ranks = [len(values) * percent for percent in percents]
+        places = [rank // 100 if method == "mlperf" else (rank + 99) // 100 - 1 for rank in ranks]
         values.partition(places)
         return [float(value) for value in values[places]]
-    if method == "inverse_cdf":
-        return [float(one) for one in np.percentile(values, percents, method="inverted_cdf", overwrite_input=True)]
     # Between the two neighbours by whole ranks: numpy's own interpolation differs from the definition's last digit.
     lower = np.percentile(values, percents, method="lower", overwrite_input=True).astype(float)
     higher = np.percentile(values, percents, method="higher", overwrite_input=True).astype(float)
-    weights = np.array([(len(values) - 1) * percent % 100 / 100 for percent in percents])
-    interpolated: list[float] = (lower + (higher - lower) * weights).tolist()
-    return interpolated
+    sides = zip(percents, lower.tolist(), higher.tolist(), strict=True)
+    return [interpolated(len(values), percent, low, high) for percent, low, high in sides]
 
 
-def values_of(sample: Sample, quantity: Quantity) -> Values:
+def _values_of(sample: Sample, quantity: Quantity) -> Values:
     """Return the known values of a quantity, in its unit: one for each measured exchange, or all pooled gaps."""
     return _pooled(sample, quantity) / 1e6 if quantity.column is None else _own(sample, quantity)
 
@@ -314,9 +399,11 @@ def meeting(bounds: Iterable[tuple[Values, bool, float]], size: int) -> tuple[in
 
 
 def _figures_of(sample: Sample, quantity: Quantity, method: Method) -> dict[str, float | None]:
-    if quantity.column is not None:
-        return figures(_own(sample, quantity), method)
-    return figures(_pooled(sample, quantity), method, unit=1e6)
+    if quantity.column is None:
+        return figures(_pooled(sample, quantity), method, unit=1e6)
+    if quantity.is_whole:  # of whole nanoseconds, sums are exact
+        return figures(np.rint(_own(sample, quantity) * 1e6), method, unit=1e6)
+    return figures(_own(sample, quantity), method)
 
 
 def _own(sample: Sample, quantity: Quantity) -> Values:
@@ -327,30 +414,16 @@ def _pooled(sample: Sample, quantity: Quantity) -> Values:
     return sample.gaps if quantity.name == "icl" else moving(sample.gaps)
 
 
-def _goodput(sample: Sample, bounds: Sequence[Bound], attempts: Attempts) -> tuple[float | None, int | None]:
-    """Return the share of attempts that are complete and meet every bound, and the count of those left out.
-
-    A complete exchange that lacks what is bounded, and breaks no other bound, is neither good nor bad: it is left out.
-    """
+def _objective(sample: Sample, bounds: Sequence[Bound]) -> tuple[int, int, int] | None:
+    """Count the complete exchanges that meet every bound, that break one, and that lack what is bounded."""
     if not bounds:
-        return None, None
+        return None
     columns = [(sample.columns[one.quantity.name][sample.complete], one.is_highest, one.limit) for one in bounds]
-    met, missed, unknown = meeting(columns, int(sample.complete.sum()))
-    return _percent(met, met + missed + attempts.failed), unknown
+    return meeting(columns, int(sample.complete.sum()))
 
 
 def _percent(part: int, whole: int) -> float | None:
     return 100 * part / whole if whole else None
-
-
-def _usage(sample: Sample) -> TableRow:
-    reported = ~np.isnan(sample.columns["output_tokens"])
-    counts = {name: known(sample.columns[name]) for name in TOKENS}
-    return {
-        **{name: int(tokens.sum()) if len(tokens) else None for name, tokens in counts.items()},
-        "usage_n": int(reported.sum()),
-        "usage_missing_n": int((sample.complete & ~reported).sum()),
-    }
 
 
 def _paid(paid: Paid) -> TableRow:
@@ -366,25 +439,14 @@ def _paid(paid: Paid) -> TableRow:
     }
 
 
-def _coalesced(sample: Sample) -> float | None:
-    # Each exchange with output has one chunk more than gaps.
-    chunks = len(sample.gaps) + len(_own(sample, QUANTITIES["ttft"]))
-    return _percent(len(sample.gaps) - int(np.count_nonzero(sample.gaps)), chunks)
-
-
-def _warnings(values: TableRow, sample: Sample) -> list[str]:
+def _warnings(values: TableRow, counts: Mapping[str, int]) -> list[str]:
     few = [name for name in QUANTITIES if 0 < values[f"{name}_n"] < FEW]
     raised = {
         f"few:{','.join(few)}": bool(few),
         "coalesced": (values["coalesced_pct"] or 0) > COALESCED_PCT,
         "usage_missing": values["usage_missing_n"] > 0,
         "unmeasured": values[f"n_{UNMEASURED}"] > 0,
-        f"burst:{sample.withheld}": sample.withheld > 0,
-        f"backpressure:{sample.held_up}": sample.held_up > 0,
-        f"hidden_tokens:{sample.hidden}": sample.hidden > 0,
-        f"clock_suspect:{sample.suspect}": sample.suspect > 0,
-        f"imported:{sample.imported}": sample.imported > 0,
-        f"no_timing:{sample.untimed}": sample.untimed > 0,
+        **{f"{name}:{count}": count > 0 for name, count in counts.items()},
         "objective_unknown": (values["objective_unknown_n"] or 0) > 0,
     }
     return [warning for warning, is_raised in raised.items() if is_raised]

@@ -39,6 +39,8 @@ from sqlalchemy import (
     true,
     type_coerce,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from recorder.decode.metrics import percentile
 from recorder.tape import packing
@@ -201,7 +203,28 @@ def _counted(first: int, last: int) -> Condition:
     if first > last:
         return false()
     nothing = bytes(4 * (last - first + 1))
-    return func.substr(measures.c.gap_hist, 4 * first + 1, len(nothing), type_=LargeBinary) > nothing
+    return _GapCounted(measures.c.gap_hist, literal(4 * first + 1), literal(len(nothing)), literal(nothing))
+
+
+class _GapCounted(FunctionElement[bool]):
+    """Whether so many bytes of a histogram, from a place, are more than nothing."""
+
+    name = "gap_counted"
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(_GapCounted)
+def _(counted: _GapCounted, compiler: Any, **kw: Any) -> str:
+    hist, place, length, nothing = counted.clauses
+    compiled: str = compiler.process(func.substr(hist, place, length, type_=LargeBinary) > nothing, **kw)
+    return compiled
+
+
+@compiles(_GapCounted, "clickhouse")  # where it is an array of counts, of which each had four bytes
+def _(counted: _GapCounted, compiler: Any, **kw: Any) -> str:
+    hist, place, length = (compiler.process(one, **kw) for one in list(counted.clauses)[:3])
+    return f"arrayExists(count -> count > 0, arraySlice({hist}, intDiv({place}, 4) + 1, intDiv({length}, 4)))"
 
 
 def _has_gap(gaps: bytes | None, least: int, most: int) -> bool:

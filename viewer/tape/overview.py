@@ -34,7 +34,7 @@ MOST_GAPS: Final = 12_000_000
 
 _HEADS: Final = {"day": len("2026-01-01"), "hour": len("2026-01-01T00")}
 _CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, UNMEASURED))}
-_FLAGGED: Final = (
+FLAGGED: Final = (
     and_(flagged("burst"), measures.c.tps_user.is_not(None)),
     flagged("backpressure"),
     and_(flagged("hidden_tokens"), measures.c.tps_user.is_not(None)),
@@ -42,6 +42,10 @@ _FLAGGED: Final = (
     flagged("imported"),
     flagged("no_timing"),
 )
+"""The conditions that `summary.Figures.flagged` counts among the measured exchanges, in its order."""
+OUTCOME: Final = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
+"""Elsewhere an exchange that has ended and is not measured counts as open; it is missing from the figures."""
+
 _PAID: Final = 3
 """So many columns say what was paid: the cost, the tokens from the cache, and all tokens of the request."""
 
@@ -115,7 +119,7 @@ def samples(
             members.setdefault(key, []).append(at)
         for key, places in members.items():
             groups[key].numbers.append(numbers[places])
-    return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=_sortable)]
+    return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=sortable)]
 
 
 @dataclass(slots=True)
@@ -138,28 +142,26 @@ def group_of(name: str) -> ColumnElement[Any]:
 
 
 def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, currency: str | None) -> Select[Any]:
-    # Elsewhere an exchange that has ended and is not measured counts as open; here it is missing from the figures.
-    outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
     icl = measures.c.icl if include_failed else case((measures.c.outcome == "complete", measures.c.icl))
     columns = (
         exchanges.c.no,
         icl if gaps else null(),
         exchanges.c.started_at,
         *map(group_of, by),
-        case(_CODES, value=outcome, else_=_CODES[UNMEASURED]),
+        case(_CODES, value=OUTCOME, else_=_CODES[UNMEASURED]),
         exchanges.c.status,
         *(measures.c[name] for name in TOKENS),
         *(column(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
         cost_units() if currency else null(),
         measures.c.cache_read_input_tokens,
         cache_total(),
-        *_FLAGGED,
+        *FLAGGED,
     )
     return select(*columns)
 
 
 def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None) -> Sample:
-    width = 2 + len(TOKENS) + len(_COLUMNS) + _PAID + len(_FLAGGED)
+    width = 2 + len(TOKENS) + len(_COLUMNS) + _PAID + len(FLAGGED)
     table = np.concatenate([np.empty((0, width)), *group.numbers])
     codes, statuses = table[:, 0], table[:, 1]
     columns = {name: table[:, 2 + at].copy() for at, name in enumerate(TOKENS)}
@@ -176,9 +178,9 @@ def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None)
         columns,
         np.frombuffer(group.gaps, "<i8"),
         *group.starts,
-        *np.count_nonzero(table[measured, -len(_FLAGGED) :] > 0, axis=0).tolist(),
+        *np.count_nonzero(table[measured, -len(FLAGGED) :] > 0, axis=0).tolist(),
     )
-    sample.paid = _paid(table[:, -len(_FLAGGED) - _PAID : -len(_FLAGGED)], complete, currency)
+    sample.paid = _paid(table[:, -len(FLAGGED) - _PAID : -len(FLAGGED)], complete, currency)
     return sample
 
 
@@ -202,7 +204,8 @@ def _counts(codes: NDArray[np.float64]) -> Counter[str]:
     return Counter({name: count for name, count in zip(_CODES, counts, strict=True) if count})
 
 
-def _sortable(key: Iterable[Any]) -> list[tuple[bool, str]]:
+def sortable(key: Iterable[Any]) -> list[tuple[bool, str]]:
+    """Return what the keys of groups are put in order by: numbers as such, unknown last."""
     return [(part is None, f"{part:>9}" if isinstance(part, int) else str(part)) for part in key]
 
 

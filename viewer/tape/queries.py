@@ -44,6 +44,7 @@ from viewer.tape.resolver import Resolver
 K = TypeVar("K")
 
 BATCH = 1000
+_BATCH_OF_CENTRE = 20_000  # each batch is a request, and goes through the table again
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(
@@ -135,8 +136,9 @@ def in_batches(
     statement = filtered(statement.select_from(JOINED), where)
     statement = statement.order_by(_exchanges.c.no.desc() if newest_first else _exchanges.c.no)
     last, left = None, limit
+    most = BATCH if connection.dialect.name == "sqlite" else _BATCH_OF_CENTRE
     while left is None or left > 0:
-        size = BATCH if left is None else min(BATCH, left)
+        size = most if left is None else min(most, left)
         query = statement.limit(size)
         if last is not None:
             query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)

@@ -6,6 +6,7 @@ from sqlalchemy import Connection
 from tests.viewer.conftest import HOSTILE
 from viewer.report import stats as sheets
 from viewer.stats import summary
+from viewer.stats.histogram import buckets
 from viewer.stats.metrics import QUANTITIES, objective
 from viewer.tape import overview
 
@@ -49,7 +50,7 @@ def test_the_table_fits_a_terminal(connection: Connection) -> None:
 
 
 def test_a_drawing_names_what_it_draws() -> None:
-    lines = [line.plain for line in sheets.drawn(np.array([15.0, 16.0]), QUANTITIES["ttft"], 40)]
+    lines = [line.plain for line in sheets.drawn(buckets(np.array([15.0, 16.0])), QUANTITIES["ttft"], 40)]
     assert lines == [f"ttft ({QUANTITIES['ttft'].meaning})", "10 – 20 ms 2 " + "█" * 27]
 
 

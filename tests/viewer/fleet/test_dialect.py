@@ -1,0 +1,135 @@
+"""The SQL that filters and lists become at a centre, without an engine; `test_asking` has one."""
+
+import json
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recorder.commands.centre import Credentials, Target
+from tests.cases import each_case
+from viewer import rows
+from viewer.filters.parser import parse
+from viewer.filters.syntax import Labelled, Match, Or
+from viewer.fleet import figures, reading
+from viewer.fleet.client import Centre
+from viewer.fleet.dialect import NotAtCentre
+from viewer.fleet.driver import literal
+from viewer.stats.metrics import objective
+from viewer.tape import conditions, queries
+
+WHERE = {
+    "model:gpt-*": "coalesce(lower(coalesce(request_model, response_model)) LIKE lower('gpt-%'), 0) = 1",
+    "ttft>300ms": "coalesce(ttft_ns > 300000000, 0) = 1",
+    "status:200..299": "coalesce(status >= 200 AND status <= 299, 0) = 1",
+    "-flag:stall": r"coalesce(lower((' ' || coalesce(nullif(flags, '') || ' ', ''))) LIKE lower('% stall %'), 0) = 0",
+    "label:run=a": "coalesce(lower(multiIf((1 = 1), if(indexOf(label_names, 'run') = 0, NULL, "
+    "label_values[indexOf(label_names, 'run')]), NULL)) LIKE lower('a'), 0) = 1",
+    "since:2026-11-21T10:00Z": "(started_at >= '2026-11-21T10:00:00.000000Z' AND started >= "
+    "toDateTime('2026-11-21 10:00:00', 'UTC'))",
+    "path~a|b": "coalesce(match(path, concat('(?i-s)', 'a|b')), 0) = 1",
+    "tps>20": "coalesce(multiIf((position(' ' || flags || ' ', ' burst ') > 0 OR "
+    "position(' ' || flags || ' ', ' hidden_tokens ') > 0), NULL, tps_user) > 20, 0) = 1",
+    "bytes>9": "coalesce(multiIf((decoder_version IS NULL), (NULL) + (NULL), bytes) > 9, 0) = 1",
+}
+
+
+class Engine:
+    """A centre that keeps what it was asked, and finds nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        transport = httpx.MockTransport(self.answer)
+        self.centre = Centre(Target(("http://127.0.0.1:1",)), Credentials(), transport=transport)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.content.decode().removesuffix(" FORMAT JSONCompact"))
+        counted = self.asked[-1].startswith("SELECT count(*)")
+        meta = [{"name": "n", "type": "UInt64"}] if counted else []
+        return httpx.Response(200, content=json.dumps({"meta": meta, "data": [[0]] if counted else []}))
+
+    def sql(self, text: str) -> str:
+        """Return the condition that a filter becomes."""
+        with reading.opened(self.centre) as connection:
+            queries.count(connection, conditions.condition(parse(text)))
+        head = "SELECT count(*) AS _count_1 FROM exchanges FINAL WHERE "
+        asked = " ".join(self.asked[-1].split())
+        assert asked.startswith(head)
+        return asked.removeprefix(head)
+
+
+def unquoted(text: str) -> str:
+    """Return the text of a literal as ClickHouse reads it; raise where it ends before its end."""
+    assert text[0] == text[-1] == "'"
+    found, rest = "", text[1:-1]
+    while rest:
+        sign, rest = rest[0], rest[1:]
+        assert sign != "'", "the literal ends within the text"
+        if sign == "\\":
+            sign, rest = {"0": "\0"}.get(rest[0], rest[0]), rest[1:]
+        found += sign
+    return found
+
+
+@each_case("text, expected", WHERE.items())
+def test_a_filter_becomes_a_condition_of_the_engine(text: str, expected: str) -> None:
+    assert Engine().sql(text) == expected
+
+
+@given(st.text())
+def test_whatever_is_in_a_text_it_stays_one(text: str) -> None:
+    assert unquoted(literal(text)) == text
+
+
+def outside(statement: str) -> str:
+    """Return a statement without what is within its literals."""
+    signs, found, is_inside = iter(statement), "", False
+    for sign in signs:
+        if is_inside and sign == "\\":
+            next(signs)
+        elif sign == "'":
+            is_inside = not is_inside
+        elif not is_inside:
+            found += sign
+    assert not is_inside
+    return found
+
+
+@given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
+def test_a_hostile_label_or_model_is_nothing_but_a_literal(key: str, value: str) -> None:
+    engine = Engine()
+    with reading.opened(engine.centre) as connection:
+        for pair in ((key, value), ("k", "v")):
+            where = Or((Labelled(((pair[0], (pair[1],)),)), Match("model", ((pair[1],),))))
+            queries.count(connection, conditions.condition(where))
+    hostile, plain = engine.asked
+    assert outside(hostile) == outside(plain)
+
+
+def test_what_only_a_tape_has_is_refused_by_name() -> None:
+    engine = Engine()
+    for text, missing in {"text:hello": "content", "error:rate": "error_message", "conversation:a": "conversations",
+                          "cost>1": "costs", "prompt:x": "request_body"}.items():  # fmt: skip
+        with pytest.raises(NotAtCentre, match=missing):
+            engine.sql(text)
+
+
+def test_a_list_has_null_for_what_the_centre_lacks() -> None:
+    engine = Engine()
+    with reading.opened(engine.centre) as connection:
+        list(queries.exchanges(connection, rows.FIELDS, newest_first=True, limit=2))
+    (asked,) = engine.asked
+    assert "NULL AS _error_message" in asked
+    assert "ORDER BY concat(started_at, ' ', id) DESC" in asked
+    assert asked.endswith("LIMIT 2")
+
+
+def test_figures_are_asked_for_in_one_statement() -> None:
+    engine = Engine()
+    with reading.opened(engine.centre) as connection:
+        figures.groups(connection, ("model",), bounds=objective("ttft<800ms"))
+    (asked,) = engine.asked
+    assert asked.count("SELECT") == asked.count("FINAL") == 1
+    assert "GROUP BY coalesce(request_model, response_model)" in asked
+    assert "ttft_ns / 1000000.0 >= 800.0" in asked

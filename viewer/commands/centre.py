@@ -1,0 +1,32 @@
+"""Connecting to a centre, as the environment says: for what ships to it, and for what asks it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recorder.commands import centre as centres
+
+if TYPE_CHECKING:
+    from viewer.fleet.client import Centre
+
+
+@contextmanager
+def connected_to(target: centres.Target, ca_file: Path | None = None) -> "Iterator[Centre]":
+    """Connect to a centre as the environment says. Raises `click.UsageError` for what is wrong there."""
+    from recorder.relay.trust import tls_context
+    from viewer.fleet.client import Centre
+
+    try:
+        credentials = centres.credentials(target, os.environ)
+    except OSError as error:
+        name = centres.PASSWORD_FILE
+        raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    is_secure = any(node.startswith("https:") for node in target.nodes)
+    with Centre(target, credentials, tls_context(ca_file) if is_secure else None) as centre:
+        yield centre

@@ -1,0 +1,241 @@
+"""The figures of groups of exchanges, worked out in the engine by one statement; nothing but figures is fetched.
+
+Every percentile is exact, and is taken from the same neighbours as those of a tape. Gaps are sorted in the memory of
+the server: 8 bytes each, and about three times that while they are sorted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Float, Integer, Select, and_, func, literal, not_, or_, select, true
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import NullType
+
+from recorder.decode.outcome import OUTCOMES
+from recorder.tape.schema import exchanges, measures
+from viewer.stats import summary
+from viewer.stats.histogram import EDGES, filled
+from viewer.stats.metrics import QUANTITIES, Bound, Quantity
+from viewer.stats.prices import Paid
+from viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Method
+from viewer.tape import queries
+from viewer.tape.columns import JOINED, cache_total, column
+from viewer.tape.conditions import Condition
+from viewer.tape.overview import FLAGGED, OUTCOME, group_of, sortable
+
+_OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
+_PLACES: Final[dict[Method, tuple[str, str]]] = {
+    "linear": ("intDiv(({n} - 1) * {p}, 100)", "intDiv(({n} - 1) * {p} + 99, 100)"),
+    "inverse_cdf": ("intDiv({n} * {p} + 99, 100) - 1",) * 2,
+    "mlperf": ("intDiv({n} * {p}, 100)",) * 2,
+}
+"""Where among `n` ordered values, from 0, the two neighbours of a percentile `p` are."""
+
+
+def groups(
+    connection: Connection,
+    by: Sequence[str] = (),
+    where: Condition | None = None,
+    *,
+    include_failed: bool = False,
+    method: Method = "linear",
+    bounds: Sequence[Bound] = (),
+    drawn: Quantity | None = None,
+) -> list[Figures]:
+    """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
+
+    `drawn` is a quantity whose histogram is asked for, too.
+    """
+    statement = _statement(by, include_failed, method, bounds, drawn)
+    keys = [group_of(name) for name in by]
+    statement = queries.filtered(statement.select_from(JOINED), where).group_by(*keys)
+    with connection.begin():
+        rows = connection.execute(statement).all()
+    made = [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), method, bounds, drawn) for row in rows]
+    return sorted(made, key=lambda one: sortable(one.key))
+
+
+def _statement(
+    by: Sequence[str], include_failed: bool, method: Method, bounds: Sequence[Bound], drawn: Quantity | None
+) -> Select[Any]:
+    complete = _true(measures.c.outcome == "complete")
+    measured = true() if include_failed else complete
+    reported = measures.c.output_tokens.is_not(None)
+    after_2xx = _true(exchanges.c.status.between(200, 299))
+    total = cache_total()
+    counted = [
+        func.count(),
+        func.min(exchanges.c.started_at),
+        func.max(exchanges.c.started_at),
+        _count(measured),
+        *(_count(OUTCOME.in_((name,))) for name in _OUTCOMES),
+        *(_count(and_(OUTCOME.in_((name,)), after_2xx)) for name in _OUTCOMES),
+        *(func.sum(measures.c[name]) for name in TOKENS),
+        _count(reported),
+        _count(and_(complete, not_(reported))),
+        *_met(bounds, complete),
+        *(_count(and_(measured, _true(flag))) for flag in FLAGGED),
+        _count(complete),
+        func.sumIf(measures.c.cache_read_input_tokens, total.is_not(None)),
+        func.sum(total),
+        func.count(total),
+        *(_Values(_value(quantity), measured, method) for quantity in QUANTITIES.values() if quantity.column),
+        _Gaps(measures.c.icl, measured, method),
+        *_spread(drawn, measured),
+    ]
+    return select(*map(group_of, by), *counted)
+
+
+def _true(condition: ColumnElement[Any]) -> ColumnElement[Any]:
+    return func.coalesce(condition, literal(0)) == 1
+
+
+def _count(condition: Any) -> ColumnElement[int]:
+    return func.countIf(condition, type_=Integer)
+
+
+def _value(quantity: Quantity) -> ColumnElement[Any]:
+    """Return the expression of a quantity: what is whole in ns, other durations in ms."""
+    value = column(quantity.column or "")
+    return value / literal(1e6, Float) if quantity.unit == "ms" and not quantity.is_whole else value
+
+
+def _spread(drawn: Quantity | None, measured: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
+    """Yield how many values of a quantity are 0, and how many are within each of the buckets, where it is asked for."""
+    if drawn is not None and drawn.column is None:
+        yield _Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float))
+    elif drawn is not None:
+        yield _Spread(
+            func.groupArrayIf(column(drawn.column or ""), measured), literal(1e6 if drawn.unit == "ms" else 1.0)
+        )
+
+
+def _met(bounds: Sequence[Bound], complete: ColumnElement[Any]) -> Iterator[ColumnElement[int]]:
+    """Yield how many complete exchanges break a bound, and of how many others a bounded value is not known."""
+    if not bounds:
+        return
+    broken, unknown = list[ColumnElement[Any]](), list[ColumnElement[Any]]()
+    for bound in bounds:
+        value = column(bound.quantity.column or "")
+        amount = value / literal(1e6, Float) if bound.quantity.unit == "ms" else value
+        limit = literal(bound.limit, Float)
+        broken.append(_true(amount >= limit if bound.is_highest else amount <= limit))
+        unknown.append(value.is_(None))
+    yield _count(and_(complete, or_(*broken)))
+    yield _count(and_(complete, or_(*unknown), not_(or_(*broken))))
+
+
+class _Values(FunctionElement[Any]):
+    """The statistics of one value of each measured exchange."""
+
+    name = "values"
+    type = NullType()
+    inherit_cache = False
+
+    def __init__(self, value: ColumnElement[Any], measured: ColumnElement[Any], method: Method) -> None:
+        super().__init__(value, measured)
+        self.method = method
+
+
+class _Gaps(_Values):
+    """The statistics of all gaps, and of those above 0."""
+
+    name = "gaps"
+
+
+@compiles(_Values, "clickhouse")
+def _(element: _Values, compiler: Any, **kw: Any) -> str:
+    value, measured = (compiler.process(one, **kw) for one in element.clauses)
+    ordered = f"arraySort(groupArrayIf({value}, {measured}))"
+    return _summed(ordered, f"varPopStableIf({value}, {measured})", element.method)
+
+
+@compiles(_Gaps, "clickhouse")
+def _(element: _Gaps, compiler: Any, **kw: Any) -> str:
+    gaps, measured = (compiler.process(one, **kw) for one in element.clauses)
+    ordered, above = f"arraySort(groupArrayArrayIf({gaps}, {measured}))", f"arrayFilter(gap -> gap > 0, {gaps})"
+    every = _summed(ordered, f"varPopStableArrayIf({gaps}, {measured})", element.method)
+    moving = f"arrayFilter(gap -> gap > 0, {ordered})"
+    return f"({every}, {_summed(moving, f'varPopStableArrayIf({above}, {measured})', element.method)})"
+
+
+class _Spread(FunctionElement[Any]):
+    """How many values of an array, divided by their unit, are 0, and how many are between `EDGES`."""
+
+    name = "spread"
+    type = NullType()
+    inherit_cache = False
+
+
+@compiles(_Spread, "clickhouse")
+def _(element: _Spread, compiler: Any, **kw: Any) -> str:
+    values, unit = (compiler.process(one, **kw) for one in element.clauses)
+    borders = [(">= {low!r}", "< {high!r}")] * (len(EDGES) - 1)
+    borders[0], borders[-1] = ("> 0", borders[0][1]), (borders[-1][0], "<= inf")
+    counted = [
+        f"arrayCount(x -> x / {unit} {least} AND x / {unit} {most}, v)".format(low=low, high=high)
+        for (least, most), (low, high) in zip(borders, pairwise(EDGES), strict=True)
+    ]
+    return f"arrayMap(v -> [arrayCount(x -> x = 0, v), {', '.join(counted)}], [{values}])[1]"
+
+
+def _summed(ordered: str, variance: str, method: Method) -> str:
+    """Write (n, sum, variance, least, most, lower neighbours, higher neighbours) of an ordered array."""
+    n = "toInt64(length(ordered))"
+    lower, higher = (
+        ", ".join(f"ordered[{place.format(p=percent, n=n)} + 1]" for percent in PERCENTILES)
+        for place in _PLACES[method]
+    )
+    parts = f"{n}, arraySum(ordered), ordered[1], ordered[-1], [{lower}], [{higher}]"
+    return f"(arrayMap(ordered -> ({parts}), [{ordered}])[1], {variance})"
+
+
+def _figures(
+    key: tuple[Any, ...], values: Iterator[Any], method: Method, bounds: Sequence[Bound], drawn: Quantity | None
+) -> Figures:
+    size, first, last, measured = (next(values) for _ in range(4))
+    outcomes, after_2xx = ({name: next(values) for name in _OUTCOMES} for _ in range(2))
+    tokens = {name: next(values) for name in TOKENS}
+    with_usage, without_usage = next(values), next(values)
+    missed, unknown = (next(values), next(values)) if bounds else (0, 0)
+    flagged = [next(values) for _ in FLAGGED]
+    complete, cached, given, cached_n = (next(values) for _ in range(4))
+    own = {
+        quantity.name: _statistics(next(values), method, 1e6 if quantity.is_whole else 1)
+        for quantity in QUANTITIES.values()
+        if quantity.column
+    }
+    every, moving = next(values)
+    pooled = {"icl": _statistics(every, method, 1e6), "read_gap": _statistics(moving, method, 1e6)}
+    gaps = every[0][0]
+    zeros, *spread = next(values) if drawn is not None else [0]
+    return Figures(
+        key=key,
+        size=size,
+        outcomes=Counter(outcomes),
+        after_2xx=Counter(after_2xx),
+        first_at=first if size else None,
+        last_at=last if size else None,
+        measured=measured,
+        tokens=tokens,
+        with_usage=with_usage,
+        without_usage=without_usage,
+        objective=(complete - missed - unknown, missed, unknown) if bounds else None,
+        gaps_of_0=gaps - moving[0][0],
+        chunks=gaps + (own["ttft"]["n"] or 0),
+        statistics={**own, **pooled},
+        flagged=flagged,
+        paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),
+        histogram=filled(0 if drawn is None or drawn.name == "read_gap" else zeros, spread),
+    )
+
+
+def _statistics(found: Any, method: Method, unit: float) -> dict[str, float | None]:
+    """Return the statistics of values by name, of what the engine says of them."""
+    (n, total, least, most, lower, higher), variance = found
+    sides = zip(PERCENTILES, lower, higher, strict=True)
+    shares = [summary.interpolated(n, *one) if method == "linear" else float(one[1]) for one in sides]
+    return summary.statistics(n, float(total), float(variance or 0), float(least), float(most), shares, unit)
