@@ -47,12 +47,14 @@ async def keep_running(
                 *(sys.executable, "-P", "-m", program.module, *program.arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
                 pass_fds=program.descriptors,
                 start_new_session=True,
             )
         except OSError as error:
             screen.line(f"wiretape: the process that {program.does} cannot start ({error.strerror}); trying again")
         else:
+            _TELLING[process] = asyncio.create_task(_tell(process, screen))
             code = await attend(process)
             screen.line(f"wiretape: the process that {program.does} ended (exit code {code}); starting another")
         has_lasted = SYSTEM.now() - started > _MOST_AGAIN_SECONDS * 1e9
@@ -60,11 +62,29 @@ async def keep_running(
         await asyncio.sleep(wait)
 
 
-class Companion:
-    """A process that takes what a recorder records, and how it is ended; `setup` is a line that it gets."""
+_TELLING: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
+"""What prints the lines of each program, until its end, whoever waits for that."""
 
-    def __init__(self, program: Program, screen: "Screen", setup: bytes = b"") -> None:
-        self._program, self._screen, self._setup = program, screen, setup
+
+async def _tell(process: asyncio.subprocess.Process, screen: "Screen") -> None:
+    """Print what a program says on standard error, which would not heed the status line."""
+    assert process.stderr is not None
+    while True:
+        try:
+            line = await process.stderr.readline()
+        except ValueError:  # a line longer than any of ours
+            continue
+        if not line:
+            del _TELLING[process]
+            return
+        screen.line(line.decode("utf-8", "replace").rstrip("\n"))
+
+
+class Companion:
+    """A process that takes what a recorder records, and how it is ended."""
+
+    def __init__(self, program: Program, screen: "Screen") -> None:
+        self._program, self._screen = program, screen
         self._process: asyncio.subprocess.Process | None = None
         self._keeping = asyncio.create_task(keep_running(program, self._attend, screen))
 
@@ -97,9 +117,8 @@ class Companion:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()  # it only reads
             await self._process.wait()
+        await asyncio.gather(*filter(None, [_TELLING.get(self._process)]))
 
     async def _attend(self, process: asyncio.subprocess.Process) -> int:
-        assert process.stdin is not None
         self._process = process
-        process.stdin.write(self._setup)
         return await process.wait()

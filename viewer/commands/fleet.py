@@ -116,14 +116,17 @@ def _ship_rows(
     from viewer.fleet.ship import Shipper
 
     origin = Origin(socket.gethostname(), labels)
+
+    def warn(message: str) -> None:
+        screen.line(f"wiretape: shipping: {message or 'works again'}")
+
     with (
         connected_to(target, ca_file) as centre,
-        acknowledged.held(path, target.name) as known,
         _screen() as screen,
         following.until_end(path, with_recorder=beside) as end,
+        acknowledged.held(path, target.name, end.wait_for_others(warn)) as known,
     ):
-        shipper = Shipper(centre, known, origin, bodies, wait=end.wait, is_over=end.is_over)
-        shipper.warn = lambda message: screen.line(f"wiretape: shipping: {message or 'works again'}")
+        shipper = Shipper(centre, known, origin, bodies, wait=end.wait, is_over=end.is_over, warn=warn)
         if beside:
             _ship_beside(path, shipper, end)
             return

@@ -37,10 +37,14 @@ def send(
     from viewer.tape import queries
 
     screen = Screen()
-    delivery = _delivery(collector, ca_file, labels, lambda line: screen.line(f"wiretape: otlp: {line}"))
+
+    def warn(line: str) -> None:
+        screen.line(f"wiretape: otlp: {line}")
+
+    delivery = _delivery(collector, ca_file, labels, warn)
     with (
-        acknowledged.held(tape, collector.name) as known,
         following.until_end(tape, with_recorder=beside) as end,
+        acknowledged.held(tape, collector.name, end.wait_for_others(warn)) as known,
     ):
         shipper = Shipper(delivery, known, since, end.wait, end.is_over)
         if not beside:

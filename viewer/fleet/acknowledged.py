@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +70,10 @@ def path_of(tape: Path, centre: str) -> Path:
 
 
 @contextlib.contextmanager
-def held(tape: Path, centre: str) -> Iterator[Acknowledged]:
+def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> Iterator[Acknowledged]:
     """Yield what is acknowledged of a tape, which no other process ships to this centre meanwhile.
 
-    Raises `TapeBusy` and `WiretapeError`.
+    While another one does, `wait` waits, and says whether to go on with that. Raises `TapeBusy` and `WiretapeError`.
     """
     path = path_of(tape, centre)
     lock = path.with_name(f"{path.name}.lock")
@@ -82,14 +82,22 @@ def held(tape: Path, centre: str) -> Iterator[Acknowledged]:
     except OSError as error:
         raise _unusable(lock, error) from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise TapeBusy(f"{tape} is being shipped to {centre} already: one process does") from error
+        while not _is_locked(descriptor):
+            if not wait():
+                raise TapeBusy(f"{tape} is being shipped to {centre} already: one process does")
         contents = _read(path) or _Contents(centre, None, {})
         yield Acknowledged(path, centre, contents.tape, contents.tables)
     finally:
         os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Lock a file, and return whether that was possible."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _read(path: Path) -> _Contents | None:

@@ -12,6 +12,7 @@ from recorder.commands.companion import LEAVE
 from recorder.errors import TapeGone
 from recorder.tape import lock
 
+_OTHERS_SECONDS = 2.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -25,6 +26,23 @@ class End:
     is_over: Callable[[], bool]
     wait: Callable[[float], None]
     wait_for_recorder: Callable[[], object]
+    has_recorder: bool = False
+
+    def wait_for_others(self, warn: Callable[[str], object]) -> Callable[[], bool]:
+        """Return what waits, beside a recorder, while another one's process ships the tape that they share."""
+        is_told = False
+
+        def wait() -> bool:
+            nonlocal is_told
+            if not self.has_recorder:
+                return False
+            if not is_told:
+                warn("another process ships this tape, and with it what is recorded here")
+                is_told = True
+            self.wait(_OTHERS_SECONDS)
+            return not self.is_over()
+
+        return wait
 
 
 @contextlib.contextmanager
@@ -47,7 +65,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
         threading.Thread(target=_listen, args=(over, closed), daemon=True).start()
     before = {number: signal.signal(number, signal.SIG_IGN if with_recorder else stop) for number in _SIGNALS}
     try:
-        yield End(over.is_set, wait, closed.wait)
+        yield End(over.is_set, wait, closed.wait, with_recorder)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
