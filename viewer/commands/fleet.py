@@ -1,6 +1,7 @@
 """The commands `ship` and `fleet`: many recorders, one centre."""
 
 import dataclasses
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 SHIP_PASSWORD, READ_PASSWORD = "WIRETAPE_FLEET_SHIP_PASSWORD", "WIRETAPE_FLEET_READ_PASSWORD"
 _LEAST_PASSWORD: Final = 12
 _NICENESS: Final = 10
+_MOST_PLANNED: Final = 10**15
 
 
 _to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=centres.read,
@@ -248,3 +250,63 @@ def status(target: centres.Target, ca_file: Path | None, out: Output) -> None:
             out.put(shown, [{name: row[name] for name in shown} for row in its])
     if not found:
         click.echo(f"{target.name} holds nothing yet: ship a tape with 'wiretape ship --to …'", file=sys.stderr)
+
+
+def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and math.isnan(value):  # which is within any limits
+        raise click.BadParameter("nan is not a number")
+    return value
+
+
+def _inputs(command: F) -> F:
+    """Add an option for each input of a plan."""
+    from viewer.fleet.plan import Inputs
+
+    for one in reversed(dataclasses.fields(Inputs)):
+        is_required = one.default is dataclasses.MISSING
+        note = "required" if is_required else f"default: {'unknown' if one.default is None else f'{one.default:g}'}"
+        about = one.metadata["doc"]
+        limits = click.IntRange if one.type is int else click.FloatRange
+        command = click.option(
+            f"--{one.name.replace('_', '-')}",
+            one.name,
+            type=limits(one.metadata["least"], _MOST_PLANNED),
+            required=is_required,
+            default=None if is_required else one.default,
+            metavar="N",
+            callback=_finite,
+            help=f"{about[0].upper()}{about[1:]}. [{note}]",
+        )(command)
+    return command
+
+
+@fleet.command()
+@_inputs
+@output.formatted()
+def plan(out: Output, **inputs: Any) -> None:
+    """Work out on paper what a centre takes: rows, bytes, shards, memory for exact percentiles, and cost.
+
+    Every result is shown with its formula, and every input with its meaning; nothing is connected to. Sizes and speeds
+    were measured with other exchanges than yours: "wiretape fleet status" shows what yours take.
+    """
+    from viewer.fleet import plan
+    from viewer.report import tables
+
+    rows = list(plan.rows(plan.Inputs(**inputs)))
+    if not out.is_table:
+        out.put(plan.FIELDS, rows)
+        return
+    cells = [tuple(_shown(row[name]) for name in ("name", "value", "unit")) for row in rows]
+    names, values, units = (max(map(len, column)) for column in zip(*cells, strict=True))
+    for row, (name, value, unit) in zip(rows, cells, strict=True):
+        label = f"{name:<{names}}  {value:>{values}} {unit:<{units}}  "
+        output.show(tables.paragraph(label, row["origin"], output.width()))
+    output.show(tables.paragraph("", plan.NOTE, output.width()))
+
+
+def _shown(value: str | float | None) -> str:
+    from viewer.report import tables
+
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else tables.number(value)
