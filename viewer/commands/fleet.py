@@ -86,7 +86,6 @@ def ship(
     WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
     shipping" for a centre, and "wiretape help otlp" for a collector.
     """
-    os.nice(_NICENESS)
     labelled = read_labels(labels)
     if isinstance(target, centres.Target):
         _ship_rows(tape_path(db), target, ca_file, labelled, bodies=bodies, once=once, beside=beside)
@@ -118,6 +117,7 @@ def _ship_rows(
     from viewer.fleet.ship import Shipper
 
     origin = Origin(socket.gethostname(), labels)
+    os.nice(_NICENESS)
 
     def warn(message: str) -> None:
         screen.line(f"wiretape: shipping: {message or 'works again'}")

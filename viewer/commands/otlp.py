@@ -1,12 +1,13 @@
 """What the command `ship` does for a collector of OpenTelemetry."""
 
+import contextlib
 import os
 import socket
 import sys
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from recorder.commands import options
 from recorder.commands.companion import LAST_SECONDS, LEAVE
@@ -16,6 +17,9 @@ from recorder.plurals import counted
 
 if TYPE_CHECKING:
     from viewer.otlp.delivery import Delivery
+
+
+_NICENESS: Final = 10
 
 
 def send(
@@ -36,31 +40,32 @@ def send(
     from viewer.otlp.ship import Shipper
     from viewer.tape import queries
 
-    screen = Screen()
+    with contextlib.closing(Screen()) as screen:
 
-    def warn(line: str) -> None:
-        screen.line(f"wiretape: otlp: {line}")
+        def warn(line: str) -> None:
+            screen.line(f"wiretape: otlp: {line}")
 
-    delivery = _delivery(collector, ca_file, labels, warn)
-    with (
-        following.until_end(tape, with_recorder=beside) as end,
-        acknowledged.held(tape, collector.name, end.wait_for_others(warn)) as known,
-    ):
-        shipper = Shipper(delivery, known, since, end.wait, end.is_over)
-        if not beside:
-            shipper.tell = lambda taken: screen.status(f"{taken:,} sent to {collector.name}")
-        if not once:
+        delivery = _delivery(collector, ca_file, labels, warn)
+        os.nice(_NICENESS)
+        with (
+            following.until_end(tape, with_recorder=beside) as end,
+            acknowledged.held(tape, collector.name, end.wait_for_others(warn)) as known,
+        ):
+            shipper = Shipper(delivery, known, since, end.wait, end.is_over)
+            if not beside:
+                shipper.tell = lambda taken: screen.status(f"{taken:,} sent to {collector.name}")
+            if not once:
+                with queries.opened(tape) as connection:
+                    shipper.follow(connection)
+            if beside:
+                sys.stdout.buffer.write(LEAVE)
+                sys.stdout.flush()
+                end.wait_for_recorder()
             with queries.opened(tape) as connection:
-                shipper.follow(connection)
-        if beside:
-            sys.stdout.buffer.write(LEAVE)
-            sys.stdout.flush()
-            end.wait_for_recorder()
-        with queries.opened(tape) as connection:
-            waiting = shipper.finish(connection, None if once else LAST_SECONDS)
-    screen.status("")
-    if not beside:
-        screen.line(f"{counted(shipper.taken, 'exchange')} sent to {collector.name}, {waiting:,} waiting")
+                waiting = shipper.finish(connection, None if once else LAST_SECONDS)
+        screen.status("")
+        if not beside:
+            screen.line(f"{counted(shipper.taken, 'exchange')} sent to {collector.name}, {waiting:,} waiting")
     if waiting:
         which = "it" if waiting == 1 else "them"
         raise WiretapeError(
@@ -79,7 +84,8 @@ def _delivery(
     from viewer.otlp.client import Client
     from viewer.otlp.delivery import Delivery
 
-    client = Client(collector.url, read_headers(collector), SYSTEM, version=__version__, verify=tls_context(ca_file))
+    trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
+    client = Client(collector.url, read_headers(collector), SYSTEM, version=__version__, verify=trusted)
     resource = attributes.resource(
         os.environ, labels, version=__version__, host=socket.gethostname(), instance=str(uuid.uuid4())
     )

@@ -10,6 +10,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from sqlalchemy import Connection
 
 from recorder.clock import Clock
+from tests.cases import each_case
+from tests.viewer.commanding import run
 from viewer.fleet.acknowledged import held
 from viewer.otlp import attributes, ship
 from viewer.otlp.client import Client
@@ -70,3 +72,19 @@ def test_where_nothing_was_taken_it_begins_after_a_version_which_it_keeps(
         with (receiver := Receiver()).shipper(tmp_path / "t.db", since=since) as shipper:
             shipper.finish(connection)
         assert receiver.ids == []
+
+
+@each_case(
+    "options, told",
+    [
+        (["--to", "otlp+ftp://h"], "a collector is http://HOST:PORT"),
+        (["--to", "otlp+http://u:sk-secret@h"], "credentials in a URL"),
+        (["--to", "otlp+http://h", "--bodies"], "no text is sent to a collector"),
+        (["--to", "otlp+http://h", "--otlp-headers", "missing"], "missing cannot be read"),
+        (["--to", "http://h"], "clickhouse://"),
+    ],
+)
+def test_a_destination_that_cannot_be_used_is_refused(options, told):
+    result = run(Path("none.db"), "ship", *options, code=2)
+    assert told in " ".join(result.stderr.split())
+    assert "secret" not in result.output
