@@ -22,8 +22,10 @@ def read() -> Prices:
         if "currency" in document:
             currencies.append(_read(f"currency in {where}", prices.currency, document["currency"]))
         listed = document.get("prices", [])
-        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed) or len(listed) > _MOST:
+        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
             raise PricesWrong(f"prices in {where} is no list of tables: write [[prices]] above each entry")
+        if len(listed) > _MOST:
+            raise PricesWrong(f"{where} has {len(listed):,} [[prices]], at most {_MOST:,} are read: * fits many models")
         entries += [
             _read(f"entry {number} of [[prices]] in {where}", prices.entry, one) for number, one in enumerate(listed, 1)
         ]

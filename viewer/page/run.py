@@ -91,7 +91,7 @@ class Run:
 
     Figures are of generations, unless they are of `every_operation`; `left_out` says which others there are.
 
-    `groups` are by what they are grouped by; by nothing, there is one of all.
+    `groups` are by what they are grouped by; by nothing, there is one of all. `smaller` says how many are left out.
     """
 
     filter: str
@@ -101,6 +101,7 @@ class Run:
     left_out: str | None
     headlines: list[dict[str, Any]]
     groups: Mapping[str, list[Group]]
+    smaller: Mapping[str, int]
     failures: Sequence[Failures]
     comparisons: Sequence[Comparison]
     streams: Mapping[str, stream.Source]
@@ -131,6 +132,7 @@ def data(run: Run) -> dict[str, Any]:
         "banner": list(_banner(run)),
         "headlines": run.headlines,
         "groups": {by: [_group(one) for one in found] for by, found in run.groups.items()},
+        "smaller": run.smaller,
         "failures": [asdict(one) for one in run.failures],
         "comparisons": [_comparison(one) for one in run.comparisons],
         "compared": compare.FIELDS,
@@ -178,8 +180,8 @@ def _headline(sample: Sample, name: str, percent: int) -> dict[str, Any]:
 _COUNTED: Final = (
     "n", "measured_n", "error_rate_pct", "error_rate_n", "stream_error_rate_pct", "stream_error_rate_n",
     "cancel_rate_pct", "cancel_rate_n", "coalesced_pct", "usage_n", "usage_missing_n", "input_tokens", "output_tokens",
-    "reasoning_tokens", "total_tokens", "first_at", "last_at", "cost", "cost_n", "currency", "cache_hit_rate_pct",
-    "cache_hit_rate_n",
+    "reasoning_tokens", "total_tokens", "first_at", "last_at", "cost", "cost_n", "cost_unknown_n", "currency",
+    "cache_hit_rate_pct", "cache_hit_rate_n",
 )  # fmt: skip
 
 
@@ -296,7 +298,7 @@ def _banner(run: Run) -> Iterator[tuple[str, str]]:
         yield "Left out:", f"{'; '.join(left_out)}."
     yield (
         "Included:",
-        "paths, labels and error messages as on the tape, credentials redacted"
+        "paths, labels, error messages and finish reasons as on the tape, types of events, too; credentials redacted"
         + ("; texts of answers: wiretape does not redact these" if run.texts is not None else "")
         + f". Timestamps of {counted(len(run.streams), 'exchange')} to play, read by read. "
         "Durations are kept to the microsecond, gaps to 1 %; figures are made of the tape's own.",

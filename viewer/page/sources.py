@@ -98,6 +98,7 @@ def read_run(connection: Connection, wanted: Wanted, limits: Thresholds) -> run.
         left_out=left_out,
         headlines=run.headlines(whole),
         groups={"": [run.group(whole, None)], **{by: run.groups(found, by) for by, found in samples.items()}},
+        smaller={by: len(found) - run.MOST_GROUPS for by, found in samples.items() if len(found) > run.MOST_GROUPS},
         failures=overview.failures(connection, covered),
         comparisons=comparisons,
         streams=dict(_played(connection, {id: numbers[id] for id in played}, limits)),

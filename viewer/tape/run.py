@@ -24,7 +24,7 @@ NUMBERS: Final = (
     "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
     "latency_ms", "duration_ms", "max_stall_ms", "max_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
     "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "reads",
-    "events", "output_chunks", "bytes", "cost",
+    "events", "output_chunks", "bytes", "cost", "cache_hit_rate",
 )  # fmt: skip
 """Those that are numbers: durations in ns."""
 

@@ -30,6 +30,7 @@ LINGER_SECONDS: Final = 5.0
 
 MOST_VIEWERS: Final = 256
 MOST_PAGES: Final = 64
+_DIGITS: Final = 20
 _RETRY: Final = b"retry: 1000\n\n"
 _PATH: Final = re.compile(rb"/([\w-]+)/(?:([\w.-]{4,64})/)?(events)?", re.ASCII)
 _SAFE: Final = [
@@ -112,7 +113,7 @@ class Site:
         viewer = Viewer(client, subject, self.client_failed)
         client.start(200, b"", [(b"content-type", b"text/event-stream"), *_headers()], chunked=True, closes=True)
         client.add(_RETRY)
-        subject.join(viewer, int(seen) if seen.isdigit() else 0)
+        subject.join(viewer, int(seen) if seen.isdigit() and len(seen) < _DIGITS else 0)
         return viewer
 
     def _left(self, id: str | None) -> None:

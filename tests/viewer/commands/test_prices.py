@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import page
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.timing import thresholds
@@ -46,6 +47,12 @@ def test_statistics_add_up_costs_that_are_known_and_count_the_others(configured:
         "cost": 0.000012, "cost_mean": 0.000012, "cost_n": 1, "currency": "EUR",
     }  # fmt: skip
     assert row["cost_unknown_n"] == row["n_complete"] - 1 > 0
+    file = configured / "run.html"
+    run(tape, "export", "--html", "-o", str(file))
+    (whole,) = page.read(file.read_bytes()).data["groups"][""]
+    assert {name: whole[name] for name in ("cost", "cost_n", "cost_unknown_n")} == {
+        name: row[name] for name in ("cost", "cost_n", "cost_unknown_n")
+    }
     assert "0.000012 EUR of 1 exchange; unknown of " in run(tape, "stats", "--format", "table").stdout
 
 
@@ -75,3 +82,5 @@ def test_a_mistake_in_the_prices_is_one_line_that_names_the_file_and_the_entry(c
         " upstream, api, input, output, cached_input, cache_write, since"
     )
     assert json.loads(run(tape, "ls", "--format", "json").stdout)
+    (configured / thresholds.LOCAL_FILE).write_text(PRICES * 1001)
+    assert "has 1,001 [[prices]], at most 1,000" in str(run(tape, "stats", code=1).exception)

@@ -100,19 +100,22 @@ function headlines(run) {
 
 // Return the cards of what was used and paid in all, as far as it is known.
 function totals(whole) {
-  const card = (name, value, unit, n, title) =>
+  const card = (name, value, unit, n, title, unknown = 0) =>
     el(
       "div",
       { title },
       el("dt", {}, name),
       el("dd", {}, value, unit ? el("small", {}, visible(unit)) : ""),
-      el("dd", { class: "interval" }, "in all"),
+      el("dd", { class: "interval" }, unknown ? `unknown of ${format.number(unknown)}` : "in all"),
       el("dd", { class: "interval" }, `n ${format.number(n)}`),
     );
-  const found = [card("output tokens", format.number(whole.output_tokens), "", whole.usage_n, "as usage reports them")];
-  if (whole.cost_n) {
+  const { usage_n, usage_missing_n, cost, cost_n, cost_unknown_n } = whole;
+  const tokens = format.number(whole.output_tokens);
+  const found = [card("output tokens", tokens, "", usage_n, "as usage reports them", usage_missing_n)];
+  if (cost_n) {
     const title = "of the exchanges whose cost is known, by the prices of the configuration";
-    found.push(card("cost", format.number(whole.cost, whole.cost < 10 ? 4 : 2), whole.currency, whole.cost_n, title));
+    const shown = format.number(cost, cost < 0.1 ? 6 : cost < 10 ? 4 : 2);
+    found.push(card("cost", shown, whole.currency, cost_n, title, cost_unknown_n));
   }
   if (whole.cache_hit_rate_n) {
     const title = "tokens read from the provider's cache, of all tokens of the requests";
@@ -201,9 +204,16 @@ function groupTable(run, by) {
   const paid = (name, raw, digits) =>
     rows.some((row) => raw(row) !== null) &&
     columns.push(column(name, raw, { number: true, shown: (value) => format.number(value, digits) }));
-  paid("cost", (row) => row.cost, 4);
+  paid("cost", (row) => row.cost, 6);
+  if (rows.some((row) => row.cost !== null)) paid("cost unknown of", (row) => row.cost_unknown_n, 0);
   paid("cache hits %", (row) => row.cache_hit_rate_pct, 1);
-  return table(`Statistics by ${by || "all"}`, columns, rows, { file: `statistics-${by || "all"}` });
+  const smaller = run.smaller[by];
+  return [
+    table(`Statistics by ${by || "all"}`, columns, rows, { file: `statistics-${by || "all"}` }),
+    smaller
+      ? el("p", { class: "muted small" }, `The largest ${rows.length}; ${format.number(smaller)} more by stats --by.`)
+      : null,
+  ];
 }
 
 function distributionTable(run, shown) {
@@ -324,18 +334,20 @@ const COLUMNS = [
   },
 ];
 
-const COST = {
-  name: "cost",
-  number: true,
-  raw: (run, row) => run.rows.cost[row],
-  shown: (value) => format.number(value, 6),
-};
+// Columns that are shown where something is known.
+const OPTIONAL = [
+  { ...number("cost"), shown: (value) => format.number(value, 6) },
+  {
+    ...number("cache_hit_rate", "tokens read from the provider's cache, of all tokens of the request"),
+    shown: (value) => `${format.number(100 * value, 1)} %`,
+  },
+];
 
-const hasCosts = (run) => run.rows.cost.some((cost) => cost !== null);
+const optional = (run) => OPTIONAL.filter(({ name }) => run.rows[name].some((value) => value !== null));
 
 // Return the table of what is selected, sorted by a column; a click on a row opens it.
 function listing(run, shown, opened) {
-  const LISTED = hasCosts(run) ? [...COLUMNS, COST] : COLUMNS;
+  const LISTED = [...COLUMNS, ...optional(run)];
   let [name, down] = [
     (state.get("sort") || "started").replace(/^-/, ""),
     !(state.get("sort") || "-").startsWith("-") ? false : true,
@@ -723,7 +735,7 @@ boot(async (data) => {
         ? shown.rows.filter((row) => run.isMeasured(row) && run.gaps(row) === null).length
         : 0;
     about.textContent = `${run.quantities[shown.metric][1]}, of complete exchanges${without ? `; without those of ${format.number(without)} selected ones, whose gaps are not on this page` : ""}`;
-    const others = (run.groups[shown.by] || []).length - GROUP_SIGNS;
+    const others = (run.groups[shown.by] || []).length + (run.smaller[shown.by] || 0) - GROUP_SIGNS;
     key.replaceChildren(
       legendOf(shown.series(), shown.by ? (name) => apply(term(shown.by, name)) : null),
       others > 0
@@ -789,7 +801,7 @@ boot(async (data) => {
   const scope = live ? "the exchanges that are shown here" : "all exchanges of the export";
   const bys = () => Object.keys(run.groups).filter(Boolean);
   // What depends on which labels, conversations and costs there are at all.
-  const offered = () => [...bys(), run.rows.conversation.values.length > 0, hasCosts(run)].join();
+  const offered = () => [...bys(), run.rows.conversation.values.length > 0, optional(run).length].join();
   const pickers = block(() => {
     const each = bys().map((one) => [one, one]);
     const conversations = run.rows.conversation.values.length ? [["conversation", "conversation"]] : [];
