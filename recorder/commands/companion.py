@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recorder.clock import SYSTEM
+from recorder.commands.leaving import LAST_SECONDS, LEAVE
 
 if TYPE_CHECKING:
     from recorder.commands.status import Screen
 
-LEAVE = b"leave\n"
-"""The line that asks a companion to leave the tape; it answers with the same."""
-LAST_SECONDS = 4.0
-"""So long may what is left at the end take."""
 
 _LEAVE_SECONDS = 2.0
 _AGAIN_SECONDS = 0.25

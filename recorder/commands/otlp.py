@@ -16,9 +16,9 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from recorder.clock import SYSTEM
-from recorder.commands.companion import Companion, Program
 
 if TYPE_CHECKING:
+    from recorder.commands.companion import Companion
     from recorder.commands.status import Screen
     from recorder.relay.service import Options
 
@@ -90,7 +90,7 @@ def _headers(lines: list[str], where: str) -> list[tuple[str, str]]:
 @contextlib.asynccontextmanager
 async def exported(
     collector: Collector | None, settings: "Options", screen: "Screen"
-) -> AsyncIterator[Companion | None]:
+) -> AsyncIterator["Companion | None"]:
     """Send what is recorded, until the context is left when the recorder has stopped; without a collector, nothing."""
     if collector is None:
         yield None
@@ -101,6 +101,8 @@ async def exported(
         arguments += [] if file is None else [option, str(file.absolute())]
     for name, value in settings.labels.items():
         arguments += ["--label", f"{name}={value}"]
+    from recorder.commands.companion import Companion, Program
+
     export = Companion(Program("viewer.cli", "sends OTLP", tuple(arguments)), screen)
     screen.line(f"otlp        {collector.url}/v1/traces, /v1/metrics")
     try:

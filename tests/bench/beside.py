@@ -1,11 +1,12 @@
-"""That a viewer cannot slow a recorder: how late reads are recorded, without a viewer and with one that follows.
+"""That a reader cannot slow a recorder: how late reads are recorded, without one and with a viewer that follows.
 
-    python tests/bench/beside.py [--streams 20] [--chunks 250] [--gap 0.02] [--rounds 3]
+    python tests/bench/beside.py [--streams 20] [--chunks 250] [--gap 0.02] [--rounds 3] [--ship]
 
 A scripted upstream sends at instants that it writes down; a recorder in a process of its own relays and records; rounds
 without and with `wiretape view -F` on the same tape, in a pseudo-terminal, take turns, so that both see the same
-machine. Prints how long after its sending each piece was recorded to have come. Both run on one machine: its wall clock
-is what the two have in common, to a microsecond. Nothing is asserted.
+machine; with --ship it is `wiretape ship`, to a ClickHouse server. Prints how long after its sending each piece was
+recorded to have come. Both run on one machine: its wall clock is what the two have in common, to a microsecond. Nothing
+is asserted.
 """
 
 import argparse
@@ -28,7 +29,9 @@ sys.path.insert(0, str(ROOT))
 from recorder.clock import SYSTEM  # noqa: E402
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer  # noqa: E402
 from tests.bench.rig import Site, wait_for, wiretape  # noqa: E402
+from tests.bench.ship import account, address, prepared  # noqa: E402
 from tests.bench.upstream import piece  # noqa: E402
+from tests.viewer.fleet.servers import Server  # noqa: E402
 from tests.viewer.tui.terminal import Terminal  # noqa: E402
 
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -63,6 +66,15 @@ def watched(tape: Path) -> Iterator[None]:
         yield
         process.stdin.close()
         assert process.wait(30) == 0, "the viewer ended"
+
+
+@contextlib.contextmanager
+def shipped(tape: Path, server: Server) -> Iterator[None]:
+    """Have a process ship the tape."""
+    command = [sys.executable, "-m", "viewer.cli", "ship", "--db", str(tape), "--to", address(server)]
+    with subprocess.Popen(command, env=account(), cwd=ROOT) as process:
+        yield
+        process.terminate()
 
 
 def watch(tape: str) -> None:
@@ -125,13 +137,14 @@ async def compare(directory: Path, given: argparse.Namespace) -> None:
 
     tape = directory / "bench.tape"
     alone, beside = list[float](), list[float]()
-    async with ScriptedUpstream(scene) as upstream:
+    async with ScriptedUpstream(scene) as upstream, contextlib.AsyncExitStack() as stack:
+        server = stack.enter_context(prepared(directory)) if given.ship else None
         recorder = wiretape()(Site(directory, int(upstream.url.rsplit(":", 1)[1])))
         try:
             await one_round(tape, recorder.port, upstream, given)  # what is slow the first time is not what is asked
             for _ in range(given.rounds):
                 alone += await one_round(tape, recorder.port, upstream, given)
-                with watched(tape):
+                with watched(tape) if server is None else shipped(tape, server):
                     beside += await one_round(tape, recorder.port, upstream, given)
         finally:
             await asyncio.to_thread(recorder.stop)
@@ -144,7 +157,7 @@ def report(alone: Sequence[float], beside: Sequence[float], given: argparse.Name
         f"{given.streams} streams × {given.chunks} chunks, {given.gap * 1000:g} ms apart, {given.rounds} rounds of each"
     )
     spreads = [percentiles(one) for one in (alone, beside)]
-    for name, one, found in zip(("without a viewer", "with one that follows"), (alone, beside), spreads, strict=True):
+    for name, one, found in zip(("without a reader", "with one that follows"), (alone, beside), spreads, strict=True):
         print(f"  {name:<22} p50 {found[0]:.3f}  p99 {found[1]:.3f}  max {found[2]:.3f} ms  ({len(one):,} pieces)")
     more = [after - before for before, after in zip(*spreads, strict=True)]
     print(f"  {'more with it':<22} p50 {more[0]:+.3f}  p99 {more[1]:+.3f} ms  (to be at most {TARGET_MS} at p99)")
@@ -162,6 +175,7 @@ def main() -> None:
     for name, default in (("--streams", 20), ("--chunks", 250), ("--rounds", 3)):
         parser.add_argument(name, type=int, default=default)
     parser.add_argument("--gap", type=float, default=0.02)
+    parser.add_argument("--ship", action="store_true")
     parser.add_argument("--watch")
     given = parser.parse_args()
     if given.watch is not None:

@@ -13,13 +13,15 @@ import click
 
 from recorder.commands import centre as centres
 from recorder.commands import otlp
-from recorder.commands.options import ca_file, db, read_labels, tape_path
+from recorder.commands.options import ca_file, db, read_age, read_labels, tape_path
 from recorder.plurals import counted
 from viewer.commands import output
 from viewer.commands.centre import connected_to
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from recorder.commands.status import Screen
     from viewer.fleet.following import End
     from viewer.fleet.ship import Report, Shipper
@@ -144,7 +146,7 @@ def _ship_rows(
 
 def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
     """Ship until the recorder asks to leave the tape, so that its writer is the last to close it; then what is left."""
-    from recorder.commands.companion import LAST_SECONDS, LEAVE
+    from recorder.commands.leaving import LAST_SECONDS, LEAVE
     from recorder.tape import file
 
     with file.reading(tape) as connection:
@@ -229,6 +231,22 @@ def _password(name: str) -> str:
     if len(password) < _LEAST_PASSWORD:
         raise click.UsageError(f"set {name} to a password of {_LEAST_PASSWORD} or more characters")
     return password
+
+
+@fleet.command()
+@connected
+@click.option("--since", type=read_age, default="2d", show_default=True, metavar="AGE",
+              help="Count what began in this time: 12h, 30d, 8w.")  # fmt: skip
+def hours(target: centres.Target, ca_file: Path | None, since: "timedelta") -> None:
+    """Count the exchanges of each hour, by host, upstream, model, operation and API, in the table hours.
+
+    Run it now and then: what is counted again replaces what was counted before.
+    """
+    from recorder.clock import SYSTEM
+    from viewer.fleet import hours
+
+    with connected_to(target, ca_file) as centre:
+        hours.count(centre, int(since.total_seconds()), SYSTEM)
 
 
 @fleet.command()

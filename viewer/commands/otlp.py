@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from recorder.commands import options
-from recorder.commands.companion import LAST_SECONDS, LEAVE
+from recorder.commands.leaving import LAST_SECONDS, LEAVE
 from recorder.commands.otlp import Collector, read_headers
 from recorder.errors import WiretapeError
 from recorder.plurals import counted

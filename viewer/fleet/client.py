@@ -9,7 +9,7 @@ good is `Refused`, what may pass `Unavailable`: then the next node is tried, and
 import json
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import httpx
@@ -23,6 +23,7 @@ ANSWER_SECONDS: Final = 60.0
 """How long a node may take to answer, and a batch to be on its replicas."""
 _QUORUM_MS: Final = 30_000
 _SHOWN: Final = 300
+_PIECE: Final = 64 << 10
 
 _CODE: Final = re.compile(r"^Code: (\d+)")
 _MESSAGE: Final = re.compile(r"DB::Exception: (.*?)(?:, e\.what\(\)|\s*\(version |$)", re.DOTALL)
@@ -107,9 +108,9 @@ class Centre:
 
     def execute(self, statement: str, database: str | None = None) -> None:
         """Execute a statement that has no rows. Raises `Refused`, and at last `Unavailable`."""
-        self._anywhere(statement, b"", {"wait_end_of_query": "1"}, database)
+        self._anywhere(statement, b"", {"wait_end_of_query": "1", "insert_distributed_sync": "1"}, database)
 
-    def insert(self, table: str, columns: Sequence[str], rows: bytes, *, quorum: int = 0) -> None:
+    def insert(self, table: str, columns: Sequence[str], rows: bytes | bytearray, *, quorum: int = 0) -> None:
         """Insert rows in RowBinary at the node that is asked next. Raises `Refused` or `Unavailable`.
 
         After `Unavailable` nobody knows whether they arrived: insert the same bytes again, at the next node.
@@ -140,20 +141,27 @@ class Centre:
                     raise
         raise AssertionError("a centre has a node")
 
-    def _ask(self, statement: str, data: bytes, settings: Mapping[str, str], database: str) -> str:
+    def _ask(self, statement: str, data: bytes | bytearray, settings: Mapping[str, str], database: str) -> str:
         """Return what the node answers. Raises `Refused` or `Unavailable`."""
         parameters = {"database": database, **settings}
         content = data or statement.encode()
         if data:
             parameters["query"] = statement
+        length = {"Content-Length": str(len(content))}
         try:
-            response = self._client.post(self.node, params=parameters, content=content)
+            response = self._client.post(self.node, params=parameters, headers=length, content=_pieces(content))
         except httpx.HTTPError as error:
             raise _unreachable(self.node, error) from error
         code = _CODE.match(response.text)  # also after a 200: the server found out later
         if response.status_code == httpx.codes.OK and code is None:
             return response.text
         raise _explained(self.node, self.target, response.status_code, int(code[1]) if code else 0, response.text)
+
+
+def _pieces(content: bytes | bytearray) -> Iterator[bytes]:
+    """Yield what is sent, so that there are no two of a batch in memory."""
+    for start in range(0, len(content), _PIECE):
+        yield bytes(content[start : start + _PIECE])
 
 
 def _unreachable(node: str, error: httpx.HTTPError) -> WiretapeError:

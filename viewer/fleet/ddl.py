@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from recorder.commands.centre import identifier
-from viewer.fleet.tables import EngineColumn, EngineTable
+from viewer.fleet.tables import SHIPPED, STREAMS, EngineColumn, EngineTable
 
 SHIPPER, ANALYST = "wiretape_ship", "wiretape_read"
 """The accounts: one may only insert, the other only read, and of `streams` nothing."""
@@ -68,13 +68,11 @@ def accounts(name: str, hashes: Mapping[str, str], tables: Sequence[EngineTable]
         of_system = ", ".join(f"SELECT ON system.{one}" for one in _READ_OF_SYSTEM)
         yield f"GRANT{_on(cluster)} {of_system} TO {account}"
     for table in tables:
-        yield f"GRANT{_on(cluster)} SHOW COLUMNS, INSERT ON {name}.{table.name} TO {SHIPPER}"
-        if cluster is not None:
-            yield f"GRANT{_on(cluster)} INSERT ON {name}.{table.name}{_LOCAL} TO {SHIPPER}"
-        if table.name != "streams":
-            yield f"GRANT{_on(cluster)} SELECT ON {name}.{table.name} TO {ANALYST}"
-            if cluster is not None:
-                yield f"GRANT{_on(cluster)} SELECT ON {name}.{table.name}{_LOCAL} TO {ANALYST}"
+        for each in [table.name] if cluster is None else [table.name, table.name + _LOCAL]:
+            if table in SHIPPED:
+                yield f"GRANT{_on(cluster)} SHOW COLUMNS, INSERT ON {name}.{each} TO {SHIPPER}"
+            if table is not STREAMS:
+                yield f"GRANT{_on(cluster)} SELECT ON {name}.{each} TO {ANALYST}"
 
 
 def _on(cluster: str | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from recorder.commands.companion import LEAVE
+from recorder.commands.leaving import LEAVE
 from recorder.errors import TapeGone
 from recorder.tape import lock
 

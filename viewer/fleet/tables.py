@@ -176,5 +176,36 @@ SESSIONS: Final = EngineTable(
     "13 MONTH",
 )  # fmt: skip
 
-TABLES: Final = (SESSIONS, EXCHANGES, STREAMS)
-"""What is shipped to; `viewer.fleet.hours` has the table that is counted from them."""
+_HOURS_KEY = ("tenant", "started", "host", "upstream", "model", "operation", "api")
+
+HOURS: Final = EngineTable(
+    "hours",
+    "what exchanges of a kind began in an hour, counted from exchanges (wiretape fleet hours)",
+    (
+        _TENANT,
+        EngineColumn("started", SECOND, "the hour, UTC"),
+        _HOST,
+        EngineColumn("upstream", TEXT, meaning(schema.exchanges.c.upstream)),
+        EngineColumn("model", TEXT, "the model asked for, else the one that answered; empty: not known"),
+        EngineColumn("operation", TEXT, "what was asked for; empty: not known"),
+        EngineColumn("api", TEXT, "whose API; empty: not known"),
+        _version(None, "of rows with the same key the highest counts: microseconds of wall time of counting"),
+        EngineColumn("exchanges", NUMBER, "how many; 0: what was counted here before is of another kind by now"),
+        EngineColumn("failed", NUMBER, "of these, with an outcome that is a failure"),
+        EngineColumn("client_closed", NUMBER, "of these, left by the client"),
+        EngineColumn("input_tokens", "Nullable(Int64)", "the sum of those that are known"),
+        EngineColumn("output_tokens", "Nullable(Int64)", "the sum of those that are known"),
+        EngineColumn("usage_known", NUMBER, "exchanges whose output tokens are known"),
+        EngineColumn("ttft_known", NUMBER, "exchanges with a time to first output"),
+        EngineColumn("ttft_mean_ns", "Nullable(Float64)", "their mean"),
+        EngineColumn("ttft_p50_ns", "Nullable(Float64)", "their median"),
+        EngineColumn("ttft_p99_ns", "Nullable(Float64)", "their 99th percentile"),
+        EngineColumn("gap_hist", "Array(UInt64)", "gaps between output chunks by the bit length of their ns"),
+    ),
+    _HOURS_KEY,
+    "cityHash64(tenant, host, model)",
+    "toYYYYMM(started)",
+)
+
+SHIPPED: Final = (SESSIONS, EXCHANGES, STREAMS)
+TABLES: Final = (*SHIPPED, HOURS)

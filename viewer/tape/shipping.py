@@ -22,6 +22,9 @@ _STREAMED = _JOINED.outerjoin(FROM_UPSTREAM.bodies, FROM_UPSTREAM.bodies.c.excha
 )
 
 
+_CACHE_KIB = 256
+
+
 class Waiting(NamedTuple):
     """How many exchanges are waiting to be shipped, and the version of the first; None: there is none."""
 
@@ -34,6 +37,12 @@ def identity(connection: Connection) -> str | None:
     with connection.begin():
         uuid: str | None = connection.execute(select(sessions.c.uuid).order_by(sessions.c.no).limit(1)).scalar()
     return uuid
+
+
+def read_through(connection: Connection) -> None:
+    """Keep few pages of the tape in memory: each is read once."""
+    connection.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    connection.rollback()
 
 
 def waiting(connection: Connection, after: int) -> Waiting:

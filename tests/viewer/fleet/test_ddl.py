@@ -59,7 +59,7 @@ def test_the_account_that_ships_may_read_nothing_and_the_one_that_reads_may_not_
         f"GRANT SHOW COLUMNS, INSERT ON db.{name} TO wiretape_ship" for name in ("sessions", "exchanges", "streams")
     ]
     assert [one for one in grants if one.endswith(ddl.ANALYST)] == [
-        f"GRANT SELECT ON db.{name} TO wiretape_read" for name in ("sessions", "exchanges")
+        f"GRANT SELECT ON db.{name} TO wiretape_read" for name in ("sessions", "exchanges", "hours")
     ]
 
 

@@ -37,6 +37,10 @@ OF_CENTRE = """SELECT count(), sum(ttft_ns), sum(output_tokens), sum(arrayReduce
     sum(outcome = 'complete'), count(tpot_ns) FROM wiretape.exchanges FINAL"""
 
 
+OF_HOURS = """SELECT count(), countIf(outcome NOT IN ('complete', 'open', 'client_closed')), 0
+    FROM wiretape.exchanges FINAL"""
+
+
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
     """A synthetic tape."""
@@ -102,10 +106,17 @@ def test_a_server_holds_what_the_tape_holds_and_is_migrated(
         server.query("ALTER TABLE wiretape.exchanges DROP COLUMN sparkline")
         assert "has an older schema, without sparkline" in run("ship", "--db", tape, "--to", to, "--once")[1]
         assert "wiretape.exchanges has 1 more column" in run("fleet", "init", "--to", to)[1]
-        path_of(tape, centres.parse(to)).unlink()
+        path_of(tape, centres.parse(to).name).unlink()
         assert run("ship", "--db", tape, "--to", to, "--once")[0] == 0
         assert server.query(OF_CENTRE) == [of_tape(tape)]
         assert '"kind":"host","name":' in run("fleet", "status", "--to", to, "--format", "json")[1]
+        for _ in range(2):
+            assert run("fleet", "hours", "--to", to, "--since", "999w") == (0, "")
+            counted = "SELECT sum(exchanges), sum(failed), sum(length(gap_hist)) % 64 FROM wiretape.hours FINAL"
+            assert server.query(counted) == server.query(OF_HOURS)
+        server.query("ALTER TABLE wiretape.exchanges DROP PARTITION 202601")
+        assert run("fleet", "hours", "--to", to, "--since", "999w") == (0, "")
+        assert server.query("SELECT sum(exchanges) FROM wiretape.hours FINAL") == [["0"]]
         monkeypatch.setenv(centres.PASSWORD, "wrong")
         assert "does not accept the user or the password" in run("fleet", "status", "--to", to)[1]
 

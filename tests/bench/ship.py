@@ -1,0 +1,185 @@
+"""What shipping costs and how late it is, with a ClickHouse server of its own (apt-get install clickhouse-server).
+
+    python tests/bench/ship.py [--exchanges 20000] [--chunks 470] [--rate 200] [--seconds 20] [--kills 10]
+
+First a synthetic tape is shipped by a process of its own: exchanges per second of that process's CPU time, what it
+takes to start apart, and the most memory that it had. Then exchanges are recorded at a rate while a process ships them:
+how long the oldest one that is not acknowledged has been settled, looked at every 50 ms. Then the server is killed and
+started again while it goes on: how many exchanges the tape has, and the server under FINAL, and without. Nothing is
+asserted. `beside.py --ship` measures what a recorder notices of it.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+import msgspec  # noqa: E402
+
+from recorder.commands import centre  # noqa: E402
+from recorder.demo import synthetic  # noqa: E402
+from recorder.tape import file  # noqa: E402
+from tests.recorder.frames import exchange, opened, record  # noqa: E402
+from tests.viewer.fleet import servers  # noqa: E402
+from tests.viewer.fleet.servers import Server  # noqa: E402
+from viewer.fleet.acknowledged import path_of  # noqa: E402
+
+RATE, MEMORY_MIB, LAG_S = 15_000, 64, 2.0
+WIRETAPE = [sys.executable, "-m", "viewer.cli"]
+
+
+def address(server: Server) -> str:
+    """Give where a server is."""
+    return f"clickhouse://127.0.0.1:{server.http}/wiretape"
+
+
+def account() -> dict[str, str]:
+    """Give the environment of whoever ships."""
+    return os.environ | {centre.USER: "default", centre.PASSWORD: servers.PASSWORD}
+
+
+@contextlib.contextmanager
+def prepared(directory: Path) -> Iterator[Server]:
+    """Run a server with the tables."""
+    with servers.one(directory) as server:
+        command = [*WIRETAPE, "fleet", "init", "--to", address(server)]
+        subprocess.run(command, env=account(), cwd=ROOT, check=True, capture_output=True)
+        yield server
+
+
+def cost(tape: Path, server: Server, *more: str) -> tuple[float, int]:
+    """Ship a tape once; give the CPU seconds of the process, and its most memory in KiB."""
+    command = [*WIRETAPE, "ship", "--once", "--db", str(tape), "--to", address(server), *more]
+    done = subprocess.run(
+        [sys.executable, "-c", _COST, *command], env=account(), cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    busy, memory = done.stdout.split()
+    return float(busy), int(memory)
+
+
+_COST = """import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)"""
+"""A small process starts it: what a process has before it becomes another program counts as its own."""
+
+
+def measure_cost(directory: Path, server: Server, given: argparse.Namespace) -> None:
+    """Ship a synthetic tape, and print what that cost."""
+    tape = directory / "cost.db"
+    with file.writing(tape, "a benchmark") as connection:
+        for _ in synthetic.fill(connection, given.exchanges, given.chunks, seed=1):
+            pass
+    for name, more in (("", ()), (" with --bodies", ("--bodies",))):
+        path_of(tape, centre.parse(address(server)).name).unlink(missing_ok=True)
+        busy, memory = cost(tape, server, *more)
+        idle, _ = cost(tape, server, *more)
+        rate = given.exchanges / (busy - idle)
+        print(
+            f"{given.exchanges:,} exchanges of up to {given.chunks} chunks{name}: {rate:,.0f} a second of CPU, "
+            f"{memory / 1024:.0f} MiB (to be {RATE:,} and {MEMORY_MIB} without bodies)"
+        )
+
+
+def recording(tape: Path, rate: int, is_over: threading.Event) -> None:
+    """Record exchanges at a rate, as a writer does, some at once."""
+    number, due = 0, time.monotonic()
+    with opened(tape) as store:
+        while not is_over.is_set():
+            some = max(rate // 20, 1)
+            record(store, [frame for one in range(some) for frame in exchange(f"{number + one:016x}")])
+            number, due = number + some, due + some / rate
+            time.sleep(max(due - time.monotonic(), 0))
+
+
+@contextlib.contextmanager
+def running(directory: Path, server: Server, name: str, rate: int) -> Iterator[Path]:
+    """Record to a tape and ship it, each in a process of its own."""
+    tape = directory / name
+    with opened(tape):
+        pass
+    command = [sys.executable, __file__, "--record", str(tape), "--rate", str(rate)]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE) as recorder,
+        subprocess.Popen([*WIRETAPE, "ship", "--db", str(tape), "--to", address(server)], env=account(), cwd=ROOT,
+                         stderr=subprocess.DEVNULL) as shipper,
+    ):  # fmt: skip
+        yield tape
+        assert recorder.stdin is not None
+        recorder.stdin.close()
+        recorder.wait()
+        shipper.send_signal(signal.SIGINT)
+
+
+def lag_s(tape: Path, state: Path) -> float:
+    """Give how long the oldest exchange has been settled that is not acknowledged."""
+    until = msgspec.json.decode(state.read_bytes())["tables"]["exchanges"]["until"] if state.exists() else 0
+    with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
+        (first,) = connection.execute("SELECT min(version) FROM settlements WHERE version > ?", (until,)).fetchone()
+    return 0.0 if first is None else time.time() - first / 1e6
+
+
+def measure_lag(directory: Path, server: Server, given: argparse.Namespace) -> None:
+    """Record at a rate and ship; print how late it is."""
+    with running(directory, server, "lag.db", given.rate) as tape:
+        time.sleep(3)
+        found = []
+        for _ in range(round(given.seconds / 0.05)):
+            found.append(lag_s(tape, path_of(tape, centre.parse(address(server)).name)))
+            time.sleep(0.05)
+    found.sort()
+    print(
+        f"lag at {given.rate} exchanges/s: median {found[len(found) // 2]:.2f} s, p99 "
+        f"{found[len(found) * 99 // 100]:.2f} s, most {found[-1]:.2f} s (to be {LAG_S:g})"
+    )
+
+
+def measure_kills(directory: Path, server: Server, given: argparse.Namespace) -> None:
+    """Kill and start a server again and again; print what it has at the end."""
+    with running(directory, server, "kills.db", given.rate) as tape:
+        for _ in range(given.kills):
+            time.sleep(1)
+            server.kill()
+            time.sleep(0.3)
+            server.start()
+    cost(tape, server)
+    with contextlib.closing(sqlite3.connect(tape)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM exchanges").fetchone()
+    held = server.query("SELECT count(), uniqExact(id) FROM wiretape.exchanges FINAL")[0]
+    stored = server.query("SELECT count() FROM wiretape.exchanges")[0]
+    print(
+        f"{given.kills} times killed: {count:,} exchanges on the tape; under FINAL {int(held[0]):,}, of them different "
+        f"{int(held[1]):,}; rows {int(stored[0]):,}"
+    )
+
+
+def main() -> None:
+    """Measure what is asked for, and print it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    for name, default in (("exchanges", 20_000), ("chunks", 470), ("rate", 200), ("seconds", 20), ("kills", 10)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--record")
+    given = parser.parse_args()
+    if given.record is not None:
+        over = threading.Event()
+        threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+        recording(Path(given.record), given.rate, over)
+        return
+    for measure in (measure_cost, measure_lag, measure_kills):
+        with tempfile.TemporaryDirectory() as name, prepared(Path(name)) as server:
+            measure(Path(name), server, given)
+
+
+if __name__ == "__main__":
+    main()
