@@ -20,6 +20,7 @@ from viewer.commands.help import help_
 from viewer.commands.import_ import import_
 from viewer.commands.ls import ls
 from viewer.commands.play import play
+from viewer.commands.pull import pull
 from viewer.commands.rm import rm
 from viewer.commands.serve import serve
 from viewer.commands.show import show
@@ -38,6 +39,7 @@ for _command in (
     import_,
     ship,
     fleet,
+    pull,
     rm,
     stats,
     compare,

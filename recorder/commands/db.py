@@ -1,7 +1,7 @@
 """The commands `wiretape db …`: what a tape is, whether it is whole, deriving its measures again, making one up."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -293,22 +293,36 @@ def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
     Exchanges that are on it already are left out, so that a merge can be repeated; so are those that still run.
     Damaged ones are named and left out; the exit code is 3 then.
     """
+    merged(options.tape_path(db), tapes, "wiretape db merge", dry_run=dry_run)
+
+
+def merged(
+    path: Path,
+    tapes: Sequence[Path],
+    purpose: str,
+    selected: Collection[int] | None = None,
+    *,
+    dry_run: bool = False,
+) -> None:
+    """Copy the exchanges of tapes onto one, of one tape those that are selected; report how many there were.
+
+    `purpose` is what others are told who find the tape taken. Raises `TapeDamaged` where some could not be copied.
+    """
     from recorder.sanitize import safe
     from recorder.tape import cut, file, merge
     from recorder.tape.store import Store
 
-    path = options.tape_path(db)
     merge.refuse_itself(path, tapes)
     tapes = tuple(map(cut.readable, tapes))
-    plan = None if path.exists() else merge.plan(None, tapes)  # no tape is made of what cannot be read
+    plan = None if path.exists() else merge.plan(None, tapes, selected)  # no tape is made of what cannot be read
     if dry_run:
         if plan is None:
             with file.reading(path) as connection:
-                plan = merge.plan(connection, tapes)
+                plan = merge.plan(connection, tapes, selected)
         done = f"would copy {counted(len(plan.exchanges), 'exchange')} to {path}"
     else:
-        with file.writing(path, "wiretape db merge") as connection, _progress() as progress:
-            plan = plan or merge.plan(connection, tapes)
+        with file.writing(path, purpose) as connection, _progress() as progress:
+            plan = plan or merge.plan(connection, tapes, selected)
             task, copied = progress.add_task("copying", total=len(plan.exchanges)), 0
             for count in merge.copy(connection, tapes, plan):
                 copied += count

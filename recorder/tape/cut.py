@@ -53,11 +53,11 @@ LINES: Final = {
 }
 """What the lines of a cut are."""
 
-_FIRST: Final = {"wiretape": "cut", "format": 1}
+FIRST: Final = {"wiretape": "cut", "format": 1}
 _FILLER: Final = re.compile(r"[^\r\n]")
-_OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
+OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
 _NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
-_OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
+OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
 _OF_READ: Final = {"read", "from", "at_ns", "relayed_ns", "text", "base64"}
 _HEADS: Final = (b'{"wiretape"', b'{"session"', b'{"exchange"')
 _COUNTS: Final = {column.name for column in exchanges.c if column.server_default is not None} | {"client_gap_bytes"}
@@ -96,14 +96,14 @@ def lines(connection: Connection, numbers: Iterable[int], redact: Redact = bytes
 
     Raises `TapeDamaged` for one that is not whole, and `WiretapeError` for one that still runs or cannot be redacted.
     """
-    yield _encoded(_FIRST)
+    yield encoded(FIRST)
     known = set[int]()
     for no in numbers:
         if problem := next(iter(checks.of_exchange(connection, no)), None):
             raise TapeDamaged(f"{cells.row_of(connection, exchanges, no)} is damaged ({problem}): leave it out")
         with connection.begin():
             made = list(_exchange(connection, no, known, redact))
-        yield from map(_encoded, made)
+        yield from map(encoded, made)
 
 
 def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) -> Iterator[Line]:
@@ -113,18 +113,18 @@ def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) 
     session = connection.execute(select(sessions).where(sessions.c.no == row.session_no)).one()
     if row.session_no not in known:
         known.add(row.session_no)
-        values = {name: getattr(session, name) for name in _OF_SESSION}
-        yield _known({"session": session.uuid, **values, "ended_at": session.ended_at or session.heartbeat_at})
+        values = {name: getattr(session, name) for name in OF_SESSION}
+        yield known_of({"session": session.uuid, **values, "ended_at": session.ended_at or session.heartbeat_at})
     body = reading.request_body(connection, no)
-    values = {name: getattr(row, name) for name in _OF_EXCHANGE}
+    values = {name: getattr(row, name) for name in OF_EXCHANGE}
     values |= {"request_body": None if body is None else redact(body), **_sizes(body, row, redact)}
-    yield _known({"exchange": row.id, "session": session.uuid, **_redacted(values, redact)})
+    yield known_of({"exchange": row.id, "session": session.uuid, **_redacted(values, redact)})
     for stream in STREAMS:
         data = reading.stored_body(connection, no, stream)
         redacted = redact(data)
         if redacted != data:
             _check_redactable(row)
-        yield from _reads(reading.reads_of(connection, no, stream), redacted, is_client=stream is FROM_CLIENT)
+        yield from reads_of(reading.reads_of(connection, no, stream), redacted, is_client=stream is FROM_CLIENT)
 
 
 def _sizes(body: bytes | None, row: Any, redact: Redact) -> Line:
@@ -155,7 +155,8 @@ def _redacted(value: Any, redact: Redact) -> Any:
     return [_redacted(one, redact) for one in value] if isinstance(value, list) else value
 
 
-def _reads(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:
+def reads_of(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:
+    """Yield the lines of the reads of one direction, of which `data` are the bytes."""
     sender = {"from": "client"} if is_client else {}
     if data and not reads:  # nobody knows when it came
         yield {"read": 0, **sender, **_shown(data)}
@@ -170,8 +171,8 @@ def _shown(data: bytes) -> Line:
     return text if isinstance(text, dict) else {"text": text}
 
 
-def _known(values: Line) -> Line:
-    """Leave out what is unknown, and what is 0 unless said."""
+def known_of(values: Line) -> Line:
+    """Return a line without what is unknown, and what is 0 unless said."""
     shown = {name: _text(value) if isinstance(value, bytes) else value for name, value in values.items()}
     return {name: value for name, value in shown.items() if value is not None and (value or name not in _COUNTS)}
 
@@ -183,7 +184,8 @@ def _text(data: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _encoded(line: Line) -> bytes:
+def encoded(line: Line) -> bytes:
+    """Return a line as it is written."""
     text = json.dumps(line, ensure_ascii=False, separators=(", ", ": "))
     if safe(text) != text:  # a terminal shows a diff as it is
         text = json.dumps(line, separators=(", ", ": "))
@@ -277,8 +279,8 @@ class _Entering:
         (first, line), *reads = group
         self.number = first
         head = json.loads(line)
-        if (first == 1) != (head == _FIRST):
-            raise ValueError(f"the first line is {json.dumps(_FIRST)}")
+        if (first == 1) != (head == FIRST):
+            raise ValueError(f"the first line is {json.dumps(FIRST)}")
         streams = {stream: _Direction() for stream in STREAMS}
         for self.number, line in reads:
             if line.strip():

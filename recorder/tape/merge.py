@@ -8,7 +8,7 @@ is whole afterwards, whoever made the sources.
 
 import itertools
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,8 +43,9 @@ class Plan:
     damaged: list[str] = field(default_factory=list)
 
 
-def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
-    """Return what there is to copy onto the tape of `connection` (None: a new one).
+def plan(connection: Connection | None, sources: Sequence[Path], selected: Collection[int] | None = None) -> Plan:
+    """Return what there is to copy onto the tape of `connection` (None: a new one): of the only source, it may be the
+    exchanges of these numbers.
 
     Raises `WiretapeError`, also of the kinds of `TapeError` for a source that is not a tape of this schema.
     """
@@ -59,6 +60,8 @@ def plan(connection: Connection | None, sources: Sequence[Path]) -> Plan:
         with file.reading(source) as other:
             damaged = _damaged_rows(other)
             for no, id, started_at, ended_by in other.execute(select(*columns)).all():
+                if selected is not None and no not in selected:
+                    continue
                 if ended_by is None and is_recorded:
                     result.running += 1
                 elif problem := damaged.get(no) or next(iter(checks.of_exchange(other, no)), ""):

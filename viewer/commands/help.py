@@ -513,6 +513,18 @@ def _shipping() -> Iterator[Section]:
             ("tenant", "ship --label tenant=NAME is a part of every key: keep it for a tape"),
         ],
     )  # fmt: skip
+    yield Section(
+        "Asking a centre: --db clickhouse://…",
+        [
+            ("ls, stats, check, compare", "and export of exchanges and summary: filters and columns are worked out in "
+             "the engine, stats as one statement. Figures are exact, as those of a tape: gaps are sorted in the memory "
+             "of the server, of which a billion take about 30 GB"),
+            ("filters", "those on texts (text, prompt, error, a bare word), conversations and costs are of tapes; "
+             "regular expressions are RE2's. error_message, conversation and costs are empty in lists and figures"),
+            ("wiretape pull -o TAPE", "copies what was shipped with --bodies to a tape, for show, view, play, serve, "
+             "stats --as and all else"),
+        ],
+    )  # fmt: skip
 
 
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {

@@ -176,8 +176,9 @@ class Compiler(SQLCompiler):
         low = f"toInt64(floor({place}))"
         high = f"least({low} + 2, toInt64(length(sorted)))"
         between = f"sorted[{low} + 1] + (sorted[{high}] - sorted[{low} + 1]) * ({place} - {low})"
-        known = f"if(empty(sorted), NULL, toInt64(round({between})))"
-        return f"arrayMap(sorted -> {known}, [arraySort(arrayFilter(gap -> gap > 0, {gaps}))])[1]"
+        rounded = f"arrayMap(x -> {_HALF_TO_EVEN}, [{between}])[1]"
+        ordered = f"arraySort(arrayFilter(gap -> gap > 0, {gaps}))"
+        return f"arrayMap(sorted -> if(empty(sorted), NULL, {rounded}), [{ordered}])[1]"
 
     def visit_currency_of_func(self, function: Any, **kw: Any) -> str:
         """Write that no cost is known."""
@@ -198,6 +199,9 @@ class Compiler(SQLCompiler):
             raise NotAtCentre(_ELSEWHERE[func.name])
         return super().visit_function(func, *args, **kwargs)
 
+
+_HALF_TO_EVEN: Final = "toInt64(floor(x)) + (x - floor(x) > 0.5 OR (x - floor(x) = 0.5 AND toInt64(floor(x)) %% 2 = 1))"
+"""Rounds as Python does; what the engine's own function makes of a half depends on its release."""
 
 _BOUNDS: Final = {operators.gt: ">=", operators.ge: ">=", operators.lt: "<=", operators.le: "<="}
 

@@ -382,8 +382,11 @@ def _as_answer(head: Any) -> Exchange:
     return replace(answer, path=head.path or "", request=head.request_needed, extensions=extensions)
 
 
-def _numbers(connection: Connection, where: Condition | None) -> Iterator[tuple[int, str]]:
-    for batch in in_batches(connection, select(_exchanges.c.no, _exchanges.c.id), where):
+def _numbers(
+    connection: Connection, where: Condition | None, *, newest_first: bool = False
+) -> Iterator[tuple[int, str]]:
+    statement = select(_exchanges.c.no, _exchanges.c.id)
+    for batch in in_batches(connection, statement, where, newest_first=newest_first):
         yield from batch
 
 
@@ -439,9 +442,9 @@ def count(connection: Connection, where: Condition | None = None) -> int:
     return int(found)
 
 
-def numbers(connection: Connection, where: Condition | None = None) -> Iterator[int]:
-    """Yield the numbers of the exchanges that fit, oldest first."""
-    for no, _ in _numbers(connection, where):
+def numbers(connection: Connection, where: Condition | None = None, *, newest_first: bool = False) -> Iterator[int]:
+    """Yield the numbers of the exchanges that fit, oldest first unless told otherwise."""
+    for no, _ in _numbers(connection, where, newest_first=newest_first):
         yield no
 
 

@@ -1,0 +1,98 @@
+"""`wiretape pull`: a selection of a tape, or of a centre, as an ordinary tape."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from recorder.demo import synthetic
+from recorder.tape import cut, file
+from tests.viewer.fleet import engine as engines
+from viewer.cli import group
+from viewer.fleet import pulling
+from viewer.tape import queries
+
+
+class Readable(engines.Engine):
+    """An engine that also gives what was inserted, all of a table, whatever is asked of it."""
+
+    def answered(self, request: httpx.Request) -> httpx.Response:
+        match = re.match(r"SELECT (.*) FROM (\w+) FINAL WHERE ", request.content.decode("utf-8", "replace"))
+        if match is None:
+            return super().answered(request)
+        rows = self.rows["sessions"][-1:] if match[2] == "sessions" else self.final(match[2]).values()
+        data = [[_shown(row, asked) for asked in match[1].split(", ")] for row in rows]
+        return httpx.Response(200, json={"data": data})
+
+
+def _shown(row: dict[str, Any], asked: str) -> Any:
+    is_hex = asked.startswith("hex(")
+    value = row[asked.removeprefix("hex(").removesuffix(")")]
+    if isinstance(value, list):
+        return [one.decode() if isinstance(one, bytes) else one for one in value]
+    if not isinstance(value, bytes):
+        return value
+    return value.hex() if is_hex else value.decode()
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    path = tmp_path / "tape.db"
+    with file.writing(path, "a test") as connection:
+        for _ in synthetic.fill(connection, 30, 5, seed=1):
+            pass
+    return path
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(group, [str(one) for one in arguments])
+    return result.exit_code, result.output + str(result.exception or "")
+
+
+def held(path: Path, where: str = "-is:open") -> list[list[str]]:
+    """Return what a tape holds, in lines, whatever their order."""
+    tables = [("stats",), *(("export", "--table", table) for table in ("chunks", "reads"))]
+    return [sorted(run(*table, "--db", path, "-f", where)[1].splitlines()) for table in tables]
+
+
+def test_a_selection_of_a_tape_is_a_tape_and_pulling_again_adds_what_is_new(tape: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.db"
+    code, said = run("pull", "--db", tape, "-f", "is:complete", "-n", 3, "-o", out)
+    assert (code, said.splitlines()[0]) == (0, f"3 exchanges copied to {out}")
+    with queries.opened(out) as connection:
+        assert queries.count(connection) == 3
+    count = run("pull", "--db", tape, "-f", "is:complete", "-o", out)[1].splitlines()[0]
+    assert count.endswith("; left out: 3 on it already")
+    assert held(out) == held(tape, "is:complete")
+    assert run("db", "check", "--db", out)[0] == 0
+
+
+def test_what_is_pulled_of_a_centre_is_what_was_shipped(tape: Path, tmp_path: Path) -> None:
+    engine, out, pulled = Readable(), tmp_path / "out.db", pulling.Pulled()
+    engines.ship(tape, engine, bodies=True)
+    numbers = [f"{row['started_at'].decode()} {id}" for id, row in engine.final().items()]
+    with engines.centre(engine) as centre, out.open("xb") as stream:
+        cut.make_tape(pulling.lines(centre, sorted(numbers), pulled), stream)
+    assert (pulled.count, pulled.without_body) == (len(numbers), [])
+    assert held(out) == held(tape)
+
+
+def test_what_was_shipped_without_its_body_is_counted(tape: Path) -> None:
+    engine, pulled = Readable(), pulling.Pulled()
+    engines.ship(tape, engine)
+    (id, row), *_ = engine.final().items()
+    with engines.centre(engine) as centre:
+        list(pulling.lines(centre, [f"{row['started_at'].decode()} {id}"], pulled))
+    assert (pulled.count, pulled.without_body) == (0, [id])
+
+
+def test_what_works_on_tapes_only_says_how_a_centre_becomes_one(tmp_path: Path) -> None:
+    url = "clickhouse://127.0.0.1:1/db"
+    for arguments in (["show", "@"], ["play", "@"], ["serve"], ["view"], ["rm", "@"], ["db", "info"],
+                      ["export", "--table", "chunks"], ["stats", "--as", "vllm"]):  # fmt: skip
+        code, said = run(*arguments, "--db", url)
+        assert code == 2, arguments
+        assert "wiretape pull" in said, arguments
