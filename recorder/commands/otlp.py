@@ -5,6 +5,7 @@ companion leaves the tape before the recorder closes it, and sends what is left 
 """
 
 import contextlib
+import hashlib
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -39,8 +40,10 @@ class Collector:
 
     @property
     def name(self) -> str:
-        """The collector in a few words."""
-        return f"otlp at {self.url.partition('://')[2]}"
+        """The collector in a few words, without its path, which may hold a key: a hash tells it from others."""
+        parts = urlsplit(self.url)
+        path = f" {hashlib.sha256(parts.path.encode()).hexdigest()[:8]}" if parts.path else ""
+        return f"otlp at {parts.netloc}{path}"
 
 
 def read_collector(url: str, option: str, headers_file: Path | None = None) -> Collector:
@@ -102,9 +105,10 @@ async def exported(
     for name, value in settings.labels.items():
         arguments += ["--label", f"{name}={value}"]
     from recorder.commands.companion import Companion, Program
+    from recorder.tape.redact import Redactor
 
     export = Companion(Program("viewer.cli", "sends OTLP", tuple(arguments)), screen)
-    screen.line(f"otlp        {collector.url}/v1/traces, /v1/metrics")
+    screen.line(f"otlp        {Redactor(None).url(collector.url)}/v1/traces, /v1/metrics")
     try:
         yield export
     finally:

@@ -33,7 +33,7 @@ def send(
     since: int,
 ) -> None:
     """Send spans and metrics of a tape, until it is over; if `once`, what there is. Raises `WiretapeError`."""
-    options.check_extra("opentelemetry.proto", "otlp", f"--to otlp+{collector.url}")
+    options.check_extra("opentelemetry.proto", "otlp", "--to otlp+http://…")
 
     from recorder.commands.status import Screen
     from viewer.fleet import acknowledged, following
@@ -80,13 +80,15 @@ def _delivery(
     from recorder import __version__
     from recorder.clock import SYSTEM
     from recorder.relay.trust import tls_context
+    from recorder.tape.redact import Redactor
     from viewer.otlp import attributes
     from viewer.otlp.client import Client
     from viewer.otlp.delivery import Delivery
 
     trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
     client = Client(collector.url, read_headers(collector), SYSTEM, version=__version__, verify=trusted)
+    redacted = Redactor(None).labels(labels)
     resource = attributes.resource(
-        os.environ, labels, version=__version__, host=socket.gethostname(), instance=str(uuid.uuid4())
+        os.environ, redacted, version=__version__, host=socket.gethostname(), instance=str(uuid.uuid4())
     )
     return Delivery(client, resource, attributes.scope(__version__), SYSTEM, report)

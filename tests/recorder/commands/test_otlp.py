@@ -111,3 +111,10 @@ def test_headers_come_from_a_file_or_from_the_variable_and_are_never_shown(tmp_p
         with pytest.raises(click.UsageError, match=f"part {part} is no header") as raised:
             read_headers(Collector("https://h"), {HEADERS: lines})
         assert "secret" not in str(raised.value)
+
+
+def test_the_name_of_a_collector_shows_no_path_and_tells_two_apart() -> None:
+    names = [Collector(f"https://h:4318{path}").name for path in ("", "/otlp/sk-secret", "/otlp/other")]
+    assert names[0] == "otlp at h:4318"
+    assert len(set(names)) == 3
+    assert "secret" not in "".join(names)
