@@ -417,7 +417,7 @@ def test_reads_that_follow_a_missing_one_are_reported_and_a_gap_of_the_exchange(
 
 
 def test_a_huge_model_name_makes_a_short_answer(tape: Path) -> None:
-    name = '\0"m' * (2 << 20)
+    name = '\0"m' * journal.ANSWER_BYTES  # as an answer, longer than any may be
     asked = json.dumps({"model": name}).encode()
     answered = [b"data: " + json.dumps({"object": "chat.completion.chunk", "model": name, "choices": []}).encode()]
     with writer(tape) as process:

@@ -214,7 +214,7 @@ def test_what_wiretape_exported_comes_back_with_its_bytes_and_times(tmp_path: Pa
     chance = random.Random(7)
     first, second, third = (tmp_path / f"{name}.db" for name in ("recorded", "imported", "stripped"))
     with opened(first) as store:
-        for no in range(40):
+        for no in range(12):
             record(store, random_stream(chance, no))
     exported = tmp_path / "a.har"
     run(first, "export", "-o", str(exported))

@@ -21,7 +21,7 @@ def through_json(patch: Any) -> Any:
 
 
 @given(JSON, JSON)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 def test_a_patch_makes_the_new_value_of_the_old_one(old: Any, new: Any) -> None:
     patch = difference(old, new)
     assert (old if patch is None else patched(old, through_json(patch))) == new
