@@ -26,7 +26,7 @@ _SHOWN: Final = 300
 _PIECE: Final = 64 << 10
 
 _CODE: Final = re.compile(r"^Code: (\d+)")
-_MESSAGE: Final = re.compile(r"DB::Exception: (.*?)(?:, e\.what\(\)|\s*\(version |$)", re.DOTALL)
+_MESSAGE: Final = re.compile(r"DB::\w*Exception: (.*?)(?:, e\.what\(\)|\s*\(version |$)", re.DOTALL)
 _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
     (192, 193, 194, 516): "{node} does not accept the user or the password: check the user in the URL, and {password}",
     (164, 291, 497): "{node} does not allow this account to do that ({words})",
@@ -35,8 +35,10 @@ _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
     (46, 48, 62, 80, 115): "{node} does not understand what this version of wiretape asks ({words})",
 }
 """Codes of errors that stay, and what they mean."""
+_DISK_FULL: Final = "the disk of {node} is full: free some space there"
+_NO_SPACE: Final = "errno: 28,"
 _PASSING: Final[Mapping[tuple[int, ...], str]] = {
-    (243,): "the disk of {node} is full ({words}): free some space there",
+    (243,): _DISK_FULL,
     (285, 286, 289, 319): "{node} has too few replicas that work ({words})",
     (202, 241, 252): "{node} has too much to do ({words})",
 }
@@ -188,6 +190,8 @@ def _explained(node: str, target: Target, status: int, code: int, text: str) -> 
     words = _shown(match[1] if match else text) or f"status {status}"
     if not code:
         return _not_an_engine(node, status, words)
+    if _NO_SPACE in text:
+        return Unavailable(_DISK_FULL.format(node=node))
     for kind, known in ((Refused, _TO_BLAME), (Unavailable, _PASSING)):
         for codes, meaning in known.items():
             if code in codes:

@@ -182,7 +182,7 @@ class Shipper:
 
     def _retry(self, work: Callable[[], None], once: bool) -> None:
         """Do what may fail until it is done; if `once`, or when it is over, give up after some tries."""
-        wait, tries, nodes = _FIRST_WAIT, 0, len(self.centre.target.nodes)
+        wait, tries, nodes, said = _FIRST_WAIT, 0, len(self.centre.target.nodes), set[str]()
         while True:
             try:
                 work()
@@ -190,7 +190,9 @@ class Shipper:
                 tries += 1
                 if (once and tries >= _TRIES_AT_ONCE * nodes) or (self.is_over() and tries >= nodes):
                     raise
-                self.warn(str(error))
+                if str(error) not in said:
+                    said.add(str(error))
+                    self.warn(f"{error}; trying again")
                 if tries % nodes == 0:  # all of them have been asked
                     self.wait(wait * random.uniform(0.5, 1.0))
                     wait = min(2 * wait, _LONGEST_WAIT)

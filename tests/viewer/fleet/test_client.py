@@ -21,6 +21,11 @@ from viewer.fleet.client import Centre, Refused, Unavailable
         (failed(404, 81, "Database db doesn't exist"), Refused, "run 'wiretape fleet init"),
         (failed(404, 16, "No such column x in table"), Refused, "has another schema .No such column x"),
         (failed(500, 243, "Cannot reserve 1.00 MiB"), Unavailable, "the disk of http://127.0.0.1:1 is full"),
+        (
+            failed(500, 75, "Cannot write to file /x, errno: 28, strerror: No"),
+            Unavailable,
+            "the disk of .* is full: free",
+        ),
         (failed(500, 285, "Number of alive replicas (1) is less"), Unavailable, "too few replicas that work"),
         (failed(500, 252, "Too many parts (300)"), Unavailable, "too much to do"),
         (failed(500, 999, "What \x1b[2J is this"), Unavailable, "failed .What ␛"),
