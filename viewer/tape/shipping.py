@@ -4,10 +4,11 @@ Each query is short, as in `queries`, but nothing that only lists and statistics
 process of its own that stays, and takes little memory.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import JSON, Column, ColumnElement, Connection, func, select, type_coerce
+from sqlalchemy import JSON, Column, ColumnElement, Connection, Integer, Select, bindparam, func, select, type_coerce
 
 from recorder.tape import cells
 from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, exchanges, measures, sessions, settlements
@@ -23,6 +24,7 @@ _STREAMED = _JOINED.outerjoin(FROM_UPSTREAM.bodies, FROM_UPSTREAM.bodies.c.excha
 
 
 _CACHE_KIB = 256
+_LAST = (1 << 63) - 1
 
 
 class Waiting(NamedTuple):
@@ -60,15 +62,19 @@ def settled(
 
     A row has the version, the labels, and then the columns.
     """
-    first = (settlements.c.version, exchanges.c.labels)
-    needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
-    chosen = [_as_stored(column) for column in columns]
-    statement = select(*first, *chosen).select_from(_STREAMED if needs_bodies else _JOINED)
-    statement = statement.where(settlements.c.version > after).order_by(settlements.c.version).limit(most)
-    if until is not None:
-        statement = statement.where(settlements.c.version <= until)
+    statement = _statement(tuple(columns)).params(after=after, until=_LAST if until is None else until, most=most)
     with connection.begin():
         return cells.fetch(connection, statement)
+
+
+@functools.cache
+def _statement(columns: tuple[Column[Any], ...]) -> Select[Any]:
+    """Return the statement of `settled`, which is built once: that takes as long as running it."""
+    first = (settlements.c.version, exchanges.c.labels)
+    needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
+    statement = select(*first, *map(_as_stored, columns)).select_from(_STREAMED if needs_bodies else _JOINED)
+    statement = statement.where(settlements.c.version > bindparam("after"), settlements.c.version <= bindparam("until"))
+    return statement.order_by(settlements.c.version).limit(bindparam("most", type_=Integer))
 
 
 def _as_stored(column: Column[Any]) -> ColumnElement[Any]:

@@ -127,8 +127,10 @@ def test_a_batch_that_fails_is_sent_again_as_the_same_bytes_to_the_next_node(tap
         shipped, said = ship(tape, engine)
     assert shipped == 3
     assert [line.partition(" (")[0] for line in said] == [
-        "http://127.0.0.1:1 broke the connection", "the disk of http://127.0.0.1:2 is full: free some space there; trying again", ""
-    ]  # fmt: skip
+        "http://127.0.0.1:1 broke the connection",
+        "the disk of http://127.0.0.1:2 is full: free some space there; trying again",
+        "",
+    ]
     assert len(set(engine.inserts("exchanges"))) == 2
     assert len(engine.inserts("exchanges")) == 4
     assert len(engine.rows["exchanges"]) == 3
