@@ -1,6 +1,7 @@
 """`wiretape record --metrics`: what Prometheus reads is what the tape holds, and only who may read it does."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from recorder.sanitize import safe
 from tests.forked import AsyncForked
 from tests.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select
 
@@ -19,7 +21,7 @@ STREAM = [
     (0.0, DONE),
 ]
 CHAT = "/v1/chat/completions"
-HOSTILE = 'm"}\\n\\u001b[2J{x=\\"1'
+HOSTILE = 'm\\"}\\n\\u001b[2J{x=\\"1'
 FIRST_CHUNK = "gen_ai_client_operation_time_to_first_chunk_seconds"
 DURATION = "gen_ai_client_operation_duration_seconds"
 
@@ -73,6 +75,7 @@ async def test_metrics_are_those_of_the_tape_also_after_their_process_was_killed
         for model in ("m", HOSTILE, "limited"):
             await fetch(base, post(CHAT, b'{"model":"%s","stream":true}' % model.encode()))
         sums = await scraped(metrics, 3)
+        got = await fetch(metrics, get("/metrics"))
         os.kill(server_of(process.pid), signal.SIGKILL)
         again = await scraped(metrics, 3)
         evil = await fetch(metrics, get("/metrics", "evil.test"))
@@ -85,6 +88,9 @@ async def test_metrics_are_those_of_the_tape_also_after_their_process_was_killed
     assert (sums[f"{FIRST_CHUNK}_count"], round(sums[f"{FIRST_CHUNK}_sum"] * 1e9)) == (count, first_ns)
     assert (sums[f"{DURATION}_count"], round(sums[f"{DURATION}_sum"] * 1e9)) == (3, whole_ns)
     assert sums["gen_ai_client_token_usage_sum"] == 14
+    every = [one for family in text_string_to_metric_families(got.body.decode()) for one in family.samples]
+    asked = {one.labels["gen_ai_request_model"] for one in every if one.name == "wiretape_exchanges_total"}
+    assert asked == {"m", safe(json.loads(f'"{HOSTILE}"')), "limited"}
     assert sums["wiretape_unstored_bytes_total"] == 0
     same = [name for name in sums if name.startswith("gen_ai") or "exchanges_total" in name]
     assert {name: again[name] for name in same} == {name: sums[name] for name in same}

@@ -82,3 +82,12 @@ function stretches(one) {
   }
   return found;
 }
+
+// Return a figure of a card, with its unit beside it.
+const exactly = (value, unit) => {
+  if (value === null) return [UNKNOWN];
+  if (unit !== "ms") return [format.number(value, value < 10 ? 2 : 1), el("small", {}, unit)];
+  return value < 9999.5
+    ? [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")]
+    : [format.number(value / 1000, 1), el("small", {}, "s")];
+};

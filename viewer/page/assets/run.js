@@ -70,14 +70,6 @@ function showing(run) {
   return shown;
 }
 
-const exactly = (value, unit) => {
-  if (value === null) return [UNKNOWN];
-  if (unit !== "ms") return [format.number(value, value < 10 ? 2 : 1), el("small", {}, unit)];
-  return value < 9999.5
-    ? [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")]
-    : [format.number(value / 1000, 1), el("small", {}, "s")];
-};
-
 function headlines(run) {
   const cards = run.headlines.map((one) => {
     const ends = one.interval && one.interval.map((end) => format.number(end, end < 10 ? 2 : end < 1000 ? 1 : 0));
@@ -736,13 +728,14 @@ boot(async (data) => {
         : 0;
     about.textContent = `${run.quantities[shown.metric][1]}, of complete exchanges${without ? `; without those of ${format.number(without)} selected ones, whose gaps are not on this page` : ""}`;
     const others = (run.groups[shown.by] || []).length + (run.smaller[shown.by] || 0) - GROUP_SIGNS;
+    const series = shown.series();
     key.replaceChildren(
-      legendOf(shown.series(), shown.by ? (name) => apply(term(shown.by, name)) : null),
+      legendOf(series, shown.by ? (name) => apply(term(shown.by, name)) : null),
       others > 0
         ? el("p", { class: "muted small" }, `${others} smaller groups have no curve; above, they are grey.`)
         : "",
     );
-    hist.picture.resize(Math.max(260, 24 + 10 + 62 * shown.series().length));
+    hist.picture.resize(Math.max(260, 24 + 10 + 62 * series.length));
     behind.replaceChildren(...distributionTable(run, shown));
     ecdf.picture.drawAll();
     figures.forEach((one) => one.update());

@@ -109,8 +109,7 @@ function helpButton() {
 function cards(one) {
   const isStream = !one.flags.some(([flag]) => flag === "nonstream");
   const figures = one.figures;
-  const ms = (value) =>
-    value === null ? [UNKNOWN] : [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")];
+  const ms = (value) => exactly(value, "ms");
   const found = [
     ["TTFT", ms(figures.ttft_ms), "T0 to the first output"],
     ["gap p50", ms(figures.icl_p50_ms), "median gap between output chunks"],
