@@ -23,6 +23,7 @@ import click
 from recorder.clock import SYSTEM, Clock
 from recorder.commands import options
 from recorder.errors import WiretapeError
+from recorder.plurals import counted
 from recorder.process import Run
 from recorder.relay import apis, local, providers
 from recorder.sanitize import safe
@@ -59,6 +60,7 @@ _SLOW_FLUSH_NS = 50_000_000
 _FILES_BESIDES, _FEW_EXCHANGES, _ENOUGH_EXCHANGES = 32, 16, 1000
 _COARSE_NS = 1_000_000
 _NARROW = 60
+_LATE_NS = 60_000_000_000
 _LOOPBACK = re.compile(r"127\.\d+\.\d+\.\d+|localhost|::1")
 
 
@@ -130,7 +132,31 @@ def of_tape(path: Path) -> Iterator[Finding]:
     yield judge_tape(path, path.exists(), refusal, REVISION)
     if path.exists() and refusal is None:
         yield _privacy(path)
+        yield from _of_shipping(path)
     yield judge_recorder(lock.holder(path), run, SYSTEM.wall_ns())
+
+
+def _of_shipping(path: Path) -> Iterator[Finding]:
+    """Look at how far a tape is shipped, to each of its destinations."""
+    from recorder.tape import file
+    from viewer.fleet import acknowledged
+    from viewer.tape import shipping
+
+    with file.reading(path) as connection:
+        for name, until in acknowledged.destinations(path, shipping.identity(connection)):
+            waiting = shipping.waiting(connection, until)
+            late_ns = 0 if waiting.first is None else SYSTEM.wall_ns() - waiting.first * 1000
+            yield judge_shipping(name, waiting.exchanges, late_ns)
+
+
+def judge_shipping(name: str, waiting: int, late_ns: int) -> Finding:
+    """Judge how many exchanges wait to be shipped, and for how long the first has been."""
+    if not waiting:
+        return Finding("ok", "shipped", f"all to {name}")
+    found = f"{counted(waiting, 'exchange')} not yet to {name}, the first settled {late_ns / 1e9:,.0f} s ago"
+    if late_ns < _LATE_NS:
+        return Finding("ok", "shipped", found)
+    return Finding("note", "shipped", found, "see what 'wiretape ship --once --to …' says")
 
 
 def of_disk(path: Path) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ server knows it. If the file is lost, all is sent again, and nothing is counted 
 
 import contextlib
 import fcntl
+import glob
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -98,6 +99,20 @@ def _is_locked(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def destinations(tape: Path, identity: str | None) -> Iterator[tuple[str, int]]:
+    """Yield what a tape is shipped to, and the version up to which all of it is there."""
+    tape = tape.resolve()
+    for path in sorted(tape.parent.glob(f"{glob.escape(tape.name)}.shipped-*")):
+        if path.suffix in (".lock", ".new"):
+            continue
+        contents = None
+        with contextlib.suppress(WiretapeError):  # another user's
+            contents = _read(path)
+        if contents is not None:
+            tables = contents.tables.values() if contents.tape == identity else ()
+            yield contents.centre, min((one.until for one in tables), default=0)
 
 
 def _read(path: Path) -> _Contents | None:

@@ -33,7 +33,7 @@ from tests.viewer.conftest import HOSTILE
 from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
 from viewer.fleet import ship as shipping
 from viewer.fleet import tables
-from viewer.fleet.acknowledged import held, path_of
+from viewer.fleet.acknowledged import destinations, held, path_of
 from viewer.fleet.batches import Origin, second
 from viewer.fleet.client import Refused, Unavailable
 
@@ -221,6 +221,8 @@ def test_a_tape_that_was_put_in_the_place_of_another_is_shipped_from_its_beginni
         assert ship(tape, engine) == (1, [])
     kept = path_of(tape, TARGET.name)
     assert oct(kept.stat().st_mode)[-3:] == "600"
+    assert [*destinations(tape, "another")] == [(TARGET.name, 1)]
+    assert [*destinations(tape, "session-1")] == [(TARGET.name, 0)]
     kept.write_text("{")  # cut short
     assert ship(tape, engine) == (1, [])
     assert len(engine.rows["exchanges"]) == 2
