@@ -15,7 +15,7 @@ from recorder.commands import centre as centres
 from recorder.commands import otlp
 from recorder.commands.options import ca_file, db, read_age, read_labels, tape_path
 from recorder.plurals import counted
-from viewer.commands import output
+from viewer.commands import archive, output
 from viewer.commands.centre import connected_to
 from viewer.commands.output import Output
 
@@ -45,8 +45,10 @@ def connected(command: F) -> F:
 
 def _read_destination(
     context: click.Context, option: click.Parameter, url: str
-) -> centres.Target | otlp.Collector | None:
-    """Read where a tape is shipped to: a centre, or a collector of OpenTelemetry."""
+) -> centres.Target | otlp.Collector | archive.Archive | None:
+    """Read where a tape is shipped to: a centre, a collector of OpenTelemetry, or an archive."""
+    if archive.is_archive(url):
+        return archive.read(url)
     if url.startswith(otlp.SCHEME):
         return otlp.read_collector(url.removeprefix(otlp.SCHEME), "--to")
     return centres.read(context, option, url)
@@ -55,7 +57,8 @@ def _read_destination(
 @click.command()
 @db
 @click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=_read_destination,
-              help=f"The centre: {centres.FORM}, of any nodes; or a collector: otlp+http://HOST:PORT.")  # fmt: skip
+              help=f"The centre: {centres.FORM}, of any nodes; a collector: otlp+http://HOST:PORT; "
+              f"or an archive: {archive.FORM}.")  # fmt: skip
 @ca_file
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Send these headers to a collector: NAME: VALUE, a line each. "
@@ -69,7 +72,7 @@ def _read_destination(
               help="To a collector that has taken nothing yet, send what is settled after this.")  # fmt: skip
 def ship(
     db: Path | None,
-    target: centres.Target | otlp.Collector,
+    target: centres.Target | otlp.Collector | archive.Archive,
     ca_file: Path | None,
     otlp_headers: Path | None,
     bodies: bool,
@@ -78,19 +81,22 @@ def ship(
     beside: bool,
     since_version: int,
 ) -> None:
-    """Ship a tape, also while it is recorded, until interrupted: to a ClickHouse centre, or its spans and metrics to a
-    collector of OpenTelemetry.
+    """Ship a tape, also while it is recorded, until interrupted: to a ClickHouse centre, to an archive of Parquet
+    files, or its spans and metrics to a collector of OpenTelemetry.
 
     It only reads the tape, which is the buffer: while the centre is away, all waits there. What it has acknowledged is
     kept in a small file beside the tape; without it, all is shipped again, and still counted once.
 
     The user is in the URL or WIRETAPE_FLEET_USER, the password in WIRETAPE_FLEET_PASSWORD or the file that
     WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
-    shipping" for a centre, and "wiretape help otlp" for a collector.
+    shipping" for a centre, "wiretape help archive" for an archive, and "wiretape help otlp" for a collector.
     """
     labelled = read_labels(labels)
     if isinstance(target, centres.Target):
         _ship_rows(tape_path(db), target, ca_file, labelled, bodies=bodies, once=once, beside=beside)
+        return
+    if isinstance(target, archive.Archive):
+        archive.send(tape_path(db), target, labelled, bodies=bodies, once=once)
         return
     if bodies:
         raise click.UsageError("--bodies is for a centre: no text is sent to a collector")

@@ -527,8 +527,39 @@ def _shipping() -> Iterator[Section]:
     )  # fmt: skip
 
 
+def _archive() -> Iterator[Section]:
+    """Yield where an archive of Parquet files is, what is in it, and how engines read it."""
+    from viewer.fleet.archived import STATEMENTS
+
+    yield Section(
+        "Where an archive is: wiretape ship --to",
+        [
+            ("parquet:DIR", "a directory, which is made if it is not there"),
+            ("s3://BUCKET/PREFIX", "a bucket, with ?region=NAME, and for another service than Amazon's "
+             "&endpoint_override=HOST:PORT&scheme=http. Credentials come from AWS_ACCESS_KEY_ID and the like"),
+        ],
+        "Needs pyarrow: the extra wiretape[parquet].",
+    )  # fmt: skip
+    yield Section(
+        "What is in it",
+        [
+            ("exchanges/date=YYYY-MM-DD/host=NAME/part-….parquet", "exchanges by the day when they started, UTC, with "
+             "the columns of a centre (help shipping), gaps included"),
+            ("streams/date=…/host=…/part-….parquet", "what was said, with ship --bodies"),
+            ("merged-….parquet", "the small files of a past day of a host, merged by ship: at its start, then hourly"),
+            (".….part", "a file that is being written: it takes its name only when it is whole"),
+        ],
+        "A file is written every minute, or at 20,000 exchanges or 32 MiB, and is private (0600) in a directory. A "
+        "batch that is written again replaces its files. An exchange that is derived again, or shipped from "
+        "the beginning, is there more than once, and so it is for a moment while files are merged: of a tenant and an "
+        "id the highest row_version counts. A query that began before files were merged may not find one of them; ask "
+        "again.",
+    )  # fmt: skip
+    yield Section("How engines read it, each exchange once", list(STATEMENTS.items()))
+
+
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
     "intercept": _intercept, "imports": _imports, "cut": _cut, "testing": _testing, "metrics": _metrics, "otlp": _otlp,
-    "cassettes": _cassettes, "prices": _prices, "shipping": _shipping,
+    "cassettes": _cassettes, "prices": _prices, "shipping": _shipping, "archive": _archive,
 }  # fmt: skip

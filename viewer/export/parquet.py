@@ -1,4 +1,4 @@
-"""Rows as a Parquet file, through pyarrow, the extra `wiretape[parquet]`: the only module that imports it.
+"""Rows as a Parquet file, through pyarrow, the extra `wiretape[parquet]`: the only module that loads it.
 
 Columns are typed as `fields` says: integers are int64, numbers float64, texts UTF-8 strings, timestamps microseconds of
 UTC, words (`flags`, `kinds`, `warnings`) lists of strings; structures are strings of JSON. Unknown is null. Unit and
@@ -25,7 +25,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 
 def write(out: BinaryIO, fields: Sequence[Field], found: Iterable[TableRow]) -> int:
     """Write rows and give how many there were. Raises `WiretapeError` where pyarrow is not installed."""
-    arrow = _pyarrow()
+    arrow = pyarrow()
     schema, count = _schema(arrow, fields), 0
     with arrow.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
         for group in _groups(found, [field.name for field in fields if field.kind in ("text", "json")]):
@@ -35,9 +35,11 @@ def write(out: BinaryIO, fields: Sequence[Field], found: Iterable[TableRow]) -> 
     return count
 
 
-def _pyarrow() -> ModuleType:
+def pyarrow() -> ModuleType:
+    """Return pyarrow, with its `parquet` and its `fs`. Raises `WiretapeError` where it is not installed."""
     try:
         importlib.import_module("pyarrow.parquet")
+        importlib.import_module("pyarrow.fs")
         return importlib.import_module("pyarrow")
     except ImportError as error:
         raise WiretapeError("Parquet needs pyarrow: install it with pip install 'wiretape[parquet]'") from error

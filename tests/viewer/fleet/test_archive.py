@@ -1,0 +1,208 @@
+"""An archive has every exchange exactly once, whatever breaks in between, to whoever reads it as is published."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from recorder.clock import Clock
+from recorder.errors import WiretapeError
+from recorder.tape.store import Store
+from tests.recorder.frames import STREAM, begin, body, damage, end, exchange, head, opened, record
+from tests.viewer.conftest import HOSTILE
+from viewer.commands import archive as commanded
+from viewer.export.parquet import pyarrow
+from viewer.fleet import archive as archiving
+from viewer.fleet.acknowledged import held
+from viewer.fleet.archive import Archiver
+from viewer.fleet.archived import STATEMENTS
+from viewer.fleet.batches import Origin
+from viewer.fleet.files import Files
+from viewer.tape import queries
+
+LATER = Clock(wall_ns=lambda: 1_800_000_000 * 10**9)
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiving, "MOST_ROWS", 1)
+    monkeypatch.setattr(archiving, "ROWS_AT_ONCE", {"exchanges": 1, "streams": 1})
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    return tmp_path / "tape.db"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "an archive"
+
+
+def files(root: Path) -> Files:
+    arrow = pyarrow()
+    return Files(arrow, arrow.fs.LocalFileSystem(), str(root), is_local=True)
+
+
+@contextmanager
+def archiver(tape: Path, root: Path, **more: Any) -> Iterator[Archiver]:
+    origin = more.pop("origin", Origin("a-host", {"tenant": "acme"}))
+    with held(tape, "an archive") as known:
+        yield Archiver(files(root), known, origin, **more)
+
+
+def ship(tape: Path, root: Path, **more: Any) -> int:
+    with queries.opened(tape) as connection, archiver(tape, root, **more) as one:
+        one.run(connection, once=True)
+        assert one.waiting == 0
+        return one.shipped
+
+
+def found(root: Path, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        connection.execute(STATEMENTS["DuckDB"].replace("DIR", str(root)))
+        return connection.execute(query).fetchall()
+
+
+def names(root: Path) -> list[str]:
+    return sorted(path.name.split("-")[0] for path in root.rglob("*") if path.is_file())
+
+
+@contextmanager
+def recorded(tape: Path, *ids: str) -> Iterator[Store]:
+    with opened(tape) as store:
+        record(store, [frame for id in ids for frame in exchange(id)])
+        yield store
+
+
+def test_duckdb_reads_each_exchange_once_in_its_newest_version_before_and_after_files_are_merged(
+    tape: Path, root: Path
+) -> None:
+    query = (
+        "SELECT id, outcome, date::VARCHAR, host, tenant, labels::JSON->>'run', ttft_ns, icl FROM exchanges ORDER BY id"
+    )
+    with recorded(tape, "e1", "e2", "e3") as store:
+        clock = Clock(wall_ns=lambda: 1_772_366_400 * 10**9)  # of the day when they started
+        assert ship(tape, root, clock=clock) == 3
+        assert ship(tape, root, clock=clock) == 0
+        assert names(root) == ["part"] * 3
+        damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 2")
+        assert list(store.rebuild()) == [False, True, False]
+        assert ship(tape, root, clock=clock) == 1
+    rows = found(root, query)
+    assert [row[:6] for row in rows] == [
+        (id, "complete", "2026-03-01", "a-host", "acme", "a") for id in ("e1", "e2", "e3")
+    ]
+    assert [type(rows[0][6]), rows[0][7]] == [int, [2_000_000]]
+    assert ship(tape, root, clock=LATER) == 0
+    assert names(root) == ["merged"]
+    assert found(root, query) == rows
+    assert [oct(path.stat().st_mode)[-3:] for path in root.rglob("*.parquet")] == ["600"]
+    with duckdb.connect() as connection:
+        assert connection.execute(f"SELECT count(*) FROM '{root}/exchanges/*/*/*.parquet'").fetchone() == (3,)
+
+
+def test_who_reads_while_files_are_merged_or_after_that_was_killed_counts_nothing_twice(
+    tape: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def kill(self: Files, path: str) -> None:
+        seen.append(found(root, "SELECT count(*) FROM exchanges"))
+        raise KeyboardInterrupt
+
+    with recorded(tape, "e1", "e2"):
+        monkeypatch.setattr(Files, "remove", kill)
+        with pytest.raises(KeyboardInterrupt):
+            ship(tape, root, clock=LATER)
+        assert (names(root), seen) == (["merged", "part", "part"], [[(2,)]])
+        monkeypatch.undo()
+        assert ship(tape, root, clock=LATER) == 0
+    assert names(root) == ["merged"]
+    assert found(root, "SELECT count(*) FROM exchanges") == [(2,)]
+
+
+def test_a_batch_whose_writing_was_killed_is_written_again_under_its_names(
+    tape: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Files.put
+
+    def kill(self: Files, path: str, write: Any) -> None:
+        put(self, path, write)
+        raise KeyboardInterrupt
+
+    with recorded(tape, "e1") as store:
+        monkeypatch.setattr(Files, "put", kill)
+        with pytest.raises(KeyboardInterrupt):
+            ship(tape, root)
+        (path,) = root.rglob("*.parquet")
+        before = path.read_bytes()
+        monkeypatch.undo()
+        record(store, exchange("e2"))
+        clock = Clock(wall_ns=lambda: 1_772_366_400 * 10**9)
+        assert ship(tape, root, clock=clock) == 2
+    assert path.read_bytes() == before
+    assert names(root) == ["part", "part"]
+    assert found(root, "SELECT count(*) FROM exchanges") == [(2,)]
+
+
+def test_an_archive_that_cannot_be_written_loses_nothing(tape: Path, root: Path) -> None:
+    root.write_text("not a directory")
+    said: list[str] = []
+
+    def repair(_: float) -> None:
+        root.unlink(missing_ok=True)
+
+    with recorded(tape, "e1"), queries.opened(tape) as connection:
+        with pytest.raises(WiretapeError, match=r"the archive cannot be written .*: what is not archived stays on the"):
+            ship(tape, root)
+        with archiver(tape, root, warn=said.append, wait=repair, is_over=lambda: not root.is_file()) as one:
+            one.run(connection)
+            assert (one.shipped, one.waiting) == (1, 0)
+    assert said[0].endswith("trying again")
+    assert said[-1] == ""
+
+
+def test_with_bodies_what_was_said_is_archived_and_hostile_texts_arrive_as_they_are(tape: Path, root: Path) -> None:
+    labels = {"k'": HOSTILE}
+    host = "../a b=1/'%"
+    with opened(tape) as store:
+        frames = [begin("e1", labels=labels), head("e1"), *body("e1", STREAM), end("e1", STREAM)]
+        record(store, frames)
+        assert ship(tape, root, bodies=True, origin=Origin(host)) == 1
+    assert found(root, "SELECT host, labels::JSON->>'k''' FROM exchanges") == [(host, HOSTILE)]
+    (path,) = (root / "streams").rglob("*.parquet")
+    assert path.parent.name == "host=..%2Fa%20b%3D1%2F%27%25"
+    with duckdb.connect() as connection:
+        query = f"SELECT content, octet_length(body) > 0, len(at_ns), date::VARCHAR FROM '{root}/streams/*/*/*.parquet'"
+        assert connection.execute(query).fetchone() == ("Hello", True, len(STREAM), "2026-03-01")
+
+
+@pytest.mark.damages
+def test_damaged_cells_are_archived_as_unknown(tape: Path, root: Path) -> None:
+    with recorded(tape, "e1"):
+        pass
+    damage(
+        tape,
+        "UPDATE measures SET ttft_ns = 'x', icl = 'y', gap_hist = 7, tpot_ns = 9e999",
+        "UPDATE exchanges SET status = 1 << 40, labels = '[', started_at = 'soon'",
+    )
+    ship(tape, root)
+    columns = "ttft_ns, icl, gap_hist, tpot_ns, status, labels, date::VARCHAR"
+    assert found(root, f"SELECT {columns} FROM exchanges") == [
+        (None, None, None, None, None, '{"tenant": "acme"}', "1970-01-01")
+    ]
+
+
+def test_where_an_archive_is_has_no_credentials_in_it_and_each_its_own_name(tmp_path: Path) -> None:
+    for url in ("parquet:", "s3://", "s3://key:secret@bucket/x", "s3://bucket?secret_key=x"):
+        with pytest.raises(Exception, match=r"an archive is|credentials in a URL"):
+            commanded.read(url)
+    one, other = (commanded.read(f"parquet:{tmp_path}{end}") for end in ("/a/b", "/a-b"))
+    assert one.name != other.name
+    assert commanded.read(f"parquet:{tmp_path}/a/../a/b") == one
+    assert os.fspath(tmp_path / "a" / "b") in one.url
