@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -72,6 +72,7 @@ class Shipper:
     last: Report | None = None
     _quorum: int | None = None
     _told_ns: int | None = None
+    _told: set[tuple[Any, ...]] = field(default_factory=set)
     _until: int | None = None
     _encoders: Mapping[str, Encoder] = field(default_factory=dict)
     _connection: Connection = field(init=False)
@@ -174,10 +175,12 @@ class Shipper:
             "waiting": report.waiting,
             "lag_ms": None if report.lag_ns is None else report.lag_ns // 1_000_000,
         }
-        if rows := shipping.runs(self._connection, encoder.sources):
+        runs = shipping.runs(self._connection, encoder.sources)
+        if rows := [run for run in runs if run not in self._told or run is runs[-1]]:  # the last one says how far it is
             columns = [column.name for column in encoder.table.columns]
             data = encoder.encode(rows, added=added)
             self.centre.insert(encoder.table.name, columns, data, quorum=self._quorum or 0)
+        self._told.update(rows)
         self._told_ns = now
 
     def _retry(self, work: Callable[[], None], once: bool) -> None:
