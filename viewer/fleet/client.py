@@ -17,6 +17,7 @@ import httpx
 from recorder.commands.centre import PASSWORD, Credentials, Target
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
+from viewer.fleet import typed
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
@@ -100,11 +101,12 @@ class Centre:
 
     def select(self, statement: str, database: str | None = None) -> Answer:
         """Return the columns and the rows of a query, as `query` does."""
-        settings = {"output_format_json_quote_64bit_integers": "0", "wait_end_of_query": "1"}
-        text = self._anywhere(f"{statement} FORMAT JSONCompact", b"", settings, database)
+        # An account that may only read may not change how numbers are written.
+        text = self._anywhere(f"{statement} FORMAT JSONCompact", b"", {"wait_end_of_query": "1"}, database)
         try:
             answer = json.loads(text)
-            return Answer([(one["name"], one["type"]) for one in answer.get("meta", ())], answer["data"])
+            columns = [(one["name"], one["type"]) for one in answer.get("meta", ())]
+            return Answer(columns, typed.rows([type for _, type in columns], answer["data"]))
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"{self.target.name} answered {_shown(text)!r}, not JSON") from error
 

@@ -137,8 +137,6 @@ def _gaps(numbers: Sequence[int]) -> bytes:
 
 
 _OPENED: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "Float64": float,
-    "Nullable(Float64)": float,
     "Array(Array(String))": _labels,
     "Array(Int64)": _gaps,
 }

@@ -149,17 +149,15 @@ class _Gaps(_Values):
 @compiles(_Values, "clickhouse")
 def _(element: _Values, compiler: Any, **kw: Any) -> str:
     value, measured = (compiler.process(one, **kw) for one in element.clauses)
-    ordered = f"arraySort(groupArrayIf({value}, {measured}))"
-    return _summed(ordered, f"varPopStableIf({value}, {measured})", element.method)
+    return _summed(f"arraySort(groupArrayIf({value}, {measured}))", element.method)
 
 
 @compiles(_Gaps, "clickhouse")
 def _(element: _Gaps, compiler: Any, **kw: Any) -> str:
     gaps, measured = (compiler.process(one, **kw) for one in element.clauses)
-    ordered, above = f"arraySort(groupArrayArrayIf({gaps}, {measured}))", f"arrayFilter(gap -> gap > 0, {gaps})"
-    every = _summed(ordered, f"varPopStableArrayIf({gaps}, {measured})", element.method)
+    ordered = f"arraySort(groupArrayArrayIf({gaps}, {measured}))"
     moving = f"arrayFilter(gap -> gap > 0, {ordered})"
-    return f"({every}, {_summed(moving, f'varPopStableArrayIf({above}, {measured})', element.method)})"
+    return f"({_summed(ordered, element.method)}, {_summed(moving, element.method)})"
 
 
 class _Spread(FunctionElement[Any]):
@@ -182,15 +180,18 @@ def _(element: _Spread, compiler: Any, **kw: Any) -> str:
     return f"arrayMap(v -> [arrayCount(x -> x = 0, v), {', '.join(counted)}], [{values}])[1]"
 
 
-def _summed(ordered: str, variance: str, method: Method) -> str:
-    """Write (n, sum, variance, least, most, lower neighbours, higher neighbours) of an ordered array."""
-    n = "toInt64(length(ordered))"
+def _summed(ordered: str, method: Method) -> str:
+    """Write n, sum, sum of squares about the mean, least, most, lower and higher neighbours of an ordered array.
+
+    The squares are not those of `varPopStable`, whose states do not travel between the shards of release 18.16.
+    """
+    n = "toInt64(length(v))"
     lower, higher = (
-        ", ".join(f"ordered[{place.format(p=percent, n=n)} + 1]" for percent in PERCENTILES)
-        for place in _PLACES[method]
+        ", ".join(f"v[{place.format(p=percent, n=n)} + 1]" for percent in PERCENTILES) for place in _PLACES[method]
     )
-    parts = f"{n}, arraySum(ordered), ordered[1], ordered[-1], [{lower}], [{higher}]"
-    return f"(arrayMap(ordered -> ({parts}), [{ordered}])[1], {variance})"
+    squares = "arraySum(x -> (x - mean) * (x - mean), v)"
+    parts = f"{n}, arraySum(v), {squares}, v[1], v[-1], [{lower}], [{higher}]"
+    return f"arrayMap((v, mean) -> ({parts}), [{ordered}], [arraySum({ordered}) / length({ordered})])[1]"
 
 
 def _figures(
@@ -210,7 +211,7 @@ def _figures(
     }
     every, moving = next(values)
     pooled = {"icl": _statistics(every, method, 1e6), "read_gap": _statistics(moving, method, 1e6)}
-    gaps = every[0][0]
+    gaps = every[0]
     zeros, *spread = next(values) if drawn is not None else [0]
     return Figures(
         key=key,
@@ -224,7 +225,7 @@ def _figures(
         with_usage=with_usage,
         without_usage=without_usage,
         objective=(complete - missed - unknown, missed, unknown) if bounds else None,
-        gaps_of_0=gaps - moving[0][0],
+        gaps_of_0=gaps - moving[0],
         chunks=gaps + (own["ttft"]["n"] or 0),
         statistics={**own, **pooled},
         flagged=flagged,
@@ -235,7 +236,7 @@ def _figures(
 
 def _statistics(found: Any, method: Method, unit: float) -> dict[str, float | None]:
     """Return the statistics of values by name, of what the engine says of them."""
-    (n, total, least, most, lower, higher), variance = found
+    n, total, squares, least, most, lower, higher = found
     sides = zip(PERCENTILES, lower, higher, strict=True)
     shares = [summary.interpolated(n, *one) if method == "linear" else float(one[1]) for one in sides]
-    return summary.statistics(n, float(total), float(variance or 0), float(least), float(most), shares, unit)
+    return summary.statistics(n, float(total), float(squares) / max(n, 1), float(least), float(most), shares, unit)

@@ -59,28 +59,47 @@ def tape(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_centre_answers_as_the_tape_does(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(centres.USER, "default")
     monkeypatch.setenv(centres.PASSWORD, servers.PASSWORD)
+
+
+def check_answers(tape: Path, to: str) -> None:
+    """Ask a centre that the tape is shipped to now what the tape is asked."""
     ended = ("-f", "-is:open")  # what still runs is not shipped
+    assert answer("ship", "--db", tape, "--to", to, "--once", "--bodies")[0] == 0
+    for question in QUESTIONS:
+        command = question.split()
+        assert answer(*command, *ended, "--db", to) == answer(*command, *ended, "--db", tape), question
+    for where in FILTERS:
+        asked = ("ls", "--format", "ids", *ended, "-f", where)
+        assert answer(*asked, "--db", to) == answer(*asked, "--db", tape), where
+    pulled = tape.with_name("pulled.db")
+    assert answer("pull", "--db", to, "-f", "label:team=batch", "-o", pulled)[0] == 0
+    of_batch = ("-f", "label:team=batch -is:open")
+    assert answer("stats", "--db", pulled) == answer("stats", "--db", tape, *of_batch)
+    assert answer("db", "check", "--db", pulled)[0] == 0
+
+
+def test_a_centre_answers_as_the_tape_does_and_takes_hostile_texts_as_such(tape: Path, tmp_path: Path) -> None:
     with servers.one(tmp_path) as server:
         to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
         assert answer("fleet", "init", "--to", to)[0] == 0
-        assert answer("ship", "--db", tape, "--to", to, "--once", "--bodies")[0] == 0
-        for question in QUESTIONS:
-            command = question.split()
-            assert answer(*command, *ended, "--db", to) == answer(*command, *ended, "--db", tape), question
-        for where in FILTERS:
-            asked = ("ls", "--format", "ids", *ended, "-f", where)
-            assert answer(*asked, "--db", to) == answer(*asked, "--db", tape), where
-        target = centres.parse(to)
+        check_answers(tape, to)
         credentials = centres.Credentials("default", servers.PASSWORD)
-        with Centre(target, credentials) as centre, reading.opened(centre) as connection:
+        with Centre(centres.parse(to), credentials) as centre, reading.opened(centre) as connection:
             for text in HOSTILE:
                 where = Or((Labelled(((text, (text,)),)), Match("model", ((text,),))))
                 assert queries.count(connection, conditions.condition(where)) == 0, text
-        pulled = tmp_path / "pulled.db"
-        assert answer("pull", "--db", to, "-f", "label:team=batch", "-o", pulled)[0] == 0
-        batch = ("-f", "label:team=batch -is:open")
-        assert answer("stats", "--db", pulled) == answer("stats", "--db", tape, *batch)
-        assert answer("db", "check", "--db", pulled)[0] == 0
+
+
+@pytest.mark.skipif(
+    servers.missing("clickhouse-server", "zookeeper") is not None,
+    reason=servers.missing("clickhouse-server", "zookeeper") or "",
+)
+def test_so_does_one_of_two_shards(tape: Path, tmp_path: Path) -> None:
+    with servers.cluster(tmp_path, replicas=1) as found:
+        to = f"clickhouse://{','.join(f'127.0.0.1:{one.http}' for one in found)}/wiretape"
+        assert answer("fleet", "init", "--to", to, "--cluster", "both")[0] == 0
+        check_answers(tape, to)
