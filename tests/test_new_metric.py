@@ -44,7 +44,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 
 def runner(copy: Path):
-    """Return a function that runs commands of a copy of the source on a tape that the copy made."""
+    """Return a function that runs commands of a copy of the source on its tape."""
     for name in ("recorder", "viewer", "migrations"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
@@ -57,14 +57,14 @@ def runner(copy: Path):
         command = [sys.executable, "-c", RUN, json.dumps([command.split() for command in commands])]
         return json.loads(subprocess.run(command, env=environment, cwd=copy, capture_output=True, check=True).stdout)
 
-    run("db fixture --exchanges 30 --chunks 10")
     return run
 
 
 def test_lists_filters_exports_and_statistics_have_it(tmp_path_factory):
-    everything, found, fields, exported, schema, statistics, meanings, histogram = runner(
+    _, everything, found, fields, exported, schema, statistics, meanings, histogram = runner(
         tmp_path_factory.mktemp("source")
     )(
+        "db fixture --exchanges 30 --chunks 10",
         "ls --format json -n 100",
         "ls --format json -n 100 -f gap.last>0ms",
         "help fields",

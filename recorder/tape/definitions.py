@@ -7,6 +7,7 @@ no constraint of others acts on what is written. Three things of a user's own ar
 what ANALYZE keeps.
 """
 
+import functools
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ def lined(items: Sequence[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
+@functools.lru_cache(64)
 def normalized(sql: str) -> str:
     """Return a definition without what has no meaning: comments, blanks, quotes of plain names, the order of columns.
 

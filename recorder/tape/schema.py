@@ -5,6 +5,7 @@ Unknown is NULL, never 0. SQLite keeps the text of a definition: its comments, a
 people who open a tape with plain `sqlite3`.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from types import UnionType
@@ -278,10 +279,16 @@ def statements() -> Iterator[str]:
     yield f"PRAGMA application_id = {APPLICATION_ID}"
     yield f"PRAGMA user_version = {int(REVISION)}"
     for table in (alembic_version, *metadata.sorted_tables):
-        yield commented(table, str(CreateTable(table).compile(dialect=sqlite.dialect())))
-        indexes = sorted(table.indexes, key=lambda index: str(index.name))
-        yield from (str(CreateIndex(index).compile(dialect=sqlite.dialect())) for index in indexes)
+        yield from _definitions(table)
     yield from views()
+
+
+@functools.cache
+def _definitions(table: Table) -> tuple[str, ...]:
+    """Return the SQL of a table and of its indexes."""
+    made = commented(table, str(CreateTable(table).compile(dialect=sqlite.dialect())))
+    indexes = sorted(table.indexes, key=lambda index: str(index.name))
+    return made, *(str(CreateIndex(index).compile(dialect=sqlite.dialect())) for index in indexes)
 
 
 def commented(table: Table, sql: str) -> str:

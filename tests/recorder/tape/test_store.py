@@ -294,7 +294,7 @@ PIECES = st.lists(st.binary(min_size=1, max_size=30), max_size=6)
 MOVES = st.sampled_from(["next", "next", "next", "commit", "commit", "restart", "fail"])
 
 
-@settings(max_examples=settings.default.max_examples // 3)  # each is a tape of its own
+@settings(max_examples=settings.default.max_examples // 5)  # each is a tape of its own
 @given(data=st.data(), streams=st.lists(PIECES, min_size=1, max_size=3))
 def test_a_tape_equals_its_model_whatever_is_sent_again(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, streams: list[list[bytes]]

@@ -11,10 +11,10 @@ from viewer.stats.tools.summary import report_of
 from viewer.tape import conditions, observed
 
 
-@pytest.mark.parametrize("tool", ["vllm", "sglang"])
 def test_several_processes_measure_as_one_does(
-    connection: Connection, tape: Path, tool: str, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, tape: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tool = "sglang"
     alone = list(observed.measured(connection, tape, tool))
     monkeypatch.setattr(observed, "MANY", 0)
     monkeypatch.setattr(observed, "PART", 3)
