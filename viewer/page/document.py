@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, BinaryIO, Final
 
+from recorder.tape.redact import Redactor
+
 ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "stream": (
         ("frame.css", "stream.css"),
@@ -56,6 +58,7 @@ _MARKUP: Final = """<!doctype html>
 </html>
 """
 _SKIPPED: Final = re.compile(r"^\s+(?://.*\n\s*)*|^(?://.*\n\s*)+", re.MULTILINE)
+_REDACTOR: Final = Redactor(None)
 _BLOCK: Final = '<script type="application/octet-stream" id="{name}">{data}</script>'
 
 
@@ -96,6 +99,11 @@ def encoded(value: Mapping[str, Any]) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # JSON has escapes for the lone surrogates that UTF-8 has no bytes for.
     return text.encode("utf-8", "backslashreplace")
+
+
+def without_credentials(message: str | None) -> str | None:
+    """Return an error message without what looks like a credential: an API may repeat the key that it refuses."""
+    return None if message is None else _REDACTOR.text(message)
 
 
 def deltas(values: Iterable[int | None]) -> list[int | None]:

@@ -221,6 +221,7 @@ def _rows(columns: Columns) -> dict[str, Any]:
         "started_us": deltas(instants),
         "labels": _listed(values["labels"]),
         **{name: _listed(values[name]) for name in TEXTS},
+        "error_message": _listed([document.without_credentials(message) for message in values["error_message"]]),
         "conversation": _listed(_shared(values["conversation"])),
         **{name: [_rounded(name, value) for value in values[name]] for name in NUMBERS},
     }

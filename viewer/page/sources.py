@@ -14,7 +14,7 @@ from recorder.errors import NotFound, TapeDamaged
 from viewer.filters import coverage
 from viewer.filters.syntax import Filter
 from viewer.model.exchange import opened, pages
-from viewer.page import run, stream
+from viewer.page import document, run, stream
 from viewer.stats.summary import Sample
 from viewer.tape import conditions, observed, overview, queries
 from viewer.tape import exchange as tape_exchange
@@ -59,6 +59,8 @@ def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: 
         raise TapeDamaged("the tape is damaged (an exchange lacks its session): run 'wiretape db check'") from error
     if belonging:
         known = replace(known, row=replace(known.row, **queries.belonging(connection, no)))
+    message = document.without_credentials(known.row.error_message)
+    known = replace(known, row=replace(known.row, error_message=message))
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
     return stream.Source(
         known,

@@ -19,7 +19,7 @@ from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
 from viewer.model.text import curl
 from viewer.page import document
-from viewer.page.document import deltas
+from viewer.page.document import deltas, without_credentials
 from viewer.report import tools as tool_tables
 from viewer.stats.tools.summary import Observed, measure_observed, report_of
 from viewer.stats.tools.tools import TOOLS
@@ -204,9 +204,11 @@ def _events(one: Source, shared: Shared) -> dict[str, Any]:
 
 def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
     """Return what events say that add to no text: their summaries, and without texts only what is no data."""
-    summary = events.summary if shared.text or shared.bodies else events.meaning
-    others = (event for event in range(len(transcript)) if transcript.kind(event) not in OUTPUT)
-    return {event: text for event in others if (text := summary(transcript, event))}
+    others = [event for event in range(len(transcript)) if transcript.kind(event) not in OUTPUT]
+    if shared.text or shared.bodies:
+        return {event: text for event in others if (text := events.summary(transcript, event))}
+    meanings = ((event, without_credentials(events.meaning(transcript, event))) for event in others)
+    return {event: meaning for event, meaning in meanings if meaning}
 
 
 def _outputs(one: Source) -> dict[str, Any]:

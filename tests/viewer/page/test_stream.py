@@ -17,6 +17,10 @@ from tests.viewer.conftest import (
     ODD,
     TOOLS,
     TRUNCATED,
+    begin,
+    end,
+    recorded,
+    response,
 )
 from tests.viewer.page.streams import long_stream
 from viewer import sparkline
@@ -123,6 +127,18 @@ def test_a_page_says_what_was_left_out_and_what_is_redacted(tape: Path, tmp_path
     assert bare[0].startswith("Left out: the texts of the answer (--with-text) and the bytes of the request")
     assert not any(line.startswith("Left out") for line in whole)
     assert "bodies, in which nothing is redacted" in whole[-1]
+
+
+def test_a_key_that_an_error_message_repeats_is_in_no_page_without_texts(tmp_path: Path) -> None:
+    body = b'{"error":{"message":"Incorrect API key provided: sk-proj-abcdefgh12345678","code":"invalid_api_key"}}'
+    parts = [(30, body)]
+    each = ((begin(id, 1, b"{}"), *response(id, parts, 401), end(id, parts)) for id in (ODD, LIMITED))
+    tape = recorded(tmp_path / "key.db", [frame for frames in each for frame in frames])
+    for selected in ([LIMITED], []):
+        run(tape, "export", "--html", *selected, "-o", str(tmp_path / "key.html"))
+        blocks = b"".join(page.read((tmp_path / "key.html").read_bytes()).blocks.values())
+        assert b"Incorrect API key provided: REDACTED" in blocks
+        assert b"sk-proj" not in blocks
 
 
 def test_an_exchange_whose_recorder_is_gone_is_not_called_running(tape: Path, tmp_path: Path) -> None:

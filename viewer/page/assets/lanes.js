@@ -342,15 +342,15 @@ function runTimeline(run, shown, { opened, told }) {
       const until = place + 1 < flow.times.length ? x(flow.times[place + 1], width) : end;
       let most = place < 0 ? 0 : flow.counts[place];
       let next = Math.min(until, end);
-      place += 1;
-      // Of all that is in one pixel the most is drawn.
-      while (next - px < 1 && next < end && place < flow.times.length) {
-        most = Math.max(most, flow.counts[place]);
-        place += 1;
-        next = place < flow.times.length ? Math.min(x(flow.times[place], width), end) : end;
+      if (next - px >= 1) place += 1;
+      else {
+        // Of all that begins in one pixel the most is drawn.
+        next = Math.min(px + 1, end);
+        while (place + 1 < flow.times.length && x(flow.times[place + 1], width) < next)
+          most = Math.max(most, flow.counts[++place]);
       }
-      if (most) pen.fillRect(px, y(most), Math.max(next - px, 1), bottom - y(most));
-      px = Math.max(next, px + 0.01);
+      if (most) pen.fillRect(px, y(most), next - px, bottom - y(most));
+      px = next;
     }
   }
 
