@@ -25,6 +25,7 @@ from recorder.commands.db import db
 from recorder.errors import SchemaMismatch, TapeError
 from recorder.tape import checks, definitions, file, packing, schema
 from recorder.tape.reading import reads_of_all
+from tests.forked import Forked
 from tests.recorder.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
 from tests.viewer.wires import CONTENT, REASONING, WIRES
 
@@ -218,9 +219,11 @@ def test_a_tape_of_the_first_schema_is_upgraded_with_all_that_it_holds(recorded:
 @pytest.mark.parametrize("fault", ["raise", "kill"])
 def test_a_migration_that_is_cut_short_leaves_the_tape_as_it_was(recorded: Path, coming: Path, fault: str) -> None:
     before = definitions_of(recorded)
-    command = (sys.executable, "-c", UPGRADE, str(coming), str(recorded))
-    ended = subprocess.run(command, env={**os.environ, "FAULT": fault}, stderr=subprocess.PIPE, check=False)
-    assert ended.returncode == (1 if fault == "raise" else -9), ended.stderr
+    command = ("-c", UPGRADE, str(coming), str(recorded))
+    with Forked(command, env={**os.environ, "FAULT": fault}, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait(60) == (1 if fault == "raise" else -9), said
     assert definitions_of(recorded) == before
     upgrade(recorded)
     assert set(definitions_of(recorded)) == {*before, "notes"}

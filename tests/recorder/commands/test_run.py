@@ -66,13 +66,10 @@ async def test_where_an_sdk_is_pointed_already_is_the_upstream(tmp_path: Path) -
     assert [request.target for request in two.requests] == [b"/v1/messages"]
 
 
-@pytest.mark.parametrize(
-    ("script", "code"),
-    [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)],
-)
 @on_loop
-async def test_it_ends_as_its_command_ends(tmp_path: Path, script: str, code: int) -> None:
-    assert (await ran(tmp_path / "tape.db", *NOWHERE, script=script))[0] == code
+async def test_it_ends_as_its_command_ends(tmp_path: Path) -> None:
+    script = "import os; os.kill(os.getpid(), 9)"  # the tests of signals have a code of the command's own
+    assert (await ran(tmp_path / "tape.db", *NOWHERE, script=script))[0] == 137
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import re
 import signal
 import subprocess
@@ -11,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import ROOT
-from tests.viewer.commanding import RUN, on_terminal, run
+from tests import forked
+from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from viewer import rows
 
@@ -57,20 +56,13 @@ def test_a_filter_that_cannot_be_read_is_a_usage_error(tape: Path) -> None:
 
 def interrupted(tape: Path, *arguments: str, lines: int) -> list[str]:
     """Follow a tape until so many lines have come, then interrupt."""
-    environment = os.environ | {"WIRETAPE_DB": str(tape)}
-    process = subprocess.Popen(
-        [*RUN, "ls", "-F", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment,
-        text=True,
-    )  # fmt: skip
-    try:
+    command = [*forked.CLI, "ls", "-F", "--db", str(tape), *arguments]
+    with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
-        found = [process.stdout.readline() for _ in range(lines)]
+        assert process.stderr is not None
+        found = [process.stdout.readline().decode() for _ in range(lines)]
         process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=30)
-    finally:
-        process.kill()
-        process.communicate()
-    assert (process.returncode, rest, said) == (130, "", "")
+        assert (process.wait(30), process.stdout.read(), process.stderr.read()) == (130, b"", b"")
     return found
 
 
