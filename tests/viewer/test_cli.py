@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from recorder import errors
 from tests.cases import each_case
-from tests.forked import ROOT, run
+from tests.forked import CLI, ROOT, Forked, run
 from tests.viewer.commanding import RUN, on_terminal
 from tests.viewer.conftest import ODD, TOOLS
 from viewer.cli import group, main
@@ -111,8 +111,8 @@ def test_a_reader_that_leaves_is_no_error(tape: Path, unbuffered: str) -> None:
 
 
 def test_a_list_that_is_followed_ends_when_its_reader_leaves_though_nothing_more_comes(tape: Path) -> None:
-    command = [*RUN, "ls", "-F", "--db", str(tape)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+    command = [*CLI, "ls", "-F", "--db", str(tape)]
+    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
