@@ -549,7 +549,7 @@ def _archive() -> Iterator[Section]:
             ("merged-….parquet", "the small files of a past day of a host, merged by ship: at its start, then hourly"),
             (".….part", "a file that is being written: it takes its name only when it is whole"),
         ],
-        "A file is written every minute, or at 20,000 exchanges or 32 MiB, and is private (0600) in a directory. A "
+        "A file is written every minute, or at 10,000 exchanges or 16 MiB, and is private (0600) in a directory. A "
         "batch that is written again replaces its files. An exchange that is derived again, or shipped from "
         "the beginning, is there more than once, and so it is for a moment while files are merged: of a tenant and an "
         "id the highest row_version counts. A query that began before files were merged may not find one of them; ask "

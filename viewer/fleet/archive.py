@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
+from recorder.sanitize import clipped, safe
 from viewer.fleet import archived, compaction, tables
 from viewer.fleet.acknowledged import Acknowledged, Progress
 from viewer.fleet.archived import Maker
@@ -23,14 +24,24 @@ from viewer.fleet.files import SUFFIX, Files
 from viewer.fleet.tables import EngineTable
 from viewer.tape import shipping
 
-MOST_ROWS: Final = 20_000
-_MOST_BYTES: Final = 32 << 20
+MOST_ROWS: Final = 10_000
+_MOST_BYTES: Final = 16 << 20
 """A batch of this size is written, however few rows it has: it is held in memory."""
-ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 100, tables.STREAMS.name: 10}
+ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 500, tables.STREAMS.name: 20}
 POLL_SECONDS: Final = 60.0
 """So often are files written: engines like few and large ones."""
 _COMPACT_NS: Final = 3_600_000_000_000
 _FIRST_WAIT: Final = 1.0
+_SHOWN: Final = 300
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What was settled up to a version: how many rows, and tables of them by day."""
+
+    until: int
+    rows: int = 0
+    days: dict[str, list[Any]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -98,33 +109,33 @@ class Archiver:
     def _ship_batch(self, connection: Connection, table: EngineTable) -> bool:
         """Write the next batch, first that which was being written before; False: there is none."""
         progress = self.acknowledged.of(table.name)
-        found = self._read(connection, table, progress)
-        if not found and progress.sending is None:
+        batch = self._read(connection, table, progress)
+        if not batch.rows and progress.sending is None:
             return False
-        until = found[-1][0] if progress.sending is None else progress.sending
+        until = batch.until if progress.sending is None else progress.sending
         self.acknowledged.put(table.name, Progress(progress.until, until))
-        if found:  # else all of it was deleted, or derived again, since
-            self._write(table, progress.until, until, found)
+        self._write(table, progress.until, until, batch)  # nothing, if all of it was deleted or derived again since
         self.acknowledged.put(table.name, Progress(until))
-        self.shipped += len(found) if table is tables.EXCHANGES else 0
+        self.shipped += batch.rows if table is tables.EXCHANGES else 0
         return True
 
-    def _read(self, connection: Connection, table: EngineTable, progress: Progress) -> list[tuple[Any, ...]]:
-        sources, most, after = self._makers[table.name].sources, ROWS_AT_ONCE[table.name], progress.until
-        found, size = list[tuple[Any, ...]](), 0
-        while rows := shipping.settled(connection, sources, after, progress.sending, most):
-            found += rows
-            after = rows[-1][0]
-            size += sum(len(value) for row in rows for value in row if isinstance(value, str | bytes))
-            if progress.sending is None and (len(found) >= MOST_ROWS or size >= _MOST_BYTES):
+    def _read(self, connection: Connection, table: EngineTable, progress: Progress) -> _Batch:
+        maker, most, batch = self._makers[table.name], ROWS_AT_ONCE[table.name], _Batch(progress.until)
+        size = 0
+        while found := shipping.settled(connection, maker.sources, batch.until, progress.sending, most):
+            batch.until, batch.rows = found[-1][0], batch.rows + len(found)
+            for date, made in maker.by_day(found):
+                batch.days.setdefault(date, []).append(made)
+                size += made.nbytes
+            if progress.sending is None and (batch.rows >= MOST_ROWS or size >= _MOST_BYTES):
                 break
-        return found
+        return batch
 
-    def _write(self, table: EngineTable, after: int, until: int, found: list[tuple[Any, ...]]) -> None:
+    def _write(self, table: EngineTable, after: int, until: int, batch: _Batch) -> None:
         tape = hashlib.sha256((self.acknowledged.tape or "").encode("utf-8", "replace")).hexdigest()[:12]
-        for date, made in self._makers[table.name].by_day(found):
+        for date, parts in batch.days.items():
             path = f"{table.name}/{archived.day(date, self.origin.host)}/part-{tape}-{after:016}-{until:016}{SUFFIX}"
-            self.files.put(path, partial(self._put, made))
+            self.files.put(path, partial(self._put, self.files.arrow.concat_tables(parts).combine_chunks()))
 
     def _put(self, made: Any, out: Any) -> None:
         self.files.arrow.parquet.write_table(made, out, compression="zstd")
@@ -142,4 +153,4 @@ class Archiver:
 def _reason(error: Exception) -> str:
     reason = error.strerror if isinstance(error, OSError) else None
     name = getattr(error, "filename", None)
-    return f"the archive cannot be written ({reason or str(error).splitlines()[0]}{f': {name}' if name else ''})"
+    return f"the archive cannot be written ({reason or clipped(safe(str(error)), _SHOWN)}{f': {name}' if name else ''})"

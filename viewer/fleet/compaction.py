@@ -14,7 +14,7 @@ from viewer.fleet.files import SUFFIX, Files
 
 SMALL: Final = 64 << 20
 """Files that are larger, in bytes, are left as they are."""
-_ROWS: Final = 1000
+_ROWS: Final = 5000
 
 
 def compact(files: Files, table: str, host: str, today: str) -> int:
