@@ -106,11 +106,11 @@ function groupSign(pen, place, x, y, size) {
 // Return the picture of a run over time. `shown` gives what is shown: `chosen` (row → whether it is selected), `rows` (of
 // the selected), `by` and `signOf` (row → which sign its group has); `opened` is called with a row that is chosen.
 function runTimeline(run, shown, { opened, told }) {
-  let every, last, edges;
+  let every, last, ttfts, edges;
   function measure() {
     every = Array.from({ length: run.size }, (_, row) => row);
     last = every.reduce((most, row) => Math.max(most, run.end[row]), 1);
-    const ttfts = every.map((row) => run.rows.ttft_ms[row]).filter((value) => value > 0);
+    ttfts = every.map((row) => run.rows.ttft_ms[row]).filter((value) => value > 0);
     edges = edgesAround(Math.min(...minmax(ttfts)), Math.max(...minmax(ttfts)));
   }
   measure();
@@ -294,8 +294,9 @@ function runTimeline(run, shown, { opened, told }) {
     const bottom = ttftTop() + PARTS.ttft;
     pen.fillStyle = colours.muted;
     pen.fillText("TTFT", 0, ttftTop() - 10);
+    if (!ttfts.length) pen.fillText("no values", marginOf(width), ttftTop() - 10);
     let before = Infinity;
-    for (const edge of edges) {
+    for (const edge of ttfts.length ? edges : []) {
       const y = Math.round(level(edge));
       pen.fillStyle = colours.line;
       pen.fillRect(marginOf(width), y, width - marginOf(width) - right, 1);
@@ -315,7 +316,8 @@ function runTimeline(run, shown, { opened, told }) {
       if (run.at[row] < view[0] || run.at[row] > view[1]) continue;
       const value = run.rows.ttft_ms[row];
       const sign = shown.signOf(row);
-      pen.fillStyle = value === null ? colours.bad : sign < GROUP_SIGNS ? colours.groups[sign] : colours.muted;
+      const failed = value === null && run.language.failures.includes(run.text("outcome", row));
+      pen.fillStyle = failed ? colours.bad : value !== null && sign < GROUP_SIGNS ? colours.groups[sign] : colours.muted;
       const px = x(run.at[row], width);
       if (value === null) pen.fillRect(px - 0.75, bottom - 6, 1.5, 8);
       else groupSign(pen, sign, px, level(Math.max(value, edges[0])), row === here ? size + 2 : size);

@@ -84,6 +84,12 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   }
 
   function axis(pen, width, colours) {
+    if (one.end <= 1) {
+      pen.fillStyle = colours.muted;
+      pen.textBaseline = "top";
+      pen.fillText("no timestamps", left, 0);
+      return;
+    }
     const found = ticks(view[0], view[1], (width - left - right) / 90);
     const step = found.length > 1 ? found[1] - found[0] : view[1] - view[0];
     pen.textBaseline = "top";
