@@ -134,6 +134,14 @@ async def test_other_hosts_origins_sites_and_methods_are_refused(tape: Path) -> 
             (200, "GET", ("origin", one.base)),
         ):  # fmt: skip
             assert (await one.status(one.path, *headers, method=method))[0] == status, (method, headers)
+        other = await fetch(one.base, f"GET {one.path} HTTP/1.1\r\nhost: evil.example\r\n\r\n".encode())
+        assert other.status == 421
+
+
+@on_loop
+async def test_a_number_that_no_event_had_is_none(tape: Path) -> None:
+    async with serving(tape) as one, watching(one, None, ("last-event-id", "1" * 5000)) as seen:
+        assert await seen.next() == "whole"
 
 
 @on_loop
