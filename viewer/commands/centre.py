@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def connected_to(target: centres.Target, ca_file: Path | None = None) -> "Iterator[Centre]":
-    """Connect to a centre as the environment says. Raises `click.UsageError` for what is wrong there."""
+def connected_to(
+    target: centres.Target, ca_file: Path | None = None, seconds: float | None = None
+) -> "Iterator[Centre]":
+    """Connect to a centre as the environment says. Raises `click.UsageError` for what is wrong there.
+
+    An answer may take so many `seconds`, 0: for ever; None: as long as one usually may.
+    """
     from recorder.relay.trust import tls_context
-    from viewer.fleet.client import Centre
+    from viewer.fleet.client import ANSWER_SECONDS, Centre
 
     try:
         credentials = centres.credentials(target, os.environ)
@@ -28,5 +33,6 @@ def connected_to(target: centres.Target, ca_file: Path | None = None) -> "Iterat
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     is_secure = any(node.startswith("https:") for node in target.nodes)
-    with Centre(target, credentials, tls_context(ca_file) if is_secure else None) as centre:
+    seconds = ANSWER_SECONDS if seconds is None else seconds
+    with Centre(target, credentials, tls_context(ca_file) if is_secure else None, seconds=seconds) as centre:
         yield centre

@@ -65,7 +65,12 @@ def figures(
     bounds, include_failed = measuring.bounds(otherwise), measuring.include_failed
     if connection.dialect.name != "sqlite":
         from viewer.fleet import figures
+        from viewer.model import prices
 
+        if prices.read():
+            click.echo(
+                "wiretape: costs are not worked out at a centre: 'wiretape pull' copies exchanges to a tape", err=True
+            )
         yield from figures.groups(
             connection,
             keys,

@@ -131,10 +131,11 @@ def opened(source: "Source") -> Iterator["Connection"]:
     from viewer.tape import queries
 
     if not isinstance(source, Path):
+        from recorder.tape.file import query_seconds
         from viewer.commands.centre import connected_to
         from viewer.fleet import reading
 
-        with connected_to(source) as centre, reading.opened(centre) as connection:
+        with connected_to(source, seconds=query_seconds()) as centre, reading.opened(centre) as connection:
             yield connection
         return
     with queries.opened(source) as connection:

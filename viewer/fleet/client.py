@@ -70,19 +70,21 @@ class Centre:
         credentials: Credentials,
         tls: ssl.SSLContext | None = None,
         transport: httpx.BaseTransport | None = None,
+        seconds: float = ANSWER_SECONDS,
     ) -> None:
+        """Connect to nothing yet; an answer may take so many seconds, 0: for ever."""
         self.target = target
         headers = {"User-Agent": "wiretape"}
         if credentials.user:
             headers["X-ClickHouse-User"] = credentials.user
         if credentials.password:
             headers["X-ClickHouse-Key"] = credentials.password
-        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        timeout = httpx.Timeout(seconds or None, connect=CONNECT_SECONDS)
         verify = tls or any(node.startswith("https:") for node in target.nodes)  # else no certificates are loaded
         self._client = httpx.Client(
             headers=headers, timeout=timeout, verify=verify, transport=transport, trust_env=False
         )
-        self._node = 0
+        self._node, self._seconds = 0, seconds
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +157,7 @@ class Centre:
         try:
             response = self._client.post(self.node, params=parameters, headers=length, content=_pieces(content))
         except httpx.HTTPError as error:
-            raise _unreachable(self.node, error) from error
+            raise _unreachable(self.node, error, self._seconds) from error
         code = _CODE.match(response.text)  # also after a 200: the server found out later
         if response.status_code == httpx.codes.OK and code is None:
             return response.text
@@ -168,7 +170,7 @@ def _pieces(content: bytes | bytearray) -> Iterator[bytes]:
         yield bytes(content[start : start + _PIECE])
 
 
-def _unreachable(node: str, error: httpx.HTTPError) -> WiretapeError:
+def _unreachable(node: str, error: httpx.HTTPError, seconds: float) -> WiretapeError:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -182,7 +184,7 @@ def _unreachable(node: str, error: httpx.HTTPError) -> WiretapeError:
         case httpx.ConnectTimeout() | httpx.ConnectError():
             return Unavailable(f"{node} cannot be reached ({_shown(str(error)) or 'no answer'})")
         case httpx.TimeoutException():
-            return Unavailable(f"{node} did not answer within {ANSWER_SECONDS:g} s")
+            return Unavailable(f"{node} did not answer within {seconds:g} s")
     return Unavailable(f"{node} broke the connection ({_shown(str(error)) or type(error).__name__})")
 
 
