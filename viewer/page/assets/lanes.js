@@ -351,7 +351,8 @@ function runTimeline(run, shown, { opened, told }) {
         while (place + 1 < flow.times.length && x(flow.times[place + 1], width) < next)
           most = Math.max(most, flow.counts[++place]);
       }
-      if (most) pen.fillRect(px, y(most), next - px, bottom - y(most));
+      // Whole pixels: edges that are shared by two rectangles would shine through.
+      if (most) pen.fillRect(Math.floor(px), y(most), Math.ceil(next) - Math.floor(px), bottom - y(most));
       px = next;
     }
   }
