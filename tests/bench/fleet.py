@@ -1,0 +1,141 @@
+"""Many hosts with clocks that differ ship to a centre that fails: is every exchange there exactly once?
+
+Run as `python -m tests.bench.fleet [--hosts 1000]`. Tapes, shipping and what is kept beside them are real, the centre
+is that of the tests, in this process. It has too much to do, takes what is sent and its answer gets lost, and is away
+for a round; shippers are killed before and after it has taken a batch. An exchange of each host is derived again after
+the host's clock was set back: the newer row has to count.
+"""
+
+import argparse
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from recorder.clock import Clock
+from recorder.errors import WiretapeError
+from recorder.tape import file
+from recorder.tape.store import Store
+from tests.recorder.frames import damage, exchange, other_session, record
+from tests.viewer.fleet.engine import Engine, failed, ship
+from viewer.fleet.batches import Origin
+
+NOW_NS = 1_800_000_000 * 10**9
+DAY_NS = 86_400 * 10**9
+HOUR_NS = 3600 * 10**9
+
+
+class FailingEngine(Engine):
+    """A centre of which a share of the answers fail, and all of them while it is away."""
+
+    def __init__(self, share: float, chance: random.Random) -> None:
+        super().__init__()
+        self.share, self.chance, self.is_away = share, chance, False
+        self.happened: Counter[str] = Counter()
+
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        if self.is_away:
+            self.happened["refused"] += 1
+            raise httpx.ConnectError("refused")
+        if self.chance.random() >= self.share:
+            self.happened["answered"] += 1
+            return self.answered(request)
+        what = self.chance.choice(["too busy", "answer lost", "killed before", "killed after"])
+        self.happened[what] += 1
+        if what in ("answer lost", "killed after"):
+            self.answered(request)
+        if what.startswith("killed"):
+            raise KeyboardInterrupt
+        if what == "answer lost":
+            raise httpx.ReadError("cut")
+        return failed(500, 252, "Too many parts")
+
+
+@contextmanager
+def written(tape: Path, wall_ns: int) -> Iterator[Store]:
+    with file.writing(tape, "a simulation") as connection:
+        yield Store(connection, Clock(wall_ns=lambda: wall_ns))
+
+
+def make(tape: Path, host: int, exchanges: int, wall_ns: int) -> None:
+    """Record exchanges by a host's own clock, of which the first is measured wrongly."""
+    started_at = Clock().wall(wall_ns)
+    with written(tape, wall_ns) as store:
+        store.begin_session(other_session(f"host-{host}"))
+        for number in range(exchanges):
+            begin, *rest = exchange(f"{host:08x}{number:08x}")
+            record(store, [msgspec.structs.replace(begin, started_at=started_at), *rest])
+    damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 1")
+
+
+def shipped(tape: Path, engine: FailingEngine, host: int) -> bool:
+    """Ship what a tape has; False if the shipper was killed, or gave up."""
+    try:
+        ship(tape, engine, origin=Origin(f"host-{host}"))
+    except (KeyboardInterrupt, WiretapeError):
+        return False
+    return True
+
+
+def ship_all(tapes: list[Path], engine: FailingEngine) -> int:
+    """Ship all tapes in rounds, until each shipper has ended well; return how many rounds that took."""
+    waiting, rounds = list(enumerate(tapes)), 0
+    while waiting:
+        engine.is_away = rounds == 1
+        engine.chance.shuffle(waiting)
+        waiting = [(host, tape) for host, tape in waiting if not shipped(tape, engine, host)]
+        rounds += 1
+    return rounds
+
+
+def simulate(hosts: int, exchanges: int, engine: FailingEngine) -> tuple[int, float]:
+    """Record and ship all; return how many rounds it took to ship, and the seconds of CPU of that."""
+    with tempfile.TemporaryDirectory() as directory:
+        empty, tapes = Path(directory, "empty.db"), [Path(directory, f"{n}.db") for n in range(hosts)]
+        with written(empty, NOW_NS):
+            pass
+        clocks = [NOW_NS + engine.chance.randint(-DAY_NS, DAY_NS) for _ in tapes]
+        for host, (tape, wall_ns) in enumerate(zip(tapes, clocks, strict=True)):
+            shutil.copy(empty, tape)
+            make(tape, host, exchanges, wall_ns)
+        began = time.process_time()
+        rounds = ship_all(tapes, engine)
+        seconds = time.process_time() - began
+        for tape, wall_ns in zip(tapes, clocks, strict=True):
+            with written(tape, wall_ns - HOUR_NS) as store:
+                list(store.rebuild())
+        began = time.process_time()
+        rounds += ship_all(tapes, engine)
+    return rounds, seconds + time.process_time() - began
+
+
+def main() -> None:
+    """Print what happened, and fail unless every exchange is there once, in its newest version."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hosts", type=int, default=1000)
+    parser.add_argument("--exchanges", type=int, default=5, help="of each host")
+    parser.add_argument("--failing", type=float, default=0.2, help="the share of requests that fail")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    engine = FailingEngine(chosen.failing, random.Random(chosen.seed))
+    rounds, seconds = simulate(chosen.hosts, chosen.exchanges, engine)
+    expected, final = chosen.hosts * chosen.exchanges, engine.final()
+    older = sum(row["outcome"] != b"complete" for row in final.values())
+    print(f"{chosen.hosts:,} hosts, clocks up to two days apart; {rounds} rounds, {seconds:.0f} s of CPU")
+    print(", ".join(f"{count:,} {what}" for what, count in engine.happened.most_common()))
+    print(f"exchanges: {expected:,} on tapes, {len(final):,} at the centre, {older:,} of them in an older version")
+    print(f"rows before FINAL: {len(engine.rows['exchanges']):,}, of which {expected + chosen.hosts:,} are versions")
+    if len(final) != expected or older:
+        raise SystemExit("not every exchange is there once, in its newest version")
+
+
+if __name__ == "__main__":
+    main()
