@@ -299,7 +299,7 @@ def _banner(run: Run) -> Iterator[tuple[str, str]]:
         yield "Left out:", f"{'; '.join(left_out)}."
     yield (
         "Included:",
-        "paths, labels, error messages and finish reasons as on the tape, types of events, too; credentials redacted"
+        "paths, labels, error messages, finish reasons and types of events, credentials redacted"
         + ("; texts of answers: wiretape does not redact these" if run.texts is not None else "")
         + f". Timestamps of {counted(len(run.streams), 'exchange')} to play, read by read. "
         "Durations are kept to the microsecond, gaps to 1 %; figures are made of the tape's own.",

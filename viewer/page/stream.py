@@ -275,9 +275,9 @@ def _banner(one: Source, shared: Shared) -> Iterator[tuple[str, str]]:
     url = ["the URL"] if _MARK in request.upstream + request.path else []
     names = ", ".join(formatting.line(name) for name in (*redacted, *url))
     yield "Redacted:", f"{names}." if names else "nothing: no credential was found in its headers and its URL."
-    held = ["headers, labels, URL, error messages, finish reasons and types of events as on the tape"]
+    held = ["headers, labels, URL, error messages, finish reasons and types of events, credentials redacted"]
     held += [] if shared.text or shared.bodies else ["how long the texts are"]
-    held += ["texts of the answer"] if shared.text or shared.bodies else []
+    held += ["texts of the answer, in which nothing is redacted"] if shared.text or shared.bodies else []
     held += ["bodies, in which nothing is redacted"] if shared.bodies else []
     yield "Included:", f"{'; '.join(held)}."
 
