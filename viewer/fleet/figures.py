@@ -16,6 +16,7 @@ from sqlalchemy.types import NullType
 
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape.schema import exchanges, measures
+from viewer.fleet.dialect import NotAtCentre
 from viewer.stats import summary
 from viewer.stats.histogram import EDGES, filled
 from viewer.stats.metrics import QUANTITIES, Bound, Quantity
@@ -47,8 +48,10 @@ def groups(
 ) -> list[Figures]:
     """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
 
-    `drawn` is a quantity whose histogram is asked for, too.
+    `drawn` is a quantity whose histogram is asked for, too. Raises `NotAtCentre` for what is not known there.
     """
+    if "conversation" in by:
+        raise NotAtCentre("conversations")
     statement = _statement(by, include_failed, method, bounds, drawn)
     keys = [group_of(name) for name in by]
     statement = queries.filtered(statement.select_from(JOINED), where).group_by(*keys)

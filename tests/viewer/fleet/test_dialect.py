@@ -113,6 +113,8 @@ def test_what_only_a_tape_has_is_refused_by_name() -> None:
                           "cost>1": "costs", "prompt:x": "request_body"}.items():  # fmt: skip
         with pytest.raises(NotAtCentre, match=missing):
             engine.sql(text)
+    with reading.opened(engine.centre) as connection, pytest.raises(NotAtCentre, match="conversations"):
+        figures.groups(connection, ("model", "conversation"))
 
 
 def test_a_list_has_null_for_what_the_centre_lacks() -> None:
