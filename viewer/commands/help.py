@@ -555,7 +555,12 @@ def _archive() -> Iterator[Section]:
         "id the highest row_version counts. A query that began before files were merged may not find one of them; ask "
         "again.",
     )  # fmt: skip
-    yield Section("How engines read it, each exchange once", list(STATEMENTS.items()))
+    yield Section(
+        "How engines read it, each exchange once",
+        list(STATEMENTS.items()),
+        "DIR of a bucket is s3://BUCKET/PREFIX for DuckDB, s3a://BUCKET/PREFIX for Spark. ClickHouse reads a bucket "
+        "with s3('https://…/*/*/*.parquet') instead of file(), and files of a server below its user_files_path only.",
+    )
 
 
 _SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
