@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -154,8 +154,9 @@ def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
     """Ship until the recorder asks to leave the tape, so that its writer is the last to close it; then what is left."""
     from recorder.commands.leaving import LAST_SECONDS, LEAVE
     from recorder.tape import file
+    from viewer.fleet.client import Unavailable
 
-    with file.reading(tape) as connection:
+    with suppress(Unavailable), file.reading(tape) as connection:  # it is asked once more at the end
         shipper.run(connection)
     sys.stdout.buffer.write(LEAVE)
     sys.stdout.flush()

@@ -191,7 +191,7 @@ class Shipper:
                 work()
             except Unavailable as error:
                 tries += 1
-                if (once and tries >= _TRIES_AT_ONCE * nodes) or (self.is_over() and tries >= nodes):
+                if (once and tries >= _TRIES_AT_ONCE * nodes) or (self._is_late() and tries >= nodes):
                     raise
                 if str(error) not in said:
                     said.add(str(error))

@@ -30,7 +30,9 @@ async def test_what_is_recorded_is_shipped_while_it_is_recorded_and_what_is_left
     def choose(asked: ReceivedRequest) -> Scene:
         request = httpx.Request("POST", f"http://centre{asked.target.decode()}", content=asked.body)
         response = engine.handle(request)
-        return answer([(0, response.content)], status=response.status_code, content_type="text/plain")
+        return answer(
+            [(0, response.content)] if response.content else [], status=response.status_code, content_type="text/plain"
+        )
 
     async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream, ScriptedUpstream(choose) as centre:
         to = centre.url.replace("http://", "clickhouse://") + "/wiretape"
