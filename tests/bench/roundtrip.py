@@ -80,9 +80,9 @@ def read(tape: Path) -> dict[bytes, Recorded]:
     """Read a tape's exchanges by the bodies of their requests, of which no two may be alike."""
     found = dict[bytes, Recorded]()
     with queries.opened(tape) as connection:
-        for head in replayed.heads(connection):
-            answer = replayed.answer(connection, head.no)
-            request = replayed.request_body(connection, head.no) or b""
+        heads = list(replayed.heads(connection))
+        for head, body in zip(heads, replayed.request_bodies(connection, heads), strict=True):
+            answer, request = replayed.answer(connection, head.no), body or b""
             facts = answer.facts
             headers = [(name, value) for name, value in answer.headers if name not in _OWN]
             assert request not in found, f"{tape}: two requests are {request[:60]!r}"

@@ -11,7 +11,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Final, Literal, NamedTuple
@@ -145,7 +145,7 @@ def _remove(value: Any, path: Sequence[str]) -> None:
 
 
 class Library:
-    """The recordings, and which of them comes next; `body_of` reads the body of a recorded request.
+    """The recordings, and which of them comes next; `bodies_of` reads the bodies of recorded requests.
 
     Recordings that match equally well are given in turn, except that a `sequence` ends with its last one. With
     `needs_answer`, those without an answer are passed over: upstream can be asked again.
@@ -154,13 +154,13 @@ class Library:
     def __init__(
         self,
         mode: Mode,
-        body_of: Callable[[Head], bytes | None],
+        bodies_of: Callable[[Sequence[Head]], Iterable[bytes | None]],
         ignored: Sequence[str] = (),
         seed: int = 0,
         *,
         needs_answer: bool = False,
     ) -> None:
-        self._mode, self._body_of, self._ignored, self._needs_answer = mode, body_of, ignored, needs_answer
+        self._mode, self._bodies_of, self._ignored, self._needs_answer = mode, bodies_of, ignored, needs_answer
         self._random = random.Random(seed)
         self.heads: list[Head] = []
         self._by_id: dict[str, Head] = {}
@@ -217,7 +217,7 @@ class Library:
                 return candidates
             case "model":
                 return [head for head in candidates if head.model == _model(asked, body)]
-        return [head for head in candidates if self._is_same(head, body)]
+        return self._same(candidates, body)
 
     def key(self, asked: Asked) -> Hashable | None:
         """Return what is equal for requests that the same recordings answer; None where each has its own."""
@@ -238,7 +238,7 @@ class Library:
             return candidates[turn : turn + 1]
         body = read_body(asked.body, self._ignored)
         fitting = self._fitting(asked, body, candidates)
-        return [head for head in fitting if self._is_same(head, body)] if self._mode == "random" else fitting
+        return self._same(fitting, body) if self._mode == "random" else fitting
 
     def near(self, asked: Asked) -> Sequence[Head] | Miss:
         """Return the recordings that may answer a request whose body is still to come, oldest first."""
@@ -290,15 +290,16 @@ class Library:
                 if (route := providers.route(chosen, target)) is not None:
                     yield asked.method, url, _plain(_REDACTOR.path(route[1].decode("latin-1")))
 
-    def _is_same(self, head: Head, body: Body) -> bool:
-        if head.no not in self._digests:
-            own = self._body(head)
+    def _same(self, heads: Sequence[Head], body: Body) -> Sequence[Head]:
+        """Return those whose body is the same; each is read once."""
+        unknown = [head for head in heads if head.no not in self._digests]
+        for head, own in self._with_bodies(unknown):
             self._digests[head.no] = None if own is None else own.digest
-        return self._digests[head.no] == body.digest
+        return [head for head in heads if self._digests[head.no] == body.digest]
 
-    def _body(self, head: Head) -> Body | None:
-        data = self._body_of(head)
-        return None if data is None else read_body(data, self._ignored)
+    def _with_bodies(self, heads: Sequence[Head]) -> Iterator[tuple[Head, Body | None]]:
+        for head, data in zip(heads, self._bodies_of(heads), strict=True):
+            yield head, None if data is None else read_body(data, self._ignored)
 
     def _in_turn(self, fitting: Sequence[Head]) -> Head:
         return fitting[self._turn(fitting) % len(fitting)]
@@ -333,19 +334,20 @@ class Library:
                 nearest.id,
                 (differs,),
             )
-        compared = [(self._differences(head, body), head) for head in candidates[-_CANDIDATES:]]
+        last = self._with_bodies(candidates[-_CANDIDATES:])
+        compared = [(_differences(head, own, body), head) for head, own in last]
         found, head = min(compared, key=lambda pair: len(pair[0]))
         message = f"no recording answers {_line(asked)}: the nearest is {head.id}, which differs in {_said(found)}"
         return Miss(message, head.id, _names(found))
 
-    def _differences(self, head: Head, body: Body) -> list[tuple[str, str]]:
-        """Return the fields in which a recorded request differs, each with what was recorded and what was asked."""
-        own = self._body(head)
-        if own is None:
-            return [("body", "body: that of the recorded request is not on the tape as a whole")]
-        if own.digest == body.digest:  # the model decides, and is in the path
-            return [("model", f"model: {_short(head.model)} recorded")]
-        return _told(_differing("", own.value, body.value))
+
+def _differences(head: Head, own: Body | None, body: Body) -> list[tuple[str, str]]:
+    """Return the fields in which a recorded request differs, each with what was recorded and what was asked."""
+    if own is None:
+        return [("body", "body: that of the recorded request is not on the tape as a whole")]
+    if own.digest == body.digest:  # the model decides, and is in the path
+        return [("model", f"model: {_short(head.model)} recorded")]
+    return _told(_differing("", own.value, body.value))
 
 
 def _mounts(url: str) -> list[Upstream]:

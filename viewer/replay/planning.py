@@ -7,7 +7,7 @@ keeps the time.
 import contextlib
 import re
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, Protocol
@@ -61,8 +61,8 @@ class Recordings(Protocol):
     def newer(self) -> Sequence[Head]:
         """Return the exchanges that were not returned before, oldest first."""
 
-    def request_body(self, head: Head) -> bytes | None:
-        """Return the body of a request without its content coding; None if not all of it is there."""
+    def request_bodies(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
+        """Yield the body of each request without its content coding; None if not all of it is there."""
 
     def answer(self, head: Head) -> Answer:
         """Return what a request was answered with. Raises `TapeDamaged`."""
@@ -140,12 +140,12 @@ class Planner:
         self._source, self._options = source, options
         self._library = Library(
             options.mode,
-            source.request_body,
+            source.request_bodies,
             options.ignored,
             options.seed,
             needs_answer=options.record != "none",
         )
-        self._sockets = Library(options.mode, self._first_message, options.ignored, options.seed)
+        self._sockets = Library(options.mode, self._first_messages, options.ignored, options.seed)
         self._cached: OrderedDict[int, tuple[Answer, Plan]] = OrderedDict()
         self._held = 0
         self._served: dict[int, int] = {}
@@ -221,14 +221,14 @@ class Planner:
 
     # WebSockets
 
-    def _first_message(self, head: Head) -> bytes | None:
-        return turns.first(self._source.answer(head))
+    def _first_messages(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
+        return (turns.first(self._source.answer(head)) for head in heads)
 
     def _asked_for(self, head: Head) -> Head:
         """Return a WebSocket with the model that its first message names, if that is what counts."""
         if self._options.mode != "model":
             return head
-        return replace(head, model=read_body(self._first_message(head) or b"").model or head.model)
+        return replace(head, model=read_body(next(self._first_messages([head])) or b"").model or head.model)
 
     def greet(
         self, asked: Asked, offered: str, protocols: Sequence[str]

@@ -7,7 +7,7 @@ All of this is used by one thread.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -109,9 +109,11 @@ class Recordings:
         own = [head for head in self._heads if self._tests.get(head.no) == test] if self._tests else self._heads
         return any(head.is_answered for head in own)
 
-    def request_body(self, head: Head) -> bytes | None:
-        """Return the body of a request without its content coding; None if not all of it is there."""
-        return self._keep(("request", head.no), lambda: self._source.request_body(head), lambda body: len(body or b""))
+    def request_bodies(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
+        """Yield the body of each request without its content coding; None if not all of it is there."""
+        missing = self._source.request_bodies([head for head in heads if ("request", head.no) not in self._kept])
+        for head in heads:
+            yield self._keep(("request", head.no), lambda: next(missing), lambda body: len(body or b""))
 
     def answer(self, head: Head) -> Answer:
         """Return what a request was answered with. Raises `TapeDamaged`."""
@@ -137,7 +139,7 @@ class Excerpt:
 
     def __init__(self, recordings: Recordings, test: str) -> None:
         self._newer = recordings.of(test)
-        self.request_body, self.answer = recordings.request_body, recordings.answer
+        self.request_bodies, self.answer = recordings.request_bodies, recordings.answer
 
     def newer(self) -> Sequence[Head]:
         """Return the exchanges that were not returned before, oldest first."""

@@ -1,6 +1,6 @@
 """The recordings that are served: a tape, opened for reading only, which may be written meanwhile."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -40,9 +40,9 @@ class Source:
         """Return the value of a label, by the number of each exchange that has it."""
         return replayed.labelled(self._connection, key)
 
-    def request_body(self, head: Head) -> bytes | None:
-        """Return the body of a request without its content coding; None if not all of it is there."""
-        return replayed.request_body(self._connection, head.no)
+    def request_bodies(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
+        """Yield the body of each request without its content coding; None if not all of it is there."""
+        return replayed.request_bodies(self._connection, heads)
 
     def answer(self, head: Head) -> Answer:
         """Return what a request was answered with. Raises `TapeDamaged`."""

@@ -3,7 +3,7 @@
 As in `queries`, each query is short.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +37,7 @@ class Head:
     started_at: str
     ended_by: str = "end"
     request_sha256: str | None = None
+    request_size: int | None = None
 
     @property
     def is_answered(self) -> bool:
@@ -55,7 +56,9 @@ class Answer:
 
 
 _FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by",
-           "request_sha256")  # fmt: skip
+           "request_sha256", "request_size")  # fmt: skip
+_BODIES: Final = select(exchanges.c.no, *(exchanges.c[f"request_{name}"] for name in ("headers", "body", "size")))
+_GROUP, _GROUP_BYTES = 200, 4 << 20
 
 
 def heads(connection: Connection, where: Condition | None = None, among: Condition | None = None) -> Iterator[Head]:
@@ -92,13 +95,36 @@ def numbers(after: int, until: int) -> Condition:
     return upper & (exchanges.c.no > after) if after else upper
 
 
-def request_body(connection: Connection, no: int) -> bytes | None:
-    """Return a request's body without its content coding; None if the tape does not hold all of it."""
-    request = queries.request(connection, no)
-    body = request.body or b""
-    if request.size != len(body):
+def request_bodies(connection: Connection, requests: Sequence[Head]) -> Iterator[bytes | None]:
+    """Yield the body of each request without its content coding; None if the tape does not hold all of it.
+
+    Several are read at once, as far as they are not large.
+    """
+    group, held = list[Head](), 0
+    for head in requests:
+        size = head.request_size or 0
+        if group and (len(group) == _GROUP or held + size > _GROUP_BYTES):
+            yield from _bodies_of_group(connection, group)
+            group, held = [], 0
+        group.append(head)
+        held += size
+    if group:
+        yield from _bodies_of_group(connection, group)
+
+
+def _bodies_of_group(connection: Connection, group: Sequence[Head]) -> Iterator[bytes | None]:
+    statement = _BODIES.where(exchanges.c.no.in_([head.no for head in group]))
+    with connection.begin():
+        stored = {no: values for no, *values in connection.execute(statement)}
+    for head in group:
+        yield _uncoded(*stored[head.no]) if head.no in stored else None  # deleted meanwhile
+
+
+def _uncoded(headers: Headers | None, stored: bytes | None, size: int | None) -> bytes | None:
+    body = stored or b""
+    if size != len(body):
         return None
-    coding = next((value for name, value in request.headers if name == "content-encoding"), None)
+    coding = next((value for name, value in headers or [] if name == "content-encoding"), None)
     plain = encoding.plain(coding, body, (len(body),))
     return plain.data if plain.flag is None else body
 

@@ -1,7 +1,7 @@
 """Which recording answers a request."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ def library(
 ) -> Library:
     """Make a library of recordings with the ids aaaa1, aaaa2, …: of each the upstream, the path, the body."""
     bodies = {no: request for no, (_, _, request) in enumerate(recorded, 1)}
-    found = Library(mode, lambda head: bodies[head.no], tuple(ignored))
+    found = Library(mode, lambda heads: [bodies[head.no] for head in heads], tuple(ignored))
     models = [matching.read_body(request or b"").model for _, _, request in recorded]
     found.add([
         Head(no, f"aaaa{no}", method, path, upstream, models[no - 1], 200, "complete", "chunked", "")
@@ -131,3 +131,18 @@ def test_a_compressed_request_is_compared_by_what_it_says() -> None:
 
     assert matching.uncoded([(b"content-encoding", b"gzip")], gzip.compress(b"{}")) == b"{}"
     assert matching.uncoded([(b"content-encoding", b"br")], b"??") == b"??"
+
+
+def test_a_miss_reads_all_bodies_at_once_and_each_once() -> None:
+    read = list[int]()
+
+    def bodies_of(heads: Sequence[Head]) -> list[bytes]:
+        read.append(len(heads))
+        return [body(str(head.no)) for head in heads]
+
+    many = Library("request", bodies_of)
+    many.add([Head(no, f"{no:04}", "POST", CHAT, OPENAI, "m", 200, "complete", "end", "") for no in range(500)])
+    assert ["nearest" in found(many, CHAT, body(content)) for content in ("x", "y")] == [True, True]
+    assert read[0] == 500
+    assert sum(read) < 1000
+    assert found(many, CHAT, body("321")) == "0321"

@@ -110,7 +110,7 @@ def asked(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
     with queries.opened(tape) as connection:
         heads = list(replayed.heads(connection))
         answers = [replayed.answer(connection, one.no) for one in heads]
-        bodies = [replayed.request_body(connection, one.no) or b"" for one in heads]
+        bodies = [body or b"" for body in replayed.request_bodies(connection, heads)]
         return [
             (one.path, request, answer.reads, answer.body)
             for one, request, answer in zip(heads, bodies, answers, strict=True)
