@@ -199,8 +199,9 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
     Nothing is dropped, and no column is changed. In ClickHouse Cloud leave out --cluster: it replicates by itself.
 
     With --accounts, wiretape_ship may insert and do nothing else, and wiretape_read may read all but the table streams,
-    which has what was said. Their passwords are in WIRETAPE_FLEET_SHIP_PASSWORD and WIRETAPE_FLEET_READ_PASSWORD, and
-    are sent as hashes.
+    which has what was said and is what pull copies. Their passwords are in WIRETAPE_FLEET_SHIP_PASSWORD and
+    WIRETAPE_FLEET_READ_PASSWORD, and are sent as hashes. Who makes accounts needs access_management. For a server
+    before 20.5, which takes accounts from files only, the file is printed.
     """
     from viewer.fleet import ddl, setup, tables
 
@@ -218,8 +219,7 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
     with connected_to(target, ca_file) as centre:
         setup.prepare(centre, tables.TABLES, cluster, lambda line: click.echo(line))
         if accounts:
-            setup.make_accounts(centre, tables.TABLES, cluster, passwords)
-            click.echo(f"accounts {' and '.join(passwords)} made")
+            setup.make_accounts(centre, tables.TABLES, cluster, passwords, lambda line: click.echo(line))
 
 
 def _print(target: centres.Target, cluster: str | None, accounts: bool) -> None:
@@ -247,7 +247,8 @@ def _password(name: str) -> str:
 def hours(target: centres.Target, ca_file: Path | None, since: "timedelta") -> None:
     """Count the exchanges of each hour, by host, upstream, model, operation and API, in the table hours.
 
-    Run it now and then: what is counted again replaces what was counted before.
+    Run it now and then: what is counted again replaces what was counted before. It takes an account that may read the
+    table exchanges and insert into hours, which neither of those of fleet init may.
     """
     from recorder.clock import SYSTEM
     from viewer.fleet import hours

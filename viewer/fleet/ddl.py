@@ -19,6 +19,13 @@ EXPIRING_SINCE: Final = (19, 6)
 ACCOUNTS_SINCE: Final = (20, 5)
 _LOCAL: Final = "_local"
 _READ_OF_SYSTEM: Final = ("tables", "clusters", "parts", "columns")
+_USER: Final = """    <{account}>
+      <password_sha256_hex>{hash}</password_sha256_hex>
+      <networks><ip>::/0</ip></networks>
+      <profile>{account}</profile>
+      <quota>default</quota>
+      <allow_databases><database>{database}</database></allow_databases>
+    </{account}>"""
 
 
 def literal(text: str) -> str:
@@ -73,6 +80,17 @@ def accounts(name: str, hashes: Mapping[str, str], tables: Sequence[EngineTable]
                 yield f"GRANT{_on(cluster)} SHOW COLUMNS, INSERT ON {name}.{each} TO {SHIPPER}"
             if table is not STREAMS:
                 yield f"GRANT{_on(cluster)} SELECT ON {name}.{each} TO {ANALYST}"
+
+
+def users_xml(name: str, hashes: Mapping[str, str]) -> str:
+    """Return the accounts as the configuration of a server before `ACCOUNTS_SINCE`, which knows no grants.
+
+    There the shipper may also read, but change no table, and the analyst reads `streams`, too.
+    """
+    limits = {SHIPPER: "<allow_ddl>0</allow_ddl>", ANALYST: "<readonly>1</readonly>"}
+    profiles = "\n".join(f"    <{account}>{limits[account]}</{account}>" for account in hashes)
+    users = "\n".join(_USER.format(account=account, hash=hashed, database=name) for account, hashed in hashes.items())
+    return f"<yandex>\n  <profiles>\n{profiles}\n  </profiles>\n  <users>\n{users}\n  </users>\n</yandex>"
 
 
 def _on(cluster: str | None) -> str:

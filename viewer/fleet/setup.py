@@ -72,14 +72,25 @@ def _migrate(centre: Centre, table: EngineTable, cluster: str | None, plain: boo
 
 
 def make_accounts(
-    centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None, passwords: Mapping[str, str]
+    centre: Centre,
+    tables: tuple[EngineTable, ...],
+    cluster: str | None,
+    passwords: Mapping[str, str],
+    tell: Callable[[str], None],
 ) -> None:
-    """Make the accounts, or give them other passwords. Raises `Refused` and `Unavailable`."""
-    if version(centre) < ddl.ACCOUNTS_SINCE:
-        raise Refused(
-            f"{centre.target.name} has accounts in its users.xml only (CREATE USER came with 20.5): add "
-            f"{ddl.SHIPPER} and {ddl.ANALYST} there"
-        )
+    """Make the accounts, or give them other passwords. Raises `Refused` and `Unavailable`.
+
+    A server before `ddl.ACCOUNTS_SINCE` is configured by hand: it is told what with, and `Refused` is raised.
+    """
+    name = centre.target.database
     hashes = {account: hashlib.sha256(password.encode()).hexdigest() for account, password in passwords.items()}
-    for statement in ddl.accounts(centre.target.database, hashes, tables, cluster):
+    if version(centre) < ddl.ACCOUNTS_SINCE:
+        tell(ddl.users_xml(name, hashes))
+        raise Refused(
+            f"{centre.target.name} takes accounts from files only (CREATE USER came with 20.5): put the lines from "
+            f"<yandex> on into users.d/wiretape.xml beside users.xml of each server; there {ddl.SHIPPER} may also "
+            f"read, and {ddl.ANALYST} also reads streams, which servers of that age cannot forbid"
+        )
+    for statement in ddl.accounts(name, hashes, tables, cluster):
         centre.execute(statement)
+    tell(f"accounts {' and '.join(passwords)} made")

@@ -17,9 +17,10 @@ from recorder.demo import synthetic
 from recorder.tape import file
 from tests import forked
 from tests.forked import CLI, Forked
-from tests.recorder.frames import damage, exchange, opened, record
+from tests.recorder.frames import damage, exchange, opened, record, until
 from tests.viewer.fleet import servers
 from tests.viewer.fleet.servers import Server
+from viewer.commands.fleet import READ_PASSWORD, SHIP_PASSWORD
 from viewer.fleet.acknowledged import path_of
 
 pytestmark = pytest.mark.nightly
@@ -119,6 +120,39 @@ def test_a_server_holds_what_the_tape_holds_and_is_migrated(
         assert server.query("SELECT sum(exchanges) FROM wiretape.hours FINAL") == [["0"]]
         monkeypatch.setenv(centres.PASSWORD, "wrong")
         assert "does not accept the user or the password" in run("fleet", "status", "--to", to)[1]
+
+
+@needs_server
+@pytest.mark.usefixtures("account")
+def test_the_account_of_shippers_ships_and_that_of_analysts_asks(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passwords = {"wiretape_ship": "a password to ship", "wiretape_read": "a password to read"}
+    monkeypatch.setenv(SHIP_PASSWORD, passwords["wiretape_ship"])
+    monkeypatch.setenv(READ_PASSWORD, passwords["wiretape_read"])
+
+    def of(account: str, *arguments: object) -> tuple[int, str]:
+        monkeypatch.setenv(centres.USER, account)
+        monkeypatch.setenv(centres.PASSWORD, passwords[account])
+        return run(*arguments)
+
+    with servers.one(tmp_path) as server:
+        to = url(server)
+        code, text = run("fleet", "init", "--to", to, "--accounts")
+        assert (code, "CREATE USER came with 20.5" in text) == (1, True)
+        (server.place / "users.d").mkdir()
+        xml = text[text.index("<yandex>") : text.index("</yandex>")] + "</yandex>"
+        (server.place / "users.d" / "wiretape.xml").write_text(xml)
+        until(lambda: of("wiretape_read", "ls", "--db", to)[0] == 0)
+        assert of("wiretape_ship", "ship", "--db", tape, "--to", to, "--once", "--bodies")[0] == 0
+        assert server.query(OF_CENTRE) == [of_tape(tape)]
+        assert "does not allow this account" in of("wiretape_ship", "fleet", "init", "--to", to)[1]
+        for asked in ("stats --by model", "check --max error_rate=100%", "export --table summary", "fleet status"):
+            where = ("--to", to) if asked.startswith("fleet") else ("--db", to)
+            assert of("wiretape_read", *asked.split(), *where)[0] == 0, asked
+        assert of("wiretape_read", "pull", "--db", to, "-o", tmp_path / "pulled.db")[0] == 0
+        path_of(tape, centres.parse(to).name).unlink()
+        assert "does not allow this account" in of("wiretape_read", "ship", "--db", tape, "--to", to, "--once")[1]
 
 
 @needs_server
