@@ -22,6 +22,8 @@ from viewer.fleet import typed
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
 """How long a node may take to answer, and a batch to be on its replicas."""
+_CLUSTER_SECONDS: Final = 45
+"""How long a node waits for all hosts of a cluster: less than we wait for it, so that it says what is missing."""
 _QUORUM_MS: Final = 30_000
 _SHOWN: Final = 300
 _PIECE: Final = 64 << 10
@@ -38,6 +40,7 @@ _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
 """Codes of errors that stay, and what they mean."""
 _DISK_FULL: Final = "the disk of {node} is full: free some space there"
 _NO_SPACE: Final = "errno: 28,"
+_HOSTS_MISSING: Final = "distributed_ddl_task_timeout"
 _PASSING: Final[Mapping[tuple[int, ...], str]] = {
     (243,): _DISK_FULL,
     (285, 286, 289, 319): "{node} has too few replicas that work ({words})",
@@ -114,7 +117,8 @@ class Centre:
 
     def execute(self, statement: str, database: str | None = None) -> None:
         """Execute a statement that has no rows. Raises `Refused`, and at last `Unavailable`."""
-        self._anywhere(statement, b"", {"wait_end_of_query": "1", "insert_distributed_sync": "1"}, database)
+        settings = {"wait_end_of_query": "1", "insert_distributed_sync": "1"}
+        self._anywhere(statement, b"", settings | {_HOSTS_MISSING: str(_CLUSTER_SECONDS)}, database)
 
     def insert(self, table: str, columns: Sequence[str], rows: bytes | bytearray, *, quorum: int = 0) -> None:
         """Insert rows in RowBinary at the node that is asked next. Raises `Refused` or `Unavailable`.
@@ -196,6 +200,11 @@ def _explained(node: str, target: Target, status: int, code: int, text: str) -> 
         return _not_an_engine(node, status, words)
     if _NO_SPACE in text:
         return Unavailable(_DISK_FULL.format(node=node))
+    if _HOSTS_MISSING in text:
+        return Refused(
+            f"not all hosts of the cluster did it within {_CLUSTER_SECONDS} s ({words}): they do when they are back; "
+            "then run the same command again"
+        )
     for kind, known in ((Refused, _TO_BLAME), (Unavailable, _PASSING)):
         for codes, meaning in known.items():
             if code in codes:

@@ -24,6 +24,7 @@ _CONFIG = """<yandex><logger><level>warning</level><console>1</console></logger>
 <mark_cache_size>5368709</mark_cache_size><max_concurrent_queries>100</max_concurrent_queries>{more}</yandex>"""
 _ZOOKEEPER = "tickTime=500\ndataDir={place}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
 _START_SECONDS = 30
+_REACHED_SECONDS = 10
 
 
 def missing(*programs: str) -> str | None:
@@ -76,11 +77,14 @@ class Server:
         self.process.wait()
 
     def query(self, statement: str) -> list[list[str]]:
-        headers = {"X-ClickHouse-User": "default", "X-ClickHouse-Key": PASSWORD}
-        url = f"http://127.0.0.1:{self.http}/"
-        response = httpx.post(url, content=statement, headers=headers, timeout=60, trust_env=False)
+        response = self.ask(statement)
         assert response.status_code == 200, response.text
         return [line.split("\t") for line in response.text.splitlines()]
+
+    def ask(self, statement: str, **settings: str) -> httpx.Response:
+        headers = {"X-ClickHouse-User": "default", "X-ClickHouse-Key": PASSWORD}
+        url = f"http://127.0.0.1:{self.http}/"
+        return httpx.post(url, params=settings, content=statement, headers=headers, timeout=60, trust_env=False)
 
 
 @contextmanager
@@ -105,14 +109,28 @@ def cluster(place: Path, shards: int = 2, replicas: int = 2) -> Iterator[list[Se
         groups = [servers[start : start + replicas] for start in range(0, len(servers), replicas)]
         described = f"<remote_servers><both>{''.join(map(_shard, groups))}</both></remote_servers>"
         described += f"<zookeeper><node><host>127.0.0.1</host><port>{port}</port></node>"
-        described += "<session_timeout_ms>4000</session_timeout_ms></zookeeper>"
+        described += "<session_timeout_ms>10000</session_timeout_ms></zookeeper>"
         described += "<distributed_ddl><path>/clickhouse/ddl</path></distributed_ddl>"
         for place_of, server in enumerate(servers):
             macros = f"<macros><shard>{place_of // replicas}</shard><replica>r{place_of % replicas}</replica></macros>"
             server.write(described + macros)
             server.start()
             stack.callback(server.kill)
+        _await_all(servers)
         yield servers
+
+
+def _await_all(servers: Sequence[Server]) -> None:
+    """Wait until each server has done what the cluster is told; one that does not take part starts again."""
+    told = servers[0].ask("CREATE DATABASE reached ON CLUSTER both", distributed_ddl_task_timeout=f"{_REACHED_SECONDS}")
+    deadline = time.monotonic() + _START_SECONDS
+    for server in servers:
+        if ["reached"] not in server.query("SHOW DATABASES"):
+            server.kill()
+            server.start()
+        while ["reached"] not in server.query("SHOW DATABASES"):
+            assert time.monotonic() < deadline, f"{told.text}\n{(server.place / 'log').read_text()[-4000:]}"
+            time.sleep(0.05)
 
 
 def _shard(servers: Sequence[Server]) -> str:
@@ -129,7 +147,16 @@ def _zookeeper(place: Path, port: int) -> Iterator[None]:
     place.mkdir()
     (place / "zoo.cfg").write_text(_ZOOKEEPER.format(place=place, port=port))
     jars = "/usr/share/java/*:/etc/zookeeper/conf"
-    command = ["java", "-Xmx128m", "-cp", jars, "org.apache.zookeeper.server.quorum.QuorumPeerMain", f"{place}/zoo.cfg"]
+    quick = "-Dzookeeper.forceSync=no"  # a slow disk does not end sessions
+    command = [
+        "java",
+        "-Xmx128m",
+        quick,
+        "-cp",
+        jars,
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        f"{place}/zoo.cfg",
+    ]
     with (place / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)
     deadline = time.monotonic() + _START_SECONDS

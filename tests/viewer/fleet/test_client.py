@@ -26,6 +26,11 @@ from viewer.fleet.client import Centre, Refused, Unavailable
             Unavailable,
             "the disk of .* is full: free",
         ),
+        (
+            failed(500, 159, "Watching task q is executing longer than distributed_ddl_task_timeout (=45) seconds."),
+            Refused,
+            "not all hosts of the cluster did it .* then run the same command again",
+        ),
         (failed(500, 285, "Number of alive replicas (1) is less"), Unavailable, "too few replicas that work"),
         (failed(500, 252, "Too many parts (300)"), Unavailable, "too much to do"),
         (failed(500, 999, "What \x1b[2J is this"), Unavailable, "failed .What ␛"),

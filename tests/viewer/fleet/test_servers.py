@@ -185,7 +185,8 @@ def test_a_server_that_is_killed_again_and_again_has_every_exchange_once(tape: P
 @pytest.mark.usefixtures("account")
 def test_a_cluster_that_loses_a_replica_waits_for_it_and_has_every_exchange_once(tape: Path, tmp_path: Path) -> None:
     with servers.cluster(tmp_path) as found:
-        assert run("fleet", "init", "--to", url(*found), "--cluster", "both")[0] == 0
+        made = run("fleet", "init", "--to", url(*found), "--cluster", "both")
+        assert made[0] == 0, made[1]
         other = tmp_path / "other.db"
         shutil.copy(tape, other)
         damage(other, "UPDATE exchanges SET id = 'x' || id")
