@@ -51,7 +51,8 @@ DETAIL_FIELDS: Final = (
     "gap_bytes", "choices", "usage", "clock_error_ms", "request_truncated",
     "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate",
 )  # fmt: skip
-WORKED_OUT: Final = ("conversation", "continues", "cost", "currency", "cache_hit_rate")
+PAID: Final = ("cost", "currency", "cache_hit_rate")
+WORKED_OUT: Final = ("conversation", "continues", *PAID)
 """Fields that neither the tape nor a list has, unless it is asked for them."""
 
 FIELDS: Final = _FIRST + tuple(
@@ -159,7 +160,7 @@ class PreviewRow:
 class ConversationRow:
     """A conversation: its name, the id of its first exchange, and totals; `asked` and `argv0` are those of the first.
 
-    Tokens are summed as far as they are known, and unknown where none are.
+    Tokens and costs are summed as far as they are known, and unknown where none are.
     """
 
     conversation: str
@@ -176,6 +177,8 @@ class ConversationRow:
     duration_ms: float | None
     argv0: str | None
     asked: str | None
+    cost: float | None = None
+    currency: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -464,7 +464,7 @@ def _prices() -> Iterator[Section]:
     yield Section(
         "What comes of it",
         [
-            ("cost, currency", "of an exchange: show, --columns, filters such as cost>0.01; sums in stats"),
+            ("cost, currency", "of an exchange: show, view, --columns, filters (cost>0.01); sums: stats, ls --by"),
             ("cache_hit_rate", "tokens read from the provider's cache / all tokens of the request; needs no prices"),
         ],
         "Cost is unknown, and not 0, without an entry or usage, of exchanges that are not complete, and where a count "

@@ -33,7 +33,7 @@ def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds)
     from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
-    row = dataclasses.replace(queries.detail(connection, no), **queries.belonging(connection, no))
+    row = dataclasses.replace(queries.detail(connection, no), **queries.worked_out(connection, no))
     request_headers, response_headers = queries.headers(connection, no)
     if out.format not in (None, "table"):
         fields = {name: rows.value(row, name) for name in rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS}

@@ -55,6 +55,8 @@ _OF_CONVERSATION: Final = {
     "open": "how many of them still run",
     "models": "the models asked for",
     "duration_ms": "how long its exchanges took, added up: those side by side count each (ms)",
+    "cost": "what its exchanges cost as far as known, by the prices of the configuration (help prices) (currency)",
+    "currency": "the currency of the cost",
     "argv0": "the program that made the first, by its label",
     "asked": "the last text of the user in the first",
 }

@@ -49,6 +49,7 @@ def read() -> Settings:
             settings.wrong.append(error.message)
     _check_views(settings)
     _check_objective(settings)
+    _check_prices(settings)
     return settings
 
 
@@ -110,6 +111,17 @@ def _check_objective(settings: Settings) -> None:
     except ValueError as error:
         settings.slo = None
         settings.wrong.append(f"slo: {safe(str(error))}")
+
+
+def _check_prices(settings: Settings) -> None:
+    from viewer.model import prices
+    from viewer.stats.prices import PricesWrong
+
+    try:
+        prices.read()
+    except PricesWrong as error:
+        if str(error) not in settings.wrong:  # a file that is no TOML is wrong for all
+            settings.wrong.append(str(error))
 
 
 def history_file() -> Path:

@@ -58,7 +58,7 @@ def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: 
     except NoResultFound as error:
         raise TapeDamaged("the tape is damaged (an exchange lacks its session): run 'wiretape db check'") from error
     if belonging:
-        known = replace(known, row=replace(known.row, **queries.belonging(connection, no)))
+        known = replace(known, row=replace(known.row, **queries.worked_out(connection, no)))
     message = document.without_credentials(known.row.error_message)
     known = replace(known, row=replace(known.row, error_message=message))
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)

@@ -48,10 +48,10 @@ _IMPORTANT: Final = (
 )  # fmt: skip
 _CONVERSATION: Final = (
     "conversation", "started_at", "last_at", "exchanges", "failed", "models", "input_tokens", "output_tokens",
-    "cache_read_input_tokens", "duration_ms", "argv0", "asked",
+    "cache_read_input_tokens", "cost", "duration_ms", "argv0", "asked",
 )  # fmt: skip
 _CONVERSATION_IMPORTANT: Final = (
-    "conversation", "exchanges", "last_at", "asked", "output_tokens", "input_tokens", "duration_ms", "failed",
+    "conversation", "exchanges", "last_at", "asked", "cost", "output_tokens", "input_tokens", "duration_ms", "failed",
     "models", "cache_read_input_tokens", "argv0", "started_at",
 )  # fmt: skip
 _SHORT_NAME: Final = 13
@@ -270,8 +270,13 @@ def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[
 
 
 def conversations(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
-    """Lay out conversations as `listing` does exchanges; short names are those that `conversation:` takes, too."""
-    columns = [_column(name, names or _CONVERSATION, rows) for name in names or _CONVERSATION]
+    """Lay out conversations as `listing` does exchanges; short names are those that `conversation:` takes, too.
+
+    Costs have a column only where one is known, unless it is asked for.
+    """
+    costs = {row["cost"] is not None for row in rows}
+    usual = [name for name in _CONVERSATION if name != "cost" or True in costs]
+    columns = [_column(name, names or usual, rows) for name in names or usual]
     return table(columns, rows, width, names or _CONVERSATION_IMPORTANT)
 
 

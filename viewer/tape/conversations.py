@@ -5,15 +5,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
 
 from recorder.decode.outcome import FAILURES
 from recorder.tape.schema import exchanges, measures
 from viewer import rows
 from viewer.model.listing.conversations import tree
 from viewer.rows import ConversationRow, TurnRow
+from viewer.stats.prices import UNITS
 from viewer.tape import queries
-from viewer.tape.columns import ABOVE, CONTINUED, JOINED, among, column, label, resolved
+from viewer.tape.columns import ABOVE, CONTINUED, JOINED, among, column, cost_units, label, resolved
 from viewer.tape.conditions import Condition
 
 _SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "duration_ms")
@@ -23,7 +24,12 @@ _ASKED: Final = 3
 
 
 def listed(connection: Connection, where: Condition | None = None, limit: int | None = None) -> list[ConversationRow]:
-    """Return the conversations of the exchanges that fit, with totals of these: the one with the newest first."""
+    """Return the conversations of the exchanges that fit, with totals of these: the one with the newest first.
+
+    Raises `PricesWrong`.
+    """
+    with connection.begin():
+        currency: str | None = connection.execute(select(func.currency_of(0))).scalar_one()
     numbers = func.min(exchanges.c.no), func.max(exchanges.c.no)
     totals = (
         func.min(exchanges.c.started_at),
@@ -33,13 +39,14 @@ def listed(connection: Connection, where: Condition | None = None, limit: int | 
         _count(exchanges.c.ended_by.is_(None)),
         func.json_group_array(column("model").distinct()),
         *(func.sum(column(name)) for name in _SUMMED),
+        func.sum(cost_units()) if currency else null(),
     )
     statement = queries.filtered(select(_NAME, *numbers, *totals).select_from(JOINED), where).where(_NAME.is_not(None))
     statement = statement.group_by(_NAME).order_by(numbers[1].desc()).limit(limit)
     with connection.begin():
         found = connection.execute(statement).all()
         firsts = {no: first for no, *first in connection.execute(_firsts([row[1] for row in found]))}
-    return [_row(name, firsts[first], *totals) for name, first, _, *totals in found]
+    return [_row(name, firsts[first], currency, *totals) for name, first, _, *totals in found]
 
 
 def _count(condition: Condition) -> ColumnElement[Any]:
@@ -52,13 +59,14 @@ def _firsts(numbers: Sequence[int]) -> Any:
     return select(*columns).select_from(JOINED).where(among(numbers))
 
 
-def _row(name: str, first: Sequence[Any], started_at: str, last_at: str, *totals: Any) -> ConversationRow:
-    (id, argv0, asked), (count, failed, running, models, asked_for, answered, cached, duration_ns) = first, totals
+def _row(
+    name: str, first: Sequence[Any], currency: str | None, started_at: str, last_at: str, *totals: Any
+) -> ConversationRow:
+    (id, argv0, asked), (count, failed, running, models, asked_for, answered, cached, took_ns, units) = first, totals
     named = sorted(model for model in json.loads(models) if isinstance(model, str))
-    tokens = asked_for, answered, cached
-    return ConversationRow(
-        name, id, started_at, last_at, count, failed, running, named, *tokens, rows.ms(duration_ns), argv0, asked
-    )
+    counts = count, failed, running, named, asked_for, answered, cached, rows.ms(took_ns)
+    paid = (None, None) if units is None else (units / UNITS, currency)
+    return ConversationRow(name, id, started_at, last_at, *counts, argv0, asked, *paid)
 
 
 def left_out(connection: Connection, where: Condition | None = None) -> int:

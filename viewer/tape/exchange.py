@@ -9,7 +9,7 @@ import os
 import pickle
 import sys
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from viewer.model.exchange import opened
 from viewer.model.exchange.opened import Known, Stored
 from viewer.model.exchange.transcript import Transcript
 from viewer.rows import DetailRow, Headers, Request
+from viewer.stats.prices import PricesWrong
 from viewer.tape import live, queries
 from viewer.tape.columns import JOINED, column
 
@@ -87,8 +88,13 @@ def reads_between(connection: Connection, no: int, first: int, last: int) -> dic
 
 
 def known(connection: Connection, no: int) -> Known:
-    """Return what can be told of an exchange without decoding it. Raises sqlalchemy's `NoResultFound`."""
+    """Return what can be told of an exchange without decoding it, its cost unless the prices have a mistake.
+
+    Raises sqlalchemy's `NoResultFound`.
+    """
     row = queries.detail(connection, no)
+    with contextlib.suppress(PricesWrong):
+        row = replace(row, **queries.worked_out(connection, no, rows.PAID))
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
     request = queries.request(connection, no)

@@ -214,9 +214,8 @@ def _detail() -> Select[Any]:
     return _selected(rows.DETAILED).select_from(JOINED).where(_exchanges.c.no == bindparam("no"))
 
 
-def belonging(connection: Connection, no: int) -> dict[str, Any]:
-    """Return what is worked out of an exchange only when asked for, by the names of the fields: `rows.WORKED_OUT`."""
-    fields = rows.WORKED_OUT
+def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WORKED_OUT) -> dict[str, Any]:
+    """Return fields of an exchange that are worked out only when asked for, by name. Raises `PricesWrong`."""
     with connection.begin():
         row = connection.execute(_selected(fields).select_from(JOINED).where(_exchanges.c.no == no)).one()
     return dict(zip(fields, row[1:], strict=True))

@@ -11,7 +11,7 @@ from viewer.tape import queries
 
 def turn(connection: Connection, no: int) -> Turn:
     """Return an exchange as a turn. Raises sqlalchemy's `NoResultFound`."""
-    continued = queries.belonging(connection, no)["continues"]
+    continued = queries.worked_out(connection, no, ("continues",))["continues"]
     before = None if continued is None else _asked(connection, queries.find(connection, continued))
     return turns.turn(_asked(connection, no), before)
 

@@ -8,6 +8,8 @@ import pytest
 from tests import page
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, TOOLS
+from viewer.model import settings
+from viewer.tape import exchange, queries
 from viewer.timing import thresholds
 
 PRICES = '[[prices]]\nmodel = "gpt-x-mini"\ninput = 2\noutput = 0.5\n'
@@ -39,6 +41,31 @@ def test_costs_are_listed_filtered_sorted_exported_and_shown(configured: Path, t
     assert {name: shown[name] for name in PAID} == PAID
     assert "cost       0.000012 EUR\n" in run(tape, "show", COMPLETE, "--format", "table").stdout
     assert json.loads(run(tape, "show", TOOLS, "--format", "json").stdout)["cost"] is None
+
+
+def test_conversations_have_what_their_exchanges_cost(configured: Path, tape: Path) -> None:
+    by = ("ls", "--by", "conversation", "-f", "model:gpt-x-mini")
+    found = {row["id"]: (row["cost"], row["currency"]) for row in json.loads(run(tape, *by, "--format", "json").stdout)}
+    assert found.pop(COMPLETE) == (PAID["cost"], PAID["currency"])
+    assert set(found.values()) == {(None, None)}, "of no other exchange the cost is known"
+    assert "0.000012" in run(tape, *by, "--format", "table").stdout
+    (configured / thresholds.LOCAL_FILE).unlink()
+    assert " cost" not in run(tape, *by, "--format", "table").stdout
+
+
+def test_what_is_known_at_once_has_the_cost_and_does_without_where_prices_are_wrong(
+    configured: Path, tape: Path
+) -> None:
+    def known() -> dict[str, object]:
+        with queries.opened(tape) as connection:
+            row = exchange.known(connection, queries.find(connection, COMPLETE)).row
+            return {name: getattr(row, name) for name in PAID}
+
+    assert known() == PAID
+    (configured / thresholds.LOCAL_FILE).write_text(PRICES.replace("input", "inputs"))
+    assert known() == dict.fromkeys(PAID)
+    (warning,) = settings.read().wrong
+    assert "entry 1 of [[prices]]" in warning
 
 
 def test_statistics_add_up_costs_that_are_known_and_count_the_others(configured: Path, tape: Path) -> None:
