@@ -9,15 +9,13 @@ regular file. A character device (`/dev/null`, a terminal) and a descriptor of t
 import contextlib
 import os
 import re
-import signal
 import stat
-import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
+from recorder import private
 from recorder.errors import OutputRefused, WiretapeError
 
 _DATABASE: Final = b"SQLite format 3\x00"
@@ -112,30 +110,12 @@ def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """Make a file that is gone after any failure, and when the process is told to end."""
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        with _ending(), os.fdopen(descriptor, "wb") as file:
+        with private.ending(), os.fdopen(descriptor, "wb") as file:
             yield part, file
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
-
-
-@contextlib.contextmanager
-def _ending() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise `SystemExit`, so that what was begun can be undone."""
-
-    def end(number: int, _: Any) -> None:
-        sys.exit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def replace_private(path: Path, data: bytes) -> None:

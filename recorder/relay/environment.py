@@ -6,19 +6,14 @@ the system's roots, with those of bundles that were set before, and with ours.
 """
 
 import contextlib
-import fcntl
 import json
-import os
 import re
 import shlex
-import shutil
 import ssl
-import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from recorder.clock import SYSTEM
+from recorder import private
 from recorder.errors import WiretapeError
 from recorder.relay import local
 from recorder.sanitize import clipped
@@ -62,8 +57,6 @@ _SYSTEM_BUNDLES = (
 )  # fmt: skip
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
 _PREFIX = "wiretape-ca-"
-_LEFT_NS = 10_000_000_000
-"""A directory that nobody holds is removed when it is this old: until then its recorder may just be taking it."""
 
 
 def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[str, str]) -> dict[str, str]:
@@ -132,7 +125,7 @@ def certificate_files(own: str, environ: Mapping[str, str], ca_file: Path | None
     adding = _certificates([own, *_contents([environ.get(ADDING)]), *_contents([ca_file])])
     preset = _contents(environ.get(name) for name in READERS)
     bundle = _certificates([own, _system_roots(), *preset, *_contents([ca_file])])
-    with _private_directory() as directory:
+    with private.directory(_PREFIX, "wiretape's certificate") as directory:
         paths = {name: directory / ("wiretape.pem" if name == ADDING else "bundle.pem") for name in READERS}
         try:
             paths[ADDING].write_text(adding, "ascii")
@@ -166,36 +159,3 @@ def _system_roots() -> str:
     import certifi
 
     return certifi.contents()
-
-
-@contextlib.contextmanager
-def _private_directory() -> Iterator[Path]:
-    """Make a directory, hold it by a lock, which ends with this process, and remove it at the end."""
-    try:
-        _remove_left()
-        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = os.open(directory, os.O_RDONLY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except OSError as error:
-        raise WiretapeError(f"no directory for wiretape's certificate can be made: {local.cause(error)}") from error
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        os.close(lock)
-
-
-def _remove_left() -> None:
-    """Remove the directories of recorders that were killed. Raises `OSError` where there is no place for such."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # it is held, or another start has just removed it
-            found = directory.lstat()
-            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if not is_ours or SYSTEM.wall_ns() - found.st_mtime_ns < _LEFT_NS:
-                continue
-            lock = os.open(directory, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(directory)
-            finally:
-                os.close(lock)

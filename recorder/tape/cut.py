@@ -9,13 +9,13 @@ tape, byte for byte: with one version of wiretape and of SQLite.
 
 import atexit
 import base64
+import contextlib
 import functools
 import hashlib
 import json
 import re
 import shutil
 import sqlite3
-import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Final
 from sqlalchemy import JSON, Connection, Table, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from recorder import private
 from recorder.clock import Clock
 from recorder.decode import encoding
 from recorder.decode.outcome import Reads
@@ -54,6 +55,8 @@ LINES: Final = {
 """What the lines of a cut are."""
 
 FIRST: Final = {"wiretape": "cut", "format": 1}
+_PREFIX: Final = "wiretape-text-"
+_PURPOSE: Final = "the tape that is made of a text"
 _FILLER: Final = re.compile(r"[^\r\n]")
 OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
 _NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
@@ -351,8 +354,8 @@ def _settle(store: Store) -> None:
 
 def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> None:
     """Write a tape made of lines: the same lines make the same file. Raises `TapeDamaged`."""
-    with tempfile.TemporaryDirectory(prefix="wiretape-") as directory:
-        path, compact = Path(directory, "tape.db"), Path(directory, "compact.db")
+    with private.directory(_PREFIX, _PURPOSE) as directory:
+        path, compact = directory / "tape.db", directory / "compact.db"
         with file.writing(path, "wiretape db cut") as connection:
             driver = file.driver_of(connection)
             driver.execute("PRAGMA synchronous=OFF")  # it is gone in a moment
@@ -378,9 +381,11 @@ def readable(path: Path) -> Path:
 @functools.cache
 def _made_of(path: Path, _changed_ns: int, _size: int) -> Path:
     """Return a tape made of a text, once as long as that does not change."""
-    directory = tempfile.mkdtemp(prefix="wiretape-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return made(path, Path(directory, f"{path.stem}.db"))
+    with contextlib.ExitStack() as opened:
+        tape = opened.enter_context(private.directory(_PREFIX, _PURPOSE)) / f"{path.stem}.db"
+        made(path, tape)
+        atexit.register(opened.pop_all().close)
+    return tape
 
 
 def _check_there(path: Path) -> None:

@@ -2,13 +2,13 @@
 
 import contextlib
 import itertools
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from recorder import private
 from recorder.commands import db as tapes
 from recorder.commands.options import TapeFile
 from recorder.errors import NotFound
@@ -85,13 +85,13 @@ def _pulled(
     from viewer.fleet import pulling, reading
     from viewer.tape import queries
 
-    with connected_to(target) as centre, tempfile.TemporaryDirectory(prefix="wiretape-") as directory:
+    with connected_to(target) as centre, private.directory("wiretape-pull-", "what is pulled") as directory:
         with reading.opened(centre) as connection:
             condition = options.named(connection, ids, where)
             numbers = list(itertools.islice(queries.numbers(connection, condition, newest_first=True), limit))
             if not numbers and limit != 0:
                 options.report_nothing(connection, where, ids)
-        pulled, tape = pulling.Pulled(), Path(directory, "pulled.db")
+        pulled, tape = pulling.Pulled(), directory / "pulled.db"
         if numbers:
             with tape.open("xb") as file:
                 cut.make_tape(pulling.lines(centre, list(map(str, reversed(numbers))), pulled), file, "what was pulled")

@@ -9,11 +9,11 @@ from recorder.clock import SYSTEM, KernelTime
 from recorder.relay import local, server
 from recorder.relay.guard import Refusal
 from recorder.relay.providers import Upstream
-from recorder.tape import journal
+from recorder.tape import cut, journal
 from recorder.tape.losses import Totals
 from viewer.replay import planning, recording
 from viewer.replay.planning import Planner
-from viewer.replay.recording import Recording, TapeFile
+from viewer.replay.recording import Recording
 from viewer.replay.serve import Replay, Served
 from viewer.replay.source import Select, Source
 from viewer.replay.websocket import Upgrade
@@ -63,7 +63,6 @@ class Cassette:
 
     def __init__(self, options: Options, observer: Observer | None = None) -> None:
         self._options, self._observer = options, observer or Observer()
-        self._tape: TapeFile | None = None
         self._recording: Recording | None = None
         self._replay: Replay
         self._server: server.Server
@@ -95,8 +94,7 @@ class Cassette:
         """Return the database that is served."""
         options = self._options
         if not options.is_recording:
-            self._tape = await asyncio.to_thread(TapeFile, options.tape)
-            return self._tape.path
+            return await asyncio.to_thread(cut.readable, options.tape)
         purpose = f"wiretape serve --record {options.answers.record}"
         settings = recording.Options(options.tape, options.upstreams, ca_file=options.ca_file, purpose=purpose)
         found = Recording(settings, self._observer.trouble, self._observer.refused)
@@ -130,6 +128,4 @@ class Cassette:
         return totals
 
     async def _close(self) -> Totals | None:
-        if self._tape is not None:
-            self._tape.close()
         return None if self._recording is None else await self._recording.stop()

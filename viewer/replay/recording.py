@@ -60,10 +60,13 @@ class _Pending:
 
 
 class TapeFile:
-    """A tape as a database, `path`: of one that is text, a private database made of it, until the end."""
+    """A tape as a database to record to, `path`: of one that is text, a private database made of it, until the end.
 
-    def __init__(self, tape: Path, *, creates: bool = False) -> None:
-        """Make the database. With `creates`, a text need not be there. Raises `NotFound` and `TapeDamaged`."""
+    One that is killed leaves it behind: what was recorded may be nowhere else.
+    """
+
+    def __init__(self, tape: Path) -> None:
+        """Make the database; a text need not be there. Raises `TapeDamaged`."""
         self._opened = contextlib.ExitStack()
         self.path = tape
         if tape.suffix == cut.SUFFIX:
@@ -71,7 +74,7 @@ class TapeFile:
                 directory = Path(tempfile.mkdtemp(prefix="wiretape-"))
                 opened.callback(shutil.rmtree, directory, ignore_errors=True)
                 self.path = directory / f"{tape.stem}.db"
-                if not creates or (tape.is_file() and tape.stat().st_size):
+                if tape.is_file() and tape.stat().st_size:
                     cut.made(tape, self.path)
                 self._opened = opened.pop_all()
 
@@ -110,7 +113,7 @@ class Recording:
     async def start(self, served_at: str) -> None:
         """Open the tape, or make it if it is not there; clients call at `served_at`. Raises `WiretapeError`."""
         options = self._options
-        self._tape = await asyncio.to_thread(TapeFile, options.tape, creates=True)
+        self._tape = await asyncio.to_thread(TapeFile, options.tape)
         upstreams = options.upstreams or providers.well_known()
         settings = service.Options(
             self.path, upstreams, limits=options.limits, ca_file=options.ca_file, purpose=options.purpose

@@ -2,6 +2,10 @@
 
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from recorder.errors import NotFound, TapeDamaged, WiretapeError
 from recorder.tape import cut
 from recorder.tape.schema import FROM_CLIENT
+from tests import forked
 from tests.recorder.frames import begin, bodies_of, body, end, head, opened, record, websocket
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD
@@ -133,3 +138,23 @@ def test_a_cut_is_merged_and_a_missing_one_is_not_found(tape: Path, tmp_path: Pa
     run(there, "db", "merge", str(text))
     assert exported(there) == exported(text)
     assert isinstance(run(tmp_path / "no.jsonl", "ls", code=1).exception, NotFound)
+
+
+def test_who_reads_a_text_leaves_no_tape_behind_nor_one_of_a_process_that_was_killed(
+    tape: Path, tmp_path: Path
+) -> None:
+    text, place = cut_of(tape, tmp_path / "cut.jsonl", COMPLETE), tmp_path / "temporary"
+    place.mkdir()
+    command = [sys.executable, *forked.CLI, "play", COMPLETE, "--db", str(text), "--loop", "--no-wait"]
+    left = []
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(place)}) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(1)
+            process.send_signal(number)
+            process.stdout.close()
+            code = process.wait(30)
+        left.append((code, len(found := list(place.iterdir()))))
+        for one in found:
+            os.utime(one, (1, 1))
+    assert left == [(-signal.SIGKILL, 1), (128 + signal.SIGTERM, 0)]
