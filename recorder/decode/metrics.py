@@ -367,7 +367,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 4
+DECODER_VERSION: Final = 5
 """Raised whenever the same facts would be derived differently."""
 
 
@@ -384,7 +384,7 @@ class Measures(Timing):
     outcome: str = value("how the exchange ended, judged by what came", default="open")
     outcome_detail: str | None = value("the kind of that outcome")
     error_code: str | None = value("the code or type of the error that upstream reported")
-    error_message: str | None = value("the message of that error, verbatim")
+    error_message: str | None = value("the message of that error, credentials replaced")
     api: str | None = value(
         "whose API: openai.chat, …; by the answer, else by the path; unknown: the answer is not understood"
     )

@@ -26,7 +26,7 @@ _WORDS = frozenset({
 _ONE_TIME_CODE = "code"
 _CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
 _HARMLESS = re.compile(
-    r"(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
+    r"(?:[\w-]+-)?(?:error|exception)|(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
 )
 _QUANTITY = re.compile(
     r"(?:^|-)(?:age|budget|cost|count|limit|max|min|ms|num|remaining|reset|seconds|size|spend|tokens|total|ttl|used?)(?:-|$)"

@@ -66,6 +66,7 @@ _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM upload
 """How much is stored of a request body that is still coming; no row if it is not."""
 
 
+_WITHOUT_SALT: Final = Redactor(None)
 _COMPRESSION = 3
 """zlib's level: chunks repeat so much that a higher one takes three times as long for the same size."""
 _KEPT_BYTES = 128 << 10
@@ -251,11 +252,14 @@ def settle(facts: Unsettled) -> Settled:
 
 
 def _derived(facts: Unsettled) -> Measures | None:
+    """Return the measures without credentials: an API may repeat the key that it refuses in its error."""
     try:
-        return derive(facts.exchange, facts.reads, facts.body, asked=facts.asked)
+        found = derive(facts.exchange, facts.reads, facts.body, asked=facts.asked)
     except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
         traceback.print_exc(file=sys.stderr)
         return None
+    code, message = (text and _WITHOUT_SALT.text(text) for text in (found.error_code, found.error_message))
+    return dataclasses.replace(found, error_code=code, error_message=message)
 
 
 class Store:

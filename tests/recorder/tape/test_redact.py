@@ -203,6 +203,7 @@ def test_messages_keep_their_words_without_the_credentials() -> None:
         Redactor(None).text(text) == "no answer from https://REDACTED@host:80/a?key=REDACTED, and REDACTED was refused"
     )
     assert Redactor(None).text("upstream 127.0.0.1: no answer in 3 s") == "upstream 127.0.0.1: no answer in 3 s"
+    assert Redactor(None).text("KeyError: 'messages'") == "KeyError: 'messages'", "no key, but the lack of one"
 
 
 def test_the_longest_header_is_judged_in_time_that_grows_with_its_length() -> None:

@@ -88,6 +88,18 @@ def test_the_body_of_an_ended_exchange_is_packed_and_its_measures_derived(tape: 
     assert [row["decoder_version"] for row in rows(tape, measures)] == [DECODER_VERSION]
 
 
+def test_a_key_that_an_api_repeats_in_its_error_is_in_the_body_only(tape: Path) -> None:
+    key = "sk-proj-c4n4ryc4n4ry"
+    body = f'data: {{"error": {{"message": "Incorrect API key provided: {key}.", "code": "{key}"}}}}\n\n'.encode()
+    with opened(tape) as store:
+        record(store, exchange("e1", [body]))
+        assert list(store.rebuild()) == [False]
+    (measured,) = rows(tape, measures)
+    assert (measured["error_code"], measured["error_message"]) == ("REDACTED", "Incorrect API key provided: REDACTED")
+    assert bodies_of(tape) == {"e1": body}
+    assert key.encode() not in tape.read_bytes()
+
+
 def test_a_read_sent_twice_is_stored_once(tape: Path) -> None:
     frames = exchange("e1")
     with opened(tape) as store:
