@@ -8,7 +8,7 @@ import click
 from recorder.sanitize import safe
 from viewer.stats import prices
 from viewer.stats.prices import Price, Prices, PricesWrong
-from viewer.timing.thresholds import LOCAL_FILE, read_toml, user_file
+from viewer.timing.thresholds import LOCAL_FILE, read_known, user_file
 
 _MOST: Final = 1000
 
@@ -34,7 +34,7 @@ def read() -> Prices:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        return read_toml(path)
+        return read_known(path)
     except click.UsageError as error:
         raise PricesWrong(error.message) from error
 

@@ -16,7 +16,7 @@ import click
 
 from recorder.sanitize import safe
 from viewer import outfile
-from viewer.timing.thresholds import LOCAL_FILE, read_toml, user_file
+from viewer.timing.thresholds import LOCAL_FILE, read_toml, unknown_names, user_file
 
 MOST_FILTERS: Final = 200
 """How many filters are kept: the newest."""
@@ -65,6 +65,7 @@ def check_theme(settings: Settings, known: Iterable[str]) -> None:
 
 def _add(settings: Settings, document: Mapping[str, Any], where: str) -> None:
     """Add what a file says, unless one before it has said it."""
+    settings.wrong += unknown_names(document, where)
     for name in _TEXTS:
         value = document.get(name)
         if value is not None and not isinstance(value, str):

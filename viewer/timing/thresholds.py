@@ -7,6 +7,7 @@ were raised. Only click is imported at the top. What the limits are compared wit
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import math
 import os
@@ -24,6 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 LOCAL_FILE: Final = ".wiretape.toml"
 """The configuration of a directory; it is looked for where the command is run, and nowhere above."""
+
+NAMES: Final = ("theme", "slo", "keys", "views", "thresholds", "prices", "currency")
+"""What a configuration file may set."""
 
 _TABLE: Final = "thresholds"
 _FIELDS: Final = {one.name: one for one in dataclasses.fields(Thresholds)}
@@ -69,6 +73,24 @@ def user_file() -> Path:
     return Path(platformdirs.user_config_path("wiretape")) / "config.toml"
 
 
+def unknown_names(document: Mapping[str, Any], where: str) -> list[str]:
+    """Return a line for each thing that a configuration file sets and nothing reads."""
+    lines = []
+    for name in document.keys() - set(NAMES):
+        near = difflib.get_close_matches(name, NAMES, 1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
+        lines.append(f"{safe(name)} in {where} is no setting: {meant}")
+    return sorted(lines)
+
+
+def read_known(path: Path) -> dict[str, Any]:
+    """Return what a configuration file says, as `read_toml` does, if all of that is known."""
+    document = read_toml(path)
+    for line in unknown_names(document, safe(str(path))):
+        raise click.UsageError(line)
+    return document
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Return what a configuration file says; nothing if there is none. Raises `click.UsageError`."""
     try:
@@ -80,8 +102,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(text.decode())
-    except ValueError as error:
+        return tomllib.loads(text.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{safe(str(path))} is no TOML: {safe(str(error))}") from error
 
 
@@ -100,7 +122,7 @@ def _option(name: str) -> str:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    table = read_toml(path).get(_TABLE, {})
+    table = read_known(path).get(_TABLE, {})
     if not isinstance(table, dict):
         raise click.UsageError(f"{_TABLE} in {safe(str(path))} is no table: write [{_TABLE}] on a line of its own")
     return table

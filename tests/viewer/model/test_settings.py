@@ -40,6 +40,7 @@ def test_nearer_file_comes_first(files: tuple[Path, Path]) -> None:
         ("keys = 3", "keys in .wiretape.toml is no table: write [keys] on a line of its own"),
         ("[keys]\na.b = 3", "a.b under [keys] in .wiretape.toml must be a text in quotes"),
         ('[keys]\n"a\\u001b" = 3', "a␛ under [keys] in .wiretape.toml must be a text in quotes"),
+        ("them = 3", "them in .wiretape.toml is no setting: did you mean theme?"),
         ("theme = 3", "theme in .wiretape.toml must be a text in quotes"),
         ('[views]\nslow = "ttft>fast"', "the view slow is no filter: 'fast' (character 6): expected a duration"),
         ('slo = "ttft"', "slo: 'ttft' is not a bound"),

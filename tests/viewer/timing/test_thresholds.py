@@ -45,7 +45,7 @@ def test_the_help_says_that_lists_and_filters_go_by_the_flags_of_the_tape(tape: 
 
 def test_an_empty_variable_and_a_file_about_something_else_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIRETAPE_STALL_MS", "")
-    write(Path(".wiretape.toml"), 'db = "tape.db"\n[views]\nslow = "ttft>1s"\n')
+    write(Path(".wiretape.toml"), '\ufeffslo = "ttft<1s"\n[views]\nslow = "ttft>1s"\n')
     assert read({}) == Thresholds()
 
 
@@ -80,6 +80,9 @@ def test_a_wrong_option_is_named(given: dict[str, str | None], said: str) -> Non
         ("[thresholds]\nburst_chunks = 2.0\n", "is 2.0: it must be a whole number"),
         ("[thresholds]\nburst_reads = [1]\n", "it must be a whole number"),
         ("[thresholds\n", r"^\.wiretape\.toml is no TOML: "),
+        ("a = " + "[" * 9000, r"^\.wiretape\.toml is no TOML: "),
+        ("[threshold]\nstall_ms = 2\n", r"^threshold in \.wiretape\.toml is no setting: did you mean thresholds\?$"),
+        ('db = "t.db"\n', r"^db in \.wiretape\.toml is no setting: there are theme, slo, keys, "),
         ("thresholds = 3\n", r"^thresholds in \.wiretape\.toml is no table"),
         ('[thresholds]\nstall_ms = "\\u001b[2J"\n', "is '.x1b"),
     ],
