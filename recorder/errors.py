@@ -2,6 +2,7 @@
 
     WiretapeError
     ├── NotFound            no such tape, no such exchange, or an id that fits several        exit 4
+    │   └── NotShipped      the bytes of an exchange, where only its measures were pulled         exit 4
     ├── TapeError
     │   ├── SchemaMismatch  the tape is older or newer than this program                      exit 5
     │   │   └── SchemaMissing  the tape has no schema yet                                     exit 5
@@ -31,6 +32,16 @@ class NotFound(WiretapeError):
     """What was asked for is not there, or the id given fits several exchanges."""
 
     exit_code = 4
+
+
+class NotShipped(NotFound):
+    """The bytes of an exchange were asked for where only its facts, measures and gaps were pulled from a centre."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"the bytes of exchange {id} were not shipped, only its facts, measures and gaps: look at the tape that it "
+            "was recorded on, or ship that with --bodies and pull the exchange to another tape"
+        )
 
 
 class TapeError(WiretapeError):

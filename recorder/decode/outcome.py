@@ -71,6 +71,8 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
 FLAGS: Final[dict[str, str]] = {
     "backpressure": "the client read so slowly that reading from upstream was paused",
     "burst": stalls.DEFAULT.burst_meaning,
+    "bytes_not_shipped": "the bytes of request and answer are not here: it was pulled from a centre that does not have "
+    "them; its measures and gaps are those that were shipped",
     "client_left": "the client closed early, after the stream was complete",
     "clock_suspect": "timestamps may be late by more than 1 ms: wiretape was busy when data came",
     "coalesced": "half or more of the output chunks share a read with an earlier one: gaps say little",
@@ -111,6 +113,8 @@ FLAGS: Final[dict[str, str]] = {
     "unterminated": "the last event lacks its blank line",
 }
 """Every flag that a measure can carry, and what it means."""
+
+NOT_SHIPPED: Final = "bytes_not_shipped"
 
 SUSPECT_NS: Final = 1_000_000
 """Timestamps that may be later than this are flagged `clock_suspect`."""
@@ -192,7 +196,8 @@ class Exchange:
     Of a WebSocket, `extensions` are those that were agreed on, and `sent` is what came from the client.
     `connection_reused`: it was sent on a connection kept from an exchange before, and `connected_ns` is None.
     Timestamps may be late by `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2.
-    `clock` says whose time a read has. `rebuilt`: of an import, the body is made of what its source kept.
+    `clock` says whose time a read has. `rebuilt`: of an import, the body is made of what its source kept. `has_bytes`:
+    its bytes and reads are there; if not, nothing can be derived of it.
     """
 
     status: int | None
@@ -219,6 +224,7 @@ class Exchange:
     sent: Sent | None = None
     clock: str | None = None
     rebuilt: bool = False
+    has_bytes: bool = True
 
     @property
     def is_imported(self) -> bool:
@@ -228,7 +234,14 @@ class Exchange:
     @property
     def is_timed(self) -> bool:
         """Whether it is known when its body came."""
-        return self.clock != "none"
+        return self.untimed is None
+
+    @property
+    def untimed(self) -> str | None:
+        """The flag that says why nobody knows when its body came; None if somebody does."""
+        if not self.has_bytes:
+            return NOT_SHIPPED
+        return "no_timing" if self.clock == "none" else None
 
 
 class Close(NamedTuple):
@@ -284,7 +297,8 @@ def transport_flags(exchange: Exchange, outcome: Outcome, close: Close | None = 
         "coarse_clock": exchange.coarse_clock,
         "h2_offered": exchange.h2_offered,
         "imported": exchange.is_imported,
-        "no_timing": not exchange.is_timed,
+        "no_timing": exchange.clock == "none",
+        "bytes_not_shipped": not exchange.has_bytes,
         "rebuilt": exchange.rebuilt,
         "clock_suspect": exchange.clock_error_ns is not None and exchange.clock_error_ns > SUSPECT_NS,
         "unclean_end": exchange.ended_by in _BROKEN and not explained,

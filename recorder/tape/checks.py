@@ -44,6 +44,7 @@ _CHECKED = ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "clien
 _EXCHANGES = select(*(exchanges.c[name] for name in _CHECKED))
 _OUTCOME = select(measures.c.outcome).where(measures.c.exchange_no == bindparam("no"))
 _PACKED = select(bodies.c.size).where(bodies.c.exchange_no == bindparam("no"))
+_LACKS_BYTES = select(func.length(bodies.c.data) == 0).where(bodies.c.exchange_no == bindparam("no"))
 
 
 def problems(connection: Connection) -> Iterator[str]:
@@ -174,8 +175,9 @@ def suspect_clocks(connection: Connection) -> tuple[int, int]:
 
 def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
     """Return whether an exchange's body is packed, but not measured."""
-    packed, outcome = (connection.execute(kept, {"no": exchange.no}).scalar() for kept in (_PACKED, _OUTCOME))
-    return packed is not None and outcome is None
+    kept = (_PACKED, _OUTCOME, _LACKS_BYTES)
+    packed, outcome, lacks_bytes = (connection.execute(one, {"no": exchange.no}).scalar() for one in kept)
+    return packed is not None and outcome is None and not lacks_bytes
 
 
 @contextlib.contextmanager
@@ -210,7 +212,9 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
 def _of_stream(
     connection: Connection, exchange: Row[Any], stream: Stream, came: int | None, gap: int | None
 ) -> Iterator[str]:
-    stored = yield from _of_reads(connection, exchange.no, stream, is_timed=exchange.clock != "none")
+    lacks_bytes = bool(connection.execute(_LACKS_BYTES, {"no": exchange.no}).scalar())
+    is_timed = exchange.clock != "none" and not lacks_bytes
+    stored = yield from _of_reads(connection, exchange.no, stream, is_timed=is_timed)
     if exchange.ended_by is None:
         yield from _of_open(connection, exchange.no, stream, stored)
         return
@@ -223,7 +227,8 @@ def _of_stream(
     if not is_settled:  # the writer has yet to come to it: all is as in an open exchange
         yield from _of_open(connection, exchange.no, stream, stored)
         return
-    yield from _of_body(connection, exchange.no, stream, stored)
+    if not lacks_bytes:
+        yield from _of_body(connection, exchange.no, stream, stored)
     rest = select(func.count()).select_from(stream.segments).where(stream.segments.c.exchange_no == exchange.no)
     if connection.execute(rest).scalar():
         yield "it has ended but still has segments"

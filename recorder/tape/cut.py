@@ -3,8 +3,8 @@
 The text is for people, who review it and may edit it, and for version control; whatever reads a tape can read it. It is
 JSON Lines (`LINES`), in which what is unknown is left out, and so are counts of 0.
 
-Measures are no part of it: they are derived again. The same exchanges give the same lines, and the same lines the same
-tape, byte for byte: with one version of wiretape and of SQLite.
+Measures are no part of it: they are derived again, but for exchanges whose bytes were not shipped. The same exchanges
+give the same lines, and the same lines the same tape, byte for byte: with one version of wiretape and of SQLite.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from sqlalchemy import JSON, Connection, Table, insert, select
+from sqlalchemy import JSON, Connection, LargeBinary, Table, func, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from recorder import private
@@ -32,7 +32,16 @@ from recorder.decode.outcome import Reads
 from recorder.errors import NotFound, TapeDamaged, WiretapeError
 from recorder.sanitize import safe
 from recorder.tape import cells, checks, file, packing, reading
-from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, Stream, exchanges, sessions
+from recorder.tape.schema import (
+    FROM_CLIENT,
+    FROM_UPSTREAM,
+    STREAMS,
+    Stream,
+    exchanges,
+    measures,
+    sessions,
+    settlements,
+)
 from recorder.tape.store import Store, settle
 
 SUFFIX: Final = ".jsonl"
@@ -47,6 +56,8 @@ LINES: Final = {
     '{"session": UUID, …}': "a run of a recorder, before its first exchange: columns of the table sessions, without "
     "process, machine and the key of the redaction hashes",
     '{"exchange": ID, "session": UUID, …}': "columns of the table exchanges; sizes and hashes are those of the bytes",
+    '{"exchange": …, "bytes": N, "client_bytes": N, "measures": {…}}': "one whose bytes were not shipped, and which "
+    "has no reads: its columns of the table measures",
     '{"read": N, "at_ns": T, "relayed_ns": T, "text": "…"}': "a read of the exchange above: in the order in which they "
     "came, numbered from 0; one without at_ns is a whole body of which nobody knows when it came; with "
     '"from": "client" after N it is of what the client sent over a WebSocket',
@@ -61,6 +72,8 @@ _FILLER: Final = re.compile(r"[^\r\n]")
 OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
 _NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
 OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
+COUNTED: Final = ("bytes", "client_bytes")
+OF_MEASURES: Final = [column.name for column in measures.c if column.name != "exchange_no"]
 _OF_READ: Final = {"read", "from", "at_ns", "relayed_ns", "text", "base64"}
 _HEADS: Final = (b'{"wiretape"', b'{"session"', b'{"exchange"')
 _COUNTS: Final = {column.name for column in exchanges.c if column.server_default is not None} | {"client_gap_bytes"}
@@ -118,6 +131,9 @@ def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) 
         known.add(row.session_no)
         values = {name: getattr(session, name) for name in OF_SESSION}
         yield known_of({"session": session.uuid, **values, "ended_at": session.ended_at or session.heartbeat_at})
+    if row.lacks_bytes:
+        yield _unshipped(connection, row, session.uuid, redact)
+        return
     body = reading.request_body(connection, no)
     values = {name: getattr(row, name) for name in OF_EXCHANGE}
     values |= {"request_body": None if body is None else redact(body), **_sizes(body, row, redact)}
@@ -128,6 +144,20 @@ def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) 
         if redacted != data:
             _check_redactable(row)
         yield from reads_of(reading.reads_of(connection, no, stream), redacted, is_client=stream is FROM_CLIENT)
+
+
+def _unshipped(connection: Connection, row: Any, session: str, redact: Redact) -> Line:
+    """Return the line of an exchange whose bytes were not shipped: with its measures, which nothing gives again."""
+    statement = select(*(measures.c[name] for name in OF_MEASURES)).where(measures.c.exchange_no == row.no)
+    measured = connection.execute(statement).one_or_none()
+    values = {name: getattr(row, name) for name in (*OF_EXCHANGE, *COUNTED)}
+    its_measures = {} if measured is None else dict(zip(OF_MEASURES, measured, strict=True))
+    return unshipped(row.id, session, _redacted(values, redact), _redacted(its_measures, redact))
+
+
+def unshipped(id: str, session: str, values: Line, its_measures: Line) -> Line:
+    """Return the line of an exchange whose bytes are not there, by its columns; without `its_measures` it has none."""
+    return known_of({"exchange": id, "session": session, **values, "measures": known_of(its_measures, ())})
 
 
 def _sizes(body: bytes | None, row: Any, redact: Redact) -> Line:
@@ -174,10 +204,10 @@ def _shown(data: bytes) -> Line:
     return text if isinstance(text, dict) else {"text": text}
 
 
-def known_of(values: Line) -> Line:
-    """Return a line without what is unknown, and what is 0 unless said."""
+def known_of(values: Line, counts: Collection[str] = _COUNTS) -> Line:
+    """Return a line without what is unknown, and without `counts` that are 0."""
     shown = {name: _text(value) if isinstance(value, bytes) else value for name, value in values.items()}
-    return {name: value for name, value in shown.items() if value is not None and (value or name not in _COUNTS)}
+    return {name: value for name, value in shown.items() if value is not None and (value or name not in counts)}
 
 
 def _text(data: bytes) -> str | dict[str, str]:
@@ -315,6 +345,9 @@ def _enter_exchange(connection: Connection, line: Line, streams: Streams) -> Non
         raise ValueError("no line before it is of its session")
     values = {**line, "id": line["exchange"], "session_no": session}
     del values["exchange"], values["session"]
+    if "measures" in values:
+        _enter_unshipped(connection, values, streams)
+        return
     values["bytes"] = streams[FROM_UPSTREAM].size + values.get("gap_bytes", 0)
     if values.get("framing") == "websocket":
         values["client_gap_bytes"] = values.get("client_gap_bytes", 0)
@@ -329,6 +362,31 @@ def _enter_exchange(connection: Connection, line: Line, streams: Streams) -> Non
             packed = packing.packed(0, 0, its.at_ns, its.relayed_ns, [len(data) for data in its.data])
             segment = {"exchange_no": no, **packed._asdict(), "data": b"".join(its.data)}
             _insert(connection, stream.segments, segment)
+
+
+def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> None:
+    """Enter an exchange whose bytes are not there, as settled: nothing is derived of it."""
+    if any(its.data for its in streams.values()):
+        raise ValueError("it has measures, and reads, of which they are derived")
+    measured = {name: _stored(name, value) for name, value in values.pop("measures").items()}
+    (no,) = _insert(connection, exchanges, values)
+    counts = (values.get("bytes", 0), "gap_bytes"), (values.get("client_bytes"), "client_gap_bytes")
+    for stream, (came, gap) in zip(STREAMS, counts, strict=True):
+        if came is not None:
+            size = came - values.get(gap, 0)
+            packed = packing.untimed(size)._asdict()
+            arrays = {name: packed[name] for name in ("at_ns", "relayed_ns", "sizes")}
+            absent = {"exchange_no": no, "size": size, "sha256": "", **arrays, "data": b""}
+            _insert(connection, stream.bodies, absent)
+    if measured:
+        _insert(connection, measures, {"exchange_no": no, **measured})
+    newest = select(func.coalesce(func.max(settlements.c.version), 0) + 1).scalar_subquery()
+    connection.execute(insert(settlements).values(exchange_no=no, version=newest))
+
+
+def _stored(name: str, value: Any) -> Any:
+    """Return the value of a measure as it is stored. Raises `KeyError` for what is none."""
+    return _bytes(value) if isinstance(cells.declared(measures.c[name]), LargeBinary) else value
 
 
 def _insert(connection: Connection, table: Table, values: Line) -> Any:

@@ -14,11 +14,11 @@ from sqlalchemy.types import NullType
 
 from recorder.decode import encoding
 from recorder.decode.outcome import Exchange, Reads, Sent
-from recorder.errors import TapeDamaged
+from recorder.errors import NotShipped, TapeDamaged
 from recorder.process import LOST_MS, Run, is_gone
 from recorder.tape import cells, packing
 from recorder.tape.packing import Packed
-from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, Stream, exchanges, measures, sessions
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, Stream, bodies, exchanges, measures, sessions
 
 _MOST_RUNS = 50
 _NEEDS_REQUEST = "/aigc/"
@@ -32,6 +32,10 @@ _FACTS: Select[Any] = select(
     *(column for column in exchanges.c if column.name != "request_body"),
     func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored"),
     REQUEST_NEEDED,
+    select(func.length(bodies.c.data) == 0)
+    .where(bodies.c.exchange_no == _OF_NO)
+    .scalar_subquery()
+    .label("lacks_bytes"),
 ).where(exchanges.c.no == _OF_NO)
 _NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
 # Checked as whole exchanges, not cell by cell.
@@ -73,7 +77,8 @@ def answer(connection: Connection, no: int) -> tuple[Exchange, Reads, bytes]:
 
 def facts_of(connection: Connection, row: Row[Any]) -> Exchange:
     """Return the facts in an exchange's row, and what the client sent over a WebSocket."""
-    return with_sent(connection, row.no, exchange_of(row), row.client_gap_bytes or 0)
+    exchange = replace(exchange_of(row), has_bytes=not row.lacks_bytes)
+    return with_sent(connection, row.no, exchange, row.client_gap_bytes or 0)
 
 
 def with_sent(connection: Connection, no: int, exchange: Exchange, missing: int = 0) -> Exchange:
@@ -166,11 +171,13 @@ def _joined(connection: Connection, no: int, pieces: list[Packed]) -> Reads:
 def stored_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> bytes:
     """Read an exchange's body: packed, or still in segments while it is open.
 
-    Raises `TapeDamaged` if it cannot be unpacked.
+    Raises `TapeDamaged` if it cannot be unpacked, and `NotShipped` if it is not there.
     """
     packed = connection.execute(_OF[stream].body, {"no": no}).one_or_none()
     if packed is None:
         return b"".join(piece or b"" for piece in connection.execute(_OF[stream].segments, {"no": no}).scalars())
+    if packed.data == b"":
+        raise NotShipped(str(row_of(connection, no).id))
     try:
         return encoding.unpack(packed.data or b"", -1 if packed.size is None else packed.size)
     except ValueError as error:
@@ -179,9 +186,11 @@ def stored_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM)
 
 
 def readable_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> bytes:
-    """Read an exchange's body; one that cannot be unpacked is noted and empty."""
+    """Read an exchange's body; one that was not shipped is empty, one that cannot be unpacked is noted, too."""
     try:
         return stored_body(connection, no, stream)
+    except NotShipped:
+        return b""
     except TapeDamaged:
         cells.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
         return b""

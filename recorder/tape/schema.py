@@ -173,7 +173,7 @@ def _stream(prefix: str, what: str, sender: str) -> Stream:
         Column("size", BigInteger, nullable=False, comment="bytes before compression"),
         Column("sha256", String(64), nullable=False, comment="of the bytes before compression"),
         *_arrays(),
-        Column("data", LargeBinary, nullable=False, comment="zlib"),
+        Column("data", LargeBinary, nullable=False, comment="zlib; of length 0: not shipped, there are only measures"),
         comment=f"{what} of an ended exchange, byte for byte as {sender} sent it, and its reads",
     )
     return Stream(segments, bodies)

@@ -758,10 +758,10 @@ class Store:
                 yield self._rederive(no)
 
     def _rederive(self, no: int) -> bool:
-        """Derive one exchange again; what was derived of one whose body cannot be unpacked any more is kept."""
+        """Derive one exchange again; what is known of one whose body is not there, or cannot be unpacked, is kept."""
         with self.connection.begin():
             facts = self._unsettled(no)
-            if no in cells.damage_of(self.connection).exchanges:
+            if not facts.exchange.has_bytes or no in cells.damage_of(self.connection).exchanges:
                 return False
             measured = _derived(facts)
             before = self._driver.execute(f"SELECT {_MEASURES} FROM measures WHERE exchange_no = ?", (no,)).fetchone()

@@ -132,7 +132,6 @@ def export(
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
     job = replace(job, every_operation=all_operations)
     _refuse(job, table, schema)
-    _refuse_of_page(job)
     try:
         if schema:
             rows = fields.schema(_TABLES if table is None else (table,), job.by)
@@ -150,8 +149,22 @@ def export(
             # A summary of nothing is a row as well.
             if count <= 1 and limit != 0 and not queries.count(connection, selected):
                 options.report_nothing(connection, where, ids)
+            _report_unshipped(connection, job, condition)
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
+
+
+def _report_unshipped(connection: "Connection", job: _Job, where: "Condition | None") -> None:
+    """Print how many exchanges lack the bytes that were asked for, if any do."""
+    from recorder.decode.outcome import FLAGS, NOT_SHIPPED
+    from viewer.tape import queries
+    from viewer.tape.columns import flagged
+
+    if job.format not in ("har", "sse", "asciicast", "html") and job.table in ("exchanges", "summary"):
+        return
+    lacking = flagged(NOT_SHIPPED)
+    if count := queries.count(connection, lacking if where is None else where & lacking):
+        click.echo(f"wiretape: {counted(count, 'exchange')} without texts and reads: {FLAGS[NOT_SHIPPED]}", err=True)
 
 
 def _sides(base: str | None, new: str | None) -> "tuple[Filter, Filter] | None":
@@ -192,6 +205,7 @@ def _refuse(job: _Job, table: str | None, schema: bool) -> None:
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
     if job.out.columns is not None and (job.format in _WHOLE or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
+    _refuse_of_page(job)
 
 
 def _refuse_of_page(job: _Job) -> None:

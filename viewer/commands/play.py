@@ -86,9 +86,12 @@ def play(
 
 def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
     """Play an exchange; return what is to be said of its end, or of a text that it does not have."""
+    from recorder.errors import NotShipped
     from viewer.model import facts
     from viewer.replay import pieces
 
+    if not one.facts.has_bytes:
+        raise NotShipped(one.row.id)
     try:
         section = pieces.section(one, job.begin, job.end)
     except ValueError as error:

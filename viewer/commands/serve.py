@@ -178,6 +178,7 @@ def _check_recording(answers: "planning.Options", ids: tuple[str, ...]) -> None:
 async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     import asyncio
 
+    from recorder.decode.outcome import FLAGS, NOT_SHIPPED
     from viewer.replay.cassette import Cassette, Observer
 
     report = _Report()
@@ -188,6 +189,8 @@ async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     _catch_signals(stopped, serving)
     recording = f", recording {settings.answers.record}" if settings.is_recording else ""
     _say(f"serving {counted(len(serving.heads), 'exchange')} of {settings.tape}{recording}; stop: ctrl-c")
+    if lacking := sum(not head.has_bytes for head in serving.heads):
+        _say(f"{counted(lacking, 'exchange')} of these cannot be served: {FLAGS[NOT_SHIPPED]}")
     try:
         with _ready(serving.base, ready_file):
             await stopped.wait()

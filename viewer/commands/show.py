@@ -55,8 +55,7 @@ def _timing(connection: "Connection", no: int, out: Output, limits: Thresholds) 
     timed = Attribution(*queries.observed(connection, no))
     judged = verdicts.verdicts(timed, queries.detail(connection, no).outcome, limits)
     if out.is_table:
-        is_timed = timed.exchange.is_timed
-        output.show(exchange.timing(timed.slowness(), judged, limits, output.width(), is_timed=is_timed))
+        output.show(exchange.timing(timed.slowness(), judged, limits, output.width(), timed.exchange.untimed))
     else:
         out.put(verdicts.FIELDS, map(verdicts.row, judged))
 
@@ -117,6 +116,8 @@ def _reads(connection: "Connection", no: int, out: Output, _: Thresholds) -> Non
 
 
 def _request(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
+    from recorder.decode.outcome import NOT_SHIPPED
+    from recorder.errors import NotShipped
     from viewer import rows
     from viewer.model.exchange import pages
     from viewer.report import exchange
@@ -126,7 +127,10 @@ def _request(connection: "Connection", no: int, out: Output, _: Thresholds) -> N
     if out.format not in (None, "table"):
         out.put_one(rows.request(queries.request(connection, no)))
     elif out.format is None and not output.on_terminal():
-        _write_bytes(queries.sent(connection, no) or queries.request(connection, no).body or b"")
+        data = queries.sent(connection, no) or queries.request(connection, no).body or b""
+        if not data and NOT_SHIPPED in (row := queries.detail(connection, no)).flags:
+            raise NotShipped(row.id)
+        _write_bytes(data)
     else:
         output.show(exchange.drawn(pages.request(tape.known(connection, no))))
         items = queries.decoded(connection, no).items()

@@ -1,10 +1,12 @@
 """Exchanges of a centre as the lines of a cut (`recorder.tape.cut`), of which a tape is made.
 
-Only what was shipped with its body can be: measures are derived again from the bytes, as on any tape.
+What was shipped with its body is measured again from the bytes, as on any tape. Of what was not, the tape has facts,
+measures and gaps as the centre has them, flagged `bytes_not_shipped`.
 """
 
 import json
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,25 +14,26 @@ from typing import Any, Final
 from sqlalchemy import JSON, Boolean, LargeBinary
 
 from recorder.decode import encoding
-from recorder.decode.outcome import Reads
+from recorder.decode.outcome import NOT_SHIPPED, Reads
 from recorder.errors import TapeDamaged
-from recorder.tape import cut, packing
+from recorder.tape import cut, packing, schema
 from recorder.tape.cells import declared
 from recorder.tape.packing import Packed
 from viewer.fleet.client import Centre
 from viewer.fleet.ddl import literal
-from viewer.fleet.tables import EXCHANGES, SESSIONS, STREAMS, EngineColumn, EngineTable
+from viewer.fleet.tables import COUNTS, EXCHANGES, GAPS, SESSIONS, STREAMS, EngineColumn, EngineTable
 
 Row = dict[str, Any]
 
 _BATCH: Final = 100
 _MOMENT: Final = 19
+_NUMBERS: Final = {GAPS: "q", COUNTS: "I"}
 _DIRECTIONS: Final = (("", False), ("client_", True))
 
 
 @dataclass(slots=True)
 class Pulled:
-    """What was found: the exchanges that are lines now, and the ids of those that were shipped without their bodies."""
+    """How many exchanges are lines now, and the ids of those of them whose bodies the centre does not have."""
 
     count: int = 0
     without_body: list[str] = field(default_factory=list)
@@ -54,11 +57,12 @@ def lines(centre: Centre, numbers: Sequence[str], pulled: Pulled) -> Iterator[by
         for row in _rows(centre, SESSIONS, _among("session", sessions)) if sessions else ():
             yield cut.encoded(_session(row))
         for _, id in batch:
+            pulled.count += 1
             if id not in streams:
                 pulled.without_body.append(id)
-                continue
-            pulled.count += 1
-            yield from map(cut.encoded, _exchange(facts[id], streams[id]))
+                yield cut.encoded(_measured(facts[id]))
+            else:
+                yield from map(cut.encoded, _exchange(facts[id], streams[id]))
 
 
 def _among(column: str, values: Iterable[str], form: str = "{}") -> str:
@@ -82,6 +86,8 @@ def _type(column: EngineColumn) -> Any:
 
 
 def _value(column: EngineColumn, value: Any) -> Any:
+    if column.type in _NUMBERS:
+        return array(_NUMBERS[column.type], value).tobytes()
     if value is None or column.type.startswith("Array"):
         return value
     if _is_binary(column):
@@ -96,9 +102,22 @@ def _session(row: Row) -> cut.Line:
     return cut.known_of({"session": row["session"], **{name: row[name] for name in cut.OF_SESSION}})
 
 
+def _measured(facts: Row) -> cut.Line:
+    """Return the line of an exchange of which there is nothing but its row."""
+    names = {one.source: one.name for one in EXCHANGES.columns if one.source is not None}
+    known = [schema.exchanges.c[name] for name in (*cut.OF_EXCHANGE, *cut.COUNTED)]
+    values = {one.name: facts[names[one]] for one in known if one in names}
+    values |= {"labels": _labels(facts), "request_headers": []}
+    measured = {one.name: facts[name] for one, name in names.items() if one.table is schema.measures}
+    if measured["outcome"] is None:
+        return cut.unshipped(facts["id"], facts["session"], values, {})
+    measured["flags"] = " ".join(sorted({*measured["flags"].split(), NOT_SHIPPED}))
+    return cut.unshipped(facts["id"], facts["session"], values, measured)
+
+
 def _exchange(facts: Row, stream: Row) -> Iterator[cut.Line]:
     values = {name: stream[name] if name in stream else facts[name] for name in cut.OF_EXCHANGE if name != "labels"}
-    values["labels"] = dict(zip(facts["label_names"], facts["label_values"], strict=True))
+    values["labels"] = _labels(facts)
     values["request_body"] = stream["request_body"]
     yield cut.known_of({"exchange": facts["id"], "session": facts["session"], **values})
     for prefix, is_client in _DIRECTIONS:
@@ -109,6 +128,10 @@ def _exchange(facts: Row, stream: Row) -> Iterator[cut.Line]:
         except (ValueError, zlib.error) as error:
             raise TapeDamaged(f"exchange {facts['id']} is damaged at the centre ({error}): leave it out") from error
         yield from cut.reads_of(reads, data, is_client=is_client)
+
+
+def _labels(facts: Row) -> dict[str, str]:
+    return dict(zip(facts["label_names"], facts["label_values"], strict=True))
 
 
 def _reads(stream: Row, prefix: str) -> Reads:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from recorder.decode.dialects import registry
-from recorder.decode.outcome import FLAGS
+from recorder.decode.outcome import FLAGS, NOT_SHIPPED
 from recorder.plurals import counted
 from viewer.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, outcome
 from viewer.model.states import Part, ranked, span
@@ -132,7 +132,7 @@ def no_text(row: DetailRow, hint: str) -> str:
         return f"the answer has only {' and '.join(others)}"
     if message := fault(row):
         return f"an error came before any output ({message})"
-    if not row.bytes or row.gap_bytes == row.bytes:
+    if not row.bytes or row.gap_bytes == row.bytes or NOT_SHIPPED in row.flags:
         return no_body(row, hint)
     if row.outcome == "open":
         return "the exchange is still open, and no content has come or been measured yet"
@@ -147,6 +147,8 @@ def no_body(row: DetailRow, hint: str) -> str:
         return f"no body came ({outcome(row.outcome, row.outcome_detail)})"
     if row.gap_bytes == row.bytes:
         return "nothing of the body is on the tape"
+    if NOT_SHIPPED in row.flags:
+        return FLAGS[NOT_SHIPPED]
     if "no_timing" in row.flags:
         return f"nobody knows when the {counted(row.bytes, 'byte')} of the body came: {FLAGS['no_timing']}; {hint}"
     return f"the body of {counted(row.bytes, 'byte')} has none ({outcome(row.outcome, row.outcome_detail)}); {hint}"

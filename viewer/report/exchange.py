@@ -81,9 +81,9 @@ def page(
 
 
 def timing(
-    slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds, width: int | None, *, is_timed: bool = True
+    slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds, width: int | None, untimed: str | None = None
 ) -> Iterator[Text]:
-    """Yield who was slow, and every verdict; unless `is_timed`, nobody knows."""
+    """Yield who was slow, and every verdict; where nobody knows, the flag `untimed` says why."""
     sides = *facts.who_was_slow(slowness), ("both together", slowness.delay, "from a read to its handing on")
     yield from drawn(pages.who_was_slow(sides, width or _PLAIN_WIDTH))
     if slowness.client is not None and not slowness.client.max_ns:
@@ -91,8 +91,8 @@ def timing(
     yield Text()
     for verdict in verdicts:
         yield from drawn(pages.judged(verdict, _LABELS))
-    if not is_timed:
-        yield Text(f"no verdict: {FLAGS['no_timing']}")
+    if untimed is not None:
+        yield Text(f"no verdict: {FLAGS[untimed]}")
     elif not verdicts:
         share, window = (f"{100 * value:g} %" for value in (limits.burst_share, limits.burst_window))
         yield Text(

@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, and_, func, select
 
 from recorder.decode import encoding
-from recorder.decode.outcome import Exchange, Reads
+from recorder.decode.outcome import NOT_SHIPPED, Exchange, Reads
 from recorder.tape import reading
 from recorder.tape.schema import exchanges
 from viewer.rows import Headers
@@ -38,11 +38,17 @@ class Head:
     ended_by: str = "end"
     request_sha256: str | None = None
     request_size: int | None = None
+    flags: str | None = None
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether its bytes are there; if not, it was pulled from a centre that does not have them."""
+        return NOT_SHIPPED not in (self.flags or "").split()
 
     @property
     def is_answered(self) -> bool:
         """Whether it holds an answer of upstream's: not where none came, nor where the recorder itself broke it off."""
-        return self.status is not None and self.ended_by not in _BY_RECORDER
+        return self.status is not None and self.ended_by not in _BY_RECORDER and self.has_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class Answer:
 
 
 _FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by",
-           "request_sha256", "request_size")  # fmt: skip
+           "request_sha256", "request_size", "flags")  # fmt: skip
 _BODIES: Final = select(exchanges.c.no, *(exchanges.c[f"request_{name}"] for name in ("headers", "body", "size")))
 _GROUP, _GROUP_BYTES = 200, 4 << 20
 

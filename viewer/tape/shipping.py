@@ -73,6 +73,8 @@ def _statement(columns: tuple[Column[Any], ...]) -> Select[Any]:
     first = (settlements.c.version, exchanges.c.labels)
     needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
     statement = select(*first, *map(_as_stored, columns)).select_from(_STREAMED if needs_bodies else _JOINED)
+    if needs_bodies:  # bytes that are not here may be at the centre
+        statement = statement.where(func.coalesce(func.length(FROM_UPSTREAM.bodies.c.data), 1) > 0)
     statement = statement.where(settlements.c.version > bindparam("after"), settlements.c.version <= bindparam("until"))
     return statement.order_by(settlements.c.version).limit(bindparam("most", type_=Integer))
 

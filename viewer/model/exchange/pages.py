@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
 
-from recorder.decode.outcome import ENDED_BY, Exchange
+from recorder.decode.outcome import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
 from recorder.plurals import counted
 from recorder.sanitize import clipped
 from viewer import formatting, rows
@@ -118,6 +118,8 @@ def request(known: Known) -> Iterator[Line]:
     yield []
     more = " so far, or until its recorder died" if request.size is None else ""
     size = f"{counted(request.known_size, 'byte')}{more}"
+    if NOT_SHIPPED in known.row.flags:
+        size += f" · {FLAGS[NOT_SHIPPED]}"
     is_unknown = request.size is None and "imported" in known.row.flags
     yield [("body · not known: it is not in what was imported" if is_unknown else f"body · {size}", "muted")]
     yield from _body(request.body, request.known_size)
