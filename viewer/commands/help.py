@@ -520,7 +520,8 @@ def _shipping() -> Iterator[Section]:
              "the engine, stats as one statement. Figures are exact, as those of a tape: gaps are sorted in the memory "
              "of the server, of which a billion take about 30 GB"),
             ("filters", "those on texts (text, prompt, error, a bare word), conversations and costs are of tapes; "
-             "regular expressions are RE2's. error_message, conversation and costs are empty in lists and figures"),
+             "regular expressions have no look-around and no back-references. error_message, conversation and costs "
+             "are empty in lists and figures"),
             ("wiretape pull -o TAPE", "copies what was shipped with --bodies to a tape, for show, view, play, serve, "
              "stats --as and all else"),
         ],

@@ -54,7 +54,7 @@ class Encoder:
         if not rows:
             return b""
         columns = [*zip(*rows, strict=True)]
-        merged = [sorted({**self.origin.labels, **own}.items()) for own in labels]
+        merged = [[*{**self.origin.labels, **own}.items()] for own in labels]
         shared = {"tenant": self.origin.tenant, "host": self.origin.host, **added}
         return rowbinary.rows(
             encode(

@@ -35,6 +35,8 @@ _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
     (164, 291, 497): "{node} does not allow this account to do that ({words})",
     (60, 81): "{node} has no such table or database ({words}): run 'wiretape fleet init --to …' first",
     (10, 16, 33, 44, 47, 53): "{centre} has another schema ({words}): run 'wiretape fleet init --to …' of this version",
+    (427,): "{node} does not know such a regular expression ({words}): a centre has those of RE2, without look-around "
+    "and back-references",
     (46, 48, 62, 80, 115): "{node} does not understand what this version of wiretape asks ({words})",
 }
 """Codes of errors that stay, and what they mean."""

@@ -17,7 +17,7 @@ from sqlalchemy.sql.functions import Function
 from recorder.decode.dialects.registry import BY_API
 from recorder.errors import WiretapeError
 from recorder.tape import schema
-from viewer.fleet import driver
+from viewer.fleet import driver, re2
 from viewer.fleet.ddl import literal
 from viewer.fleet.tables import EXCHANGES
 from viewer.tape import columns
@@ -141,7 +141,7 @@ class Compiler(SQLCompiler):
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         """Write a search for a regular expression, without regard to case."""
-        return f"match({self.process(binary.left, **kw)}, concat('(?i-s)', {self.process(binary.right, **kw)}))"
+        return f"match({self.process(binary.left, **kw)}, {_fixed('(?i-s)' + re2.written(binary.right.value))})"
 
     def visit_json_getitem_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         """Write the value of a label, NULL if there is none."""

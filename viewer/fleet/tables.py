@@ -117,7 +117,7 @@ _STARTED_AT = EngineColumn("started_at", TEXT, meaning(schema.exchanges.c.starte
 _HOST = EngineColumn("host", TEXT, "the machine that shipped it")
 _SESSION = EngineColumn("session", TEXT, "sessions.session: the run of a recorder", schema.sessions.c.uuid)
 _LABELS = (
-    EngineColumn("label_names", TEXTS, "the keys of the labels, sorted"),
+    EngineColumn("label_names", TEXTS, "the keys of the labels"),
     EngineColumn("label_values", TEXTS, "the values of the labels, in the order of their keys"),
 )
 

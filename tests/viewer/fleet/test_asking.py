@@ -1,18 +1,25 @@
 """A real server is asked what a tape is asked: the answers are the same, figure by figure."""
 
+import contextlib
+import socket
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import Connection
 
 from recorder.commands import centre as centres
 from recorder.demo import synthetic
 from recorder.tape import file
-from tests.viewer.fleet import servers
+from tests.viewer.conftest import frames, recorded
+from tests.viewer.fleet import servers, varied
+from viewer import rows
 from viewer.cli import group
+from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
 from viewer.fleet import reading
 from viewer.fleet.client import Centre
+from viewer.fleet.dialect import NotAtCentre
 from viewer.tape import conditions, queries
 
 pytestmark = [
@@ -22,6 +29,12 @@ pytestmark = [
     ),
 ]
 QUESTIONS = (
+    "stats --format csv --by api,operation --all-operations --include-failed",
+    "stats --format json --by path,status,finish_reason --all-operations",
+    "stats --format csv --by label.wire --percentile-method inverse_cdf",
+    "compare --base api:openai.chat --new -api:openai.chat --format json",
+    "export --table exchanges --format jsonl --columns id,started_at,labels,flags,tps_user,clock,model,operation,bytes",
+    "ls --sort model --columns id,model,labels --format json",
     "stats --format table",
     "stats --format csv --by model,status --slo ttft<800ms,icl.p99<200ms,tps>20",
     "stats --format csv --by label.run,hour --include-failed",
@@ -66,9 +79,8 @@ def account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_answers(tape: Path, to: str) -> None:
-    """Ask a centre that the tape is shipped to now what the tape is asked."""
+    """Ask a centre that has what is on a tape what the tape is asked."""
     ended = ("-f", "-is:open")  # what still runs is not shipped
-    assert answer("ship", "--db", tape, "--to", to, "--once", "--bodies")[0] == 0
     for question in QUESTIONS:
         command = question.split()
         assert answer(*command, *ended, "--db", to) == answer(*command, *ended, "--db", tape), question
@@ -82,16 +94,57 @@ def check_answers(tape: Path, to: str) -> None:
     assert answer("db", "check", "--db", pulled)[0] == 0
 
 
-def test_a_centre_answers_as_the_tape_does_and_takes_hostile_texts_as_such(tape: Path, tmp_path: Path) -> None:
+def test_a_centre_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
+    tape: Path, wires: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with servers.one(tmp_path) as server:
         to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
         assert answer("fleet", "init", "--to", to)[0] == 0
-        check_answers(tape, to)
+        merged, ended_tapes = tmp_path / "merged.db", list[Path]()
+        tapes = (tape, wires, recorded(tmp_path / "broken.db", list(frames())))
+        for host, one in enumerate(tapes):
+            monkeypatch.setattr(socket, "gethostname", lambda host=host: f"host-{host}")
+            assert answer("ship", "--db", one, "--to", to, "--once", "--bodies")[0] == 0
+            ended = tmp_path / f"ended-{host}.db"
+            assert answer("pull", "--db", one, "-f", "-is:open", "-o", ended)[0] == 0
+            ended_tapes.append(ended)
+        assert answer("db", "merge", "--db", merged, *ended_tapes)[0] == 0
+        check_answers(merged, to)
         credentials = centres.Credentials("default", servers.PASSWORD)
         with Centre(centres.parse(to), credentials) as centre, reading.opened(centre) as connection:
             for text in HOSTILE:
                 where = Or((Labelled(((text, (text,)),)), Match("model", ((text,),))))
                 assert queries.count(connection, conditions.condition(where)) == 0, text
+
+
+def ids(connection: Connection, where: conditions.Condition) -> set[str]:
+    return {row["id"] for row in queries.exchanges(connection, ("id",), where=where)}
+
+
+@pytest.mark.damages
+def test_every_field_is_the_same_there_and_so_is_what_each_filter_finds(tmp_path: Path) -> None:
+    tape = varied.tape(tmp_path / "tape.db", 300)
+    fields = tuple(name for name in rows.FIELDS if name not in (*rows.WORKED_OUT, "error_message"))
+    with servers.one(tmp_path) as server:
+        to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
+        assert answer("fleet", "init", "--to", to)[0] == 0
+        assert answer("ship", "--db", tape, "--to", to, "--once")[0] == 0
+        credentials = centres.Credentials("default", servers.PASSWORD)
+        with (
+            Centre(centres.parse(to), credentials) as centre,
+            reading.opened(centre) as there,
+            queries.opened(tape) as here,
+        ):
+            on_tape, at_centre = ({row["id"]: row for row in queries.exchanges(one, fields)} for one in (here, there))
+            assert on_tape == at_centre
+            different, compared = [], 0
+            for text in varied.filters():
+                where = conditions.condition(parse(text))
+                with contextlib.suppress(NotAtCentre):
+                    is_same = ids(there, where) == ids(here, where)
+                    compared += 1
+                    different += [] if is_same else [text]
+            assert (different, compared > 2000) == ([], True)
 
 
 @pytest.mark.skipif(
@@ -102,4 +155,5 @@ def test_so_does_one_of_two_shards(tape: Path, tmp_path: Path) -> None:
     with servers.cluster(tmp_path, replicas=1) as found:
         to = f"clickhouse://{','.join(f'127.0.0.1:{one.http}' for one in found)}/wiretape"
         assert answer("fleet", "init", "--to", to, "--cluster", "both")[0] == 0
+        assert answer("ship", "--db", tape, "--to", to, "--once", "--bodies")[0] == 0
         check_answers(tape, to)

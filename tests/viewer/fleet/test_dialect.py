@@ -28,7 +28,7 @@ WHERE = {
     "label_values[indexOf(label_names, 'run')]), NULL)) LIKE lower('a'), 0) = 1",
     "since:2026-11-21T10:00Z": "(started_at >= '2026-11-21T10:00:00.000000Z' AND started >= "
     "toDateTime('2026-11-21 10:00:00', 'UTC'))",
-    "path~a|b": "coalesce(match(path, concat('(?i-s)', 'a|b')), 0) = 1",
+    "path~a|b": "coalesce(match(path, '(?i-s)a|b'), 0) = 1",
     "tps>20": "coalesce(multiIf((position(' ' || flags || ' ', ' burst ') > 0 OR "
     "position(' ' || flags || ' ', ' hidden_tokens ') > 0), NULL, tps_user) > 20, 0) = 1",
     "bytes>9": "coalesce(multiIf((decoder_version IS NULL), (NULL) + (NULL), bytes) > 9, 0) = 1",
