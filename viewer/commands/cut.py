@@ -1,19 +1,26 @@
 """The command `db cut`: chosen exchanges as a small tape, or as text, to commit beside a test."""
 
 import re
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from recorder.commands.options import db
+from recorder.errors import WiretapeError
 from recorder.plurals import counted
 from viewer.commands import completion, options, output
+from viewer.commands.progress import Bar
 
 if TYPE_CHECKING:
     from recorder.tape.cut import Redact
     from viewer.filters.syntax import Filter
+
+REDACT_SECONDS: Final = 10.0
+"""The processor time that the patterns of `--redact` may take for one text."""
 
 
 @click.command()
@@ -54,11 +61,12 @@ def cut(
 
     redact = options.parsed("--redact", lambda _: _redactor(patterns), "") if patterns else bytes
     path, is_stdout = options.tape(db), str(file) == "-"
-    with output.opened(path) as connection:
+    bar = Bar("cutting", lambda: len(numbers), "exchange", hidden=is_stdout and sys.stdout.isatty())
+    with output.opened(path) as connection, bar:
         numbers = list(queries.numbers(connection, options.named(connection, ids, where)))
         if not numbers:
             options.report_nothing(connection, where, ids)
-        lines: Iterator[bytes] = cutting.lines(connection, numbers, redact)
+        lines: Iterator[bytes] = cutting.lines(connection, bar.over(numbers), redact)
         if is_stdout:
             with output.stdout() as out:
                 out.writelines(lines)
@@ -75,6 +83,22 @@ def _redactor(patterns: tuple[str, ...]) -> "Redact":
     from recorder.tape import cut as cutting
 
     try:
-        return cutting.redactor(patterns)
+        redact = cutting.redactor(patterns)
     except re.error as error:
         raise ValueError(f"{error.pattern!r} is no regular expression: {error}") from error
+
+    def give_up(*_: Any) -> None:
+        raise WiretapeError(
+            f"a --redact pattern took more than {REDACT_SECONDS:g} s for one text: write it without a repetition "
+            "within a repetition, such as (a+)+, or leave out exchanges with long texts"
+        )
+
+    def redact_in_time(data: bytes) -> bytes:
+        signal.setitimer(signal.ITIMER_VIRTUAL, REDACT_SECONDS)
+        try:
+            return redact(data)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    signal.signal(signal.SIGVTALRM, give_up)  # matching looks after signals
+    return redact_in_time

@@ -140,6 +140,14 @@ def test_a_cut_is_merged_and_a_missing_one_is_not_found(tape: Path, tmp_path: Pa
     assert isinstance(run(tmp_path / "no.jsonl", "ls", code=1).exception, NotFound)
 
 
+def test_a_pattern_that_never_ends_is_given_up(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("viewer.commands.cut.REDACT_SECONDS", 0.1)
+    there = tmp_path / "cut.jsonl"
+    done = run(tape, "db", "cut", COMPLETE, "-o", str(there), "--redact", r"(\w+\W?)+\x00", code=1)
+    assert "a --redact pattern took more than 0.1 s for one text: write it without" in str(done.exception)
+    assert not there.exists()
+
+
 def test_who_reads_a_text_leaves_no_tape_behind_nor_one_of_a_process_that_was_killed(
     tape: Path, tmp_path: Path
 ) -> None:
