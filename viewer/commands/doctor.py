@@ -145,16 +145,16 @@ def _of_shipping(path: Path) -> Iterator[Finding]:
     with file.reading(path) as connection:
         for name, until in acknowledged.destinations(path, shipping.identity(connection)):
             waiting = shipping.waiting(connection, until)
-            late_ns = 0 if waiting.first is None else SYSTEM.wall_ns() - waiting.first * 1000
-            yield judge_shipping(name, waiting.exchanges, late_ns)
+            yield judge_shipping(name, waiting.exchanges, waiting.lag_ns(SYSTEM.wall_ns()))
 
 
-def judge_shipping(name: str, waiting: int, late_ns: int) -> Finding:
-    """Judge how many exchanges wait to be shipped, and for how long the first has been."""
+def judge_shipping(name: str, waiting: int, late_ns: int | None) -> Finding:
+    """Judge how many exchanges wait to be shipped, and for how long the first has been; None: nobody knows."""
     if not waiting:
         return Finding("ok", "shipped", f"all to {name}")
-    found = f"{counted(waiting, 'exchange')} not yet to {name}, the first settled {late_ns / 1e9:,.0f} s ago"
-    if late_ns < _LATE_NS:
+    found = f"{counted(waiting, 'exchange')} not yet to {name}"
+    found += "" if late_ns is None else f", the first settled {late_ns / 1e9:,.0f} s ago"
+    if late_ns is not None and late_ns < _LATE_NS:
         return Finding("ok", "shipped", found)
     return Finding("note", "shipped", found, "see what 'wiretape ship --once --to …' says")
 

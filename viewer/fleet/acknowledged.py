@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from recorder.commands.centre import TENANT
 from recorder.errors import TapeBusy, WiretapeError
 
 
@@ -31,6 +32,7 @@ class _Contents(msgspec.Struct, frozen=True):
     centre: str
     tape: str | None
     tables: dict[str, Progress]
+    tenant: str = ""
 
 
 @dataclass(slots=True)
@@ -41,11 +43,22 @@ class Acknowledged:
     centre: str
     tape: str | None
     tables: dict[str, Progress]
+    tenant: str = ""
 
-    def identify(self, tape: str | None) -> None:
-        """Say which tape it is: what was kept of another, which had this name before, counts for nothing."""
-        if tape != self.tape:
-            self.tape, self.tables = tape, {}
+    def identify(self, tape: str | None, tenant: str = "") -> None:
+        """Say which tape it is: what was kept of another, which had this name before, counts for nothing.
+
+        Raises `WiretapeError` if it was shipped for another tenant: what is derived again would count for both.
+        """
+        if tape != self.tape and self.tape is not None:
+            self.tables = {}
+        self.tape = tape
+        if self.tables and tenant != self.tenant:
+            raise WiretapeError(
+                f"this tape was shipped to {self.centre} with {_labelled(self.tenant)}, not with {_labelled(tenant)}: "
+                f"ship it with the same; to change it, delete its exchanges there, and {self.path} here, first"
+            )
+        self.tenant = tenant
 
     def of(self, table: str) -> Progress:
         """Return how far a table is."""
@@ -54,7 +67,7 @@ class Acknowledged:
     def put(self, table: str, progress: Progress) -> None:
         """Keep how far a table is. Raises `WiretapeError` if that cannot be written."""
         self.tables[table] = progress
-        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables))
+        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables, self.tenant))
         new = self.path.with_name(f"{self.path.name}.new")
         try:
             with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
@@ -67,7 +80,7 @@ class Acknowledged:
 def path_of(tape: Path, centre: str) -> Path:
     """Return where it is kept what a centre has of a tape."""
     tape = tape.resolve()
-    return tape.with_name(f"{tape.name}.shipped-{re.sub('[^A-Za-z0-9.-]+', '-', centre)}")
+    return tape.with_name(f"{tape.name}.shipped-{re.sub('[^A-Za-z0-9._-]+', '-', centre)}")
 
 
 @contextlib.contextmanager
@@ -86,8 +99,10 @@ def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> I
         while not _is_locked(descriptor):
             if not wait():
                 raise TapeBusy(f"{tape} is being shipped to {centre} already: one process does")
-        contents = _read(path) or _Contents(centre, None, {})
-        yield Acknowledged(path, centre, contents.tape, contents.tables)
+        contents = _read(path)
+        if contents is None or contents.centre != centre:  # one whose name is spelled alike
+            contents = _Contents(centre, None, {})
+        yield Acknowledged(path, centre, contents.tape, contents.tables, contents.tenant)
     finally:
         os.close(descriptor)
 
@@ -124,6 +139,10 @@ def _read(path: Path) -> _Contents | None:
         raise _unusable(path, error) from error
     except msgspec.MsgspecError:  # cut short by a crash of the machine: all is sent again
         return None
+
+
+def _labelled(tenant: str) -> str:
+    return f"--label {TENANT}={tenant}" if tenant else f"no label {TENANT}"
 
 
 def _unusable(path: Path, error: OSError) -> WiretapeError:

@@ -22,7 +22,7 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What shipping adds to each exchange: the host, and labels, behind which an exchange's own stand."""
+    """What shipping adds to each exchange: the host, and labels; an exchange's own stand, but for the tenant."""
 
     host: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,8 @@ class Encoder:
         if not rows:
             return b""
         columns = [*zip(*rows, strict=True)]
-        merged = [[*{**self.origin.labels, **own}.items()] for own in labels]
+        whose = {TENANT: self.origin.tenant} if self.origin.tenant else {}  # which no client can say
+        merged = [[*{**self.origin.labels, **own, **whose}.items()] for own in labels]
         shared = {"tenant": self.origin.tenant, "host": self.origin.host, **added}
         return rowbinary.rows(
             encode(

@@ -84,7 +84,7 @@ class Shipper:
         """
         self._connection, self._until = connection, None
         shipping.read_through(connection)
-        self.acknowledged.identify(shipping.identity(connection))
+        self.acknowledged.identify(shipping.identity(connection), self.origin.tenant)
         self._encoders = {table.name: Encoder(table, self.origin) for table in self._tables()}
         if self._quorum is None:
             self._retry(self._prepare, once)
@@ -108,8 +108,7 @@ class Shipper:
     def report(self) -> Report:
         """Find out how far the tape is shipped, and tell it."""
         waiting = shipping.waiting(self._connection, self.acknowledged.of(tables.EXCHANGES.name).until)
-        lag_ns = None if waiting.first is None else max(self.clock.wall_ns() - waiting.first * 1000, 0)
-        self.last = Report(self.shipped, waiting.exchanges, lag_ns)
+        self.last = Report(self.shipped, waiting.exchanges, waiting.lag_ns(self.clock.wall_ns()))
         self.tell(self.last)
         return self.last
 

@@ -27,11 +27,21 @@ _CACHE_KIB = 256
 _LAST = (1 << 63) - 1
 
 
+_EARLIEST_US = 10**15
+"""Versions below are numbers of exchanges: those of tapes that are older than versions, and made ones."""
+
+
 class Waiting(NamedTuple):
     """How many exchanges are waiting to be shipped, and the version of the first; None: there is none."""
 
     exchanges: int
     first: int | None
+
+    def lag_ns(self, wall_ns: int) -> int | None:
+        """Return how long the first has been settled; None if there is none, or nobody knows when that was."""
+        if self.first is None or self.first < _EARLIEST_US:
+            return None
+        return max(wall_ns - self.first * 1000, 0)
 
 
 def identity(connection: Connection) -> str | None:

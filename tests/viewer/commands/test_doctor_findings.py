@@ -41,6 +41,7 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
             "1 exchange not yet to db at h:1, the first settled 3 s",
         ),
         (doctor.judge_shipping, ("db at h:1", 7, 3600 * S), "note", "7 exchanges not yet to db at h:1"),
+        (doctor.judge_shipping, ("db at h:1", 7, None), "note", "7 exchanges not yet to db at h:1"),
         (doctor.judge_recorder, ("", None, NOON_NS), "ok", "none is running"),
         (doctor.judge_recorder, ("", Run(1, NOON, NOON), NOON_NS + 100 * S), "ok", "none is running"),
         (doctor.judge_recorder, ("", Run(1, NOON), NOON_NS + 100 * S), "note", "was killed"),

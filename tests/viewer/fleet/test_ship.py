@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from recorder.errors import TapeBusy
+from recorder.errors import TapeBusy, WiretapeError
 from recorder.tape.schema import measures
 from recorder.tape.store import Store
 from tests.recorder.frames import (
@@ -33,9 +33,10 @@ from tests.viewer.conftest import HOSTILE
 from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
 from viewer.fleet import ship as shipping
 from viewer.fleet import tables
-from viewer.fleet.acknowledged import destinations, held, path_of
+from viewer.fleet.acknowledged import Progress, destinations, held, path_of
 from viewer.fleet.batches import Origin, second
 from viewer.fleet.client import Refused, Unavailable
+from viewer.tape.shipping import waiting
 
 
 @pytest.fixture(autouse=True)
@@ -226,6 +227,44 @@ def test_a_tape_that_was_put_in_the_place_of_another_is_shipped_from_its_beginni
     kept.write_text("{")  # cut short
     assert ship(tape, engine) == (1, [])
     assert len(engine.rows["exchanges"]) == 2
+
+
+def test_a_tape_is_shipped_for_one_tenant(tape: Path) -> None:
+    engine = Engine()
+    with recorded(tape, "e1") as store:
+        ship(tape, engine, origin=Origin("h", {"tenant": "acme", "zone": "eu"}))
+        record(store, exchange("e2"))
+        for labels in ({}, {"tenant": "other"}):
+            with pytest.raises(
+                WiretapeError, match=r"with --label tenant=acme, not with (no label tenant|--label ten)"
+            ):
+                ship(tape, engine, origin=Origin("h", labels))
+        record(store, [begin("e3", labels={"tenant": "other"}), head("e3"), *body("e3", STREAM), end("e3", STREAM)])
+        assert ship(tape, engine, origin=Origin("h", {"tenant": "acme"})) == (2, [])
+    rows = engine.final().values()
+    assert {row["label_values"][row["label_names"].index(b"tenant")] for row in rows} == {b"acme"}
+    assert {row["tenant"] for row in rows} == {b"acme"}
+
+
+def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(tape: Path) -> None:
+    with recorded(tape, "e1"), reading(tape) as connection:
+        damage(tape, "UPDATE settlements SET version = 7")
+        assert waiting(connection, 0).lag_ns(10**18) is None
+        damage(tape, "UPDATE settlements SET version = 1790000000000000")
+        assert waiting(connection, 0).lag_ns(1_790_000_001 * 10**9) == 10**9
+
+
+def test_what_is_kept_of_a_centre_is_not_that_of_another_with_a_like_name(tape: Path) -> None:
+    tape.touch()
+    with held(tape, "db at h:1") as known:
+        known.identify(None)
+        known.put("exchanges", Progress(3))
+        known.identify("first session")  # which an empty tape had not yet
+        assert known.of("exchanges") == Progress(3)
+        known.identify("another")
+        assert known.of("exchanges") == Progress()
+    with held(tape, "db-at-h:1") as known:
+        assert known.of("exchanges") == Progress()
 
 
 def test_one_process_ships_a_tape_to_a_centre(tape: Path) -> None:
