@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands import centre, options
+from recorder.commands import archive, centre, destination, options
 from recorder.plurals import counted
 from recorder.relay import providers
 
@@ -53,8 +53,11 @@ _NAMED = 3
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="With --otlp, send these headers: NAME: VALUE, a line each. "
               "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
-@click.option("--ship", metavar="URL", callback=centre.read,
-              help=f"Ship to the centre at URL, too: {centre.FORM}; see wiretape help shipping.")  # fmt: skip
+@click.option("--ship", metavar="URL", callback=destination.read,
+              help=f"Ship to URL, too: a centre, {centre.FORM}, or an archive, {archive.FORM}; see wiretape help "
+              "shipping.")  # fmt: skip
+@click.option("--ship-bodies", is_flag=True,
+              help="With --ship, ship what was said, too: requests, answers, and their reads.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     common: options.Recording,
@@ -67,7 +70,8 @@ def record(
     metrics: str | None,
     otlp: str | None,
     otlp_headers: Path | None,
-    ship: centre.Target | None,
+    ship: destination.Destination | None,
+    ship_bodies: bool,
 ) -> None:
     """Relay streams and record every socket read.
 
@@ -89,6 +93,7 @@ def record(
     if metrics_at is not None:
         options.check_extra("prometheus_client", "metrics", "--metrics")
     collector = _collector(otlp, otlp_headers)
+    shipment = destination.shipment(ship, bodies=ship_bodies)
     upstreams = options.read_upstreams(common.upstreams)
 
     from recorder.relay.loop import run
@@ -96,7 +101,7 @@ def record(
 
     rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
     settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule, workers=workers)
-    sys.exit(run(lambda: serve(settings, verbose, metrics_at, collector, ship)))
+    sys.exit(run(lambda: serve(settings, verbose, metrics_at, collector, shipment)))
 
 
 def _collector(url: str | None, headers: Path | None) -> "Collector | None":
@@ -118,15 +123,14 @@ async def serve(
     verbose: bool = False,
     metrics_at: tuple[str, int] | None = None,
     collector: "Collector | None" = None,
-    target: centre.Target | None = None,
+    shipment: destination.Shipment | None = None,
 ) -> int:
     """Record until a signal asks for the end; return the exit code.
 
-    Metrics are served at an address, spans and metrics sent to a collector, and the tape shipped to a target, if these
-    are given.
+    Metrics are served at an address, spans and metrics sent to a collector, and the tape shipped, if these are given.
     """
     with _certificates(settings) as certificates:
-        return await _serve(settings, certificates, verbose, metrics_at, collector, target)
+        return await _serve(settings, certificates, verbose, metrics_at, collector, shipment)
 
 
 @contextlib.contextmanager
@@ -148,7 +152,7 @@ async def _serve(
     verbose: bool,
     metrics_at: tuple[str, int] | None,
     collector: "Collector | None",
-    target: centre.Target | None,
+    shipment: destination.Shipment | None,
 ) -> int:
     import asyncio
 
@@ -172,7 +176,7 @@ async def _serve(
     painter = asyncio.create_task(_paint(screen, recorder))
     async with (
         otlp.exported(collector, settings, screen) as export,
-        shipping.shipped(target, settings, screen) as shipper,
+        shipping.shipped(shipment, settings, screen) as shipper,
     ):
         async with metrics.served(sock, settings, recorder, screen):
             await stopped.wait()

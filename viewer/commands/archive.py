@@ -1,65 +1,28 @@
-"""What the command `ship` does for an archive of Parquet files: `parquet:DIR`, or `s3://BUCKET/PREFIX`."""
+"""What the command `ship` does for an archive of Parquet files."""
 
-import hashlib
+import contextlib
+import os
 import socket
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
-import click
-
+from recorder.commands.archive import Archive
+from recorder.commands.leaving import LEAVE
 from recorder.errors import WiretapeError
 from recorder.plurals import counted
 from recorder.sanitize import clipped, safe
 
 if TYPE_CHECKING:
+    from viewer.fleet.archive import Archiver
     from viewer.fleet.files import Files
+    from viewer.fleet.following import End
 
-DIRECTORY: Final = "parquet:"
-BUCKET: Final = "s3://"
-FORM: Final = "parquet:DIR or s3://BUCKET/PREFIX[?region=…]"
-_SHOWN: Final = 40
+_NICENESS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """Where an archive is: a directory, or the URL of a bucket, which has no credentials."""
-
-    directory: Path | None
-    url: str
-
-    @property
-    def name(self) -> str:
-        """The archive in a few words, different for each."""
-        return (
-            f"{clipped(safe(self.url), _SHOWN)} {hashlib.sha256(self.url.encode('utf-8', 'replace')).hexdigest()[:8]}"
-        )
-
-
-def is_archive(url: str) -> bool:
-    """Return whether this is meant for an archive."""
-    return url.startswith((DIRECTORY, BUCKET))
-
-
-def read(url: str) -> Archive:
-    """Read where an archive is. Raises `click.BadParameter`, which never holds a credential."""
-    if url.startswith(DIRECTORY):
-        path = url.removeprefix(DIRECTORY)
-        if not path or "\0" in path:
-            raise click.BadParameter(f"an archive is {FORM}")
-        directory = Path(path).expanduser().resolve()
-        return Archive(directory, f"{DIRECTORY}{directory}")
-    parts = urlsplit(url)
-    if "@" in parts.netloc or "secret_key" in parts.query:
-        raise click.BadParameter("credentials in a URL are seen by others: set AWS_ACCESS_KEY_ID and the like")
-    if not parts.netloc:
-        raise click.BadParameter(f"an archive is {FORM}")
-    return Archive(None, url.rstrip("/"))
-
-
-def send(tape: Path, archive: Archive, labels: Mapping[str, str], *, bodies: bool, once: bool) -> None:
+def send(tape: Path, archive: Archive, labels: Mapping[str, str], *, bodies: bool, once: bool, beside: bool) -> None:
     """Ship a tape to an archive. Raises `WiretapeError`."""
     from recorder.commands.status import Screen
     from recorder.tape import file
@@ -67,23 +30,42 @@ def send(tape: Path, archive: Archive, labels: Mapping[str, str], *, bodies: boo
     from viewer.fleet.archive import Archiver
     from viewer.fleet.batches import Origin
 
-    files, screen = _files(archive), Screen()
-    origin = Origin(socket.gethostname(), labels)
-    with (
-        acknowledged.held(tape, archive.name) as known,
-        following.until_end(tape, with_recorder=False) as end,
-        file.reading(tape) as connection,
-    ):
-        archiver = Archiver(files, known, origin, bodies, wait=end.wait, is_over=end.is_over)
-        archiver.warn = lambda message: screen.line(f"wiretape: shipping: {message or 'works again'}")
-        archiver.tell = lambda shipped, waiting: screen.status(f"{shipped:,} shipped · {waiting:,} waiting")
-        try:
-            archiver.run(connection, once=once)
-        finally:
-            screen.status("")
-            waiting = "" if archiver.waiting is None else f", {archiver.waiting:,} waiting"
-            screen.line(f"{counted(archiver.shipped, 'exchange')} shipped to {safe(archive.url)}{waiting}")
-            screen.close()
+    files, origin = _files(archive), Origin(socket.gethostname(), labels)
+    os.nice(_NICENESS)
+    with contextlib.closing(Screen()) as screen:
+
+        def warn(message: str) -> None:
+            screen.line(f"wiretape: shipping: {message or 'works again'}")
+
+        with (
+            following.until_end(tape, with_recorder=beside) as end,
+            acknowledged.held(tape, archive.name, end.wait_for_others(warn)) as known,
+        ):
+            archiver = Archiver(files, known, origin, bodies, wait=end.wait, is_over=end.is_over, warn=warn)
+            if beside:
+                _send_beside(tape, archiver, end)
+                return
+            archiver.tell = lambda shipped, waiting: screen.status(f"{shipped:,} shipped · {waiting:,} waiting")
+            try:
+                with file.reading(tape) as connection:
+                    archiver.run(connection, once=once)
+            finally:
+                screen.status("")
+                waiting = "" if archiver.waiting is None else f", {archiver.waiting:,} waiting"
+                screen.line(f"{counted(archiver.shipped, 'exchange')} shipped to {safe(archive.url)}{waiting}")
+
+
+def _send_beside(tape: Path, archiver: "Archiver", end: "End") -> None:
+    """Ship until the recorder asks to leave the tape, so that its writer is the last to close it; then what is left."""
+    from recorder.tape import file
+
+    with file.reading(tape) as connection:
+        archiver.follow(connection)
+    sys.stdout.buffer.write(LEAVE)
+    sys.stdout.flush()
+    end.wait_for_recorder()
+    with file.reading(tape) as connection:
+        archiver.finish(connection)
 
 
 def _files(archive: Archive) -> "Files":

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from recorder.commands import archive, destination, otlp
 from recorder.commands import centre as centres
-from recorder.commands import otlp
 from recorder.commands.options import ca_file, db, read_age, read_labels, tape_path
 from recorder.plurals import counted
-from viewer.commands import archive, output
+from viewer.commands import output
 from viewer.commands.centre import connected_to
 from viewer.commands.output import Output
 
@@ -45,13 +45,11 @@ def connected(command: F) -> F:
 
 def _read_destination(
     context: click.Context, option: click.Parameter, url: str
-) -> centres.Target | otlp.Collector | archive.Archive | None:
-    """Read where a tape is shipped to: a centre, a collector of OpenTelemetry, or an archive."""
-    if archive.is_archive(url):
-        return archive.read(url)
+) -> destination.Destination | otlp.Collector | None:
+    """Read where a tape is shipped to: a centre, an archive, or a collector of OpenTelemetry."""
     if url.startswith(otlp.SCHEME):
         return otlp.read_collector(url.removeprefix(otlp.SCHEME), "--to")
-    return centres.read(context, option, url)
+    return destination.read(context, option, url)
 
 
 @click.command()
@@ -72,7 +70,7 @@ def _read_destination(
               help="To a collector that has taken nothing yet, send what is settled after this.")  # fmt: skip
 def ship(
     db: Path | None,
-    target: centres.Target | otlp.Collector | archive.Archive,
+    target: destination.Destination | otlp.Collector,
     ca_file: Path | None,
     otlp_headers: Path | None,
     bodies: bool,
@@ -96,7 +94,9 @@ def ship(
         _ship_rows(tape_path(db), target, ca_file, labelled, bodies=bodies, once=once, beside=beside)
         return
     if isinstance(target, archive.Archive):
-        archive.send(tape_path(db), target, labelled, bodies=bodies, once=once)
+        from viewer.commands import archive as archiving
+
+        archiving.send(tape_path(db), target, labelled, bodies=bodies, once=once, beside=beside)
         return
     if bodies:
         raise click.UsageError("--bodies is for a centre: no text is sent to a collector")

@@ -509,7 +509,7 @@ def _shipping() -> Iterator[Section]:
             ("TAPE.shipped-…", "is what a centre has acknowledged. Without it, all is sent again, and counts once: "
              "remove it when the centre has lost its tables"),
             ("record --ship URL", "ships while it records, and at its end for some seconds what is left; the rest is "
-             "shipped by the next, or by wiretape ship"),
+             "shipped by the next, or by wiretape ship. What was said goes along with --ship-bodies"),
             ("tenant", "ship --label tenant=NAME is a part of every key: keep it for a tape"),
         ],
     )  # fmt: skip
@@ -533,7 +533,7 @@ def _archive() -> Iterator[Section]:
     from viewer.fleet.archived import STATEMENTS
 
     yield Section(
-        "Where an archive is: wiretape ship --to",
+        "Where an archive is: wiretape ship --to, record --ship",
         [
             ("parquet:DIR", "a directory, which is made if it is not there"),
             ("s3://BUCKET/PREFIX", "a bucket, with ?region=NAME, and for another service than Amazon's "

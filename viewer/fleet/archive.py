@@ -63,33 +63,42 @@ class Archiver:
     shipped: int = 0
     waiting: int | None = None
     """How many exchanges wait, as far as has been looked."""
-    _makers: dict[str, Maker] = field(default_factory=dict)
+    _makers: dict[str, Maker] = field(init=False)
     _compacted_ns: int | None = None
 
-    def run(self, connection: Connection, *, once: bool = False) -> None:
-        """Ship what a tape has, and unless `once`, what comes, until it `is_over`.
-
-        Raises `WiretapeError` if the last files cannot be written: what is not shipped stays on the tape.
-        """
+    def __post_init__(self) -> None:
+        """Make what makes rows of each table."""
         self._makers = {table.name: Maker(self.files.arrow, table, self.origin) for table in self._tables()}
+
+    def run(self, connection: Connection, *, once: bool = False) -> None:
+        """Ship what a tape has, and unless `once`, what comes, until it `is_over`. Raises as `finish` does."""
+        if not once:
+            self.follow(connection)
+        self.finish(connection)
+
+    def follow(self, connection: Connection) -> None:
+        """Ship what a tape has, and what comes, until it `is_over`."""
         wait = 0.0
-        while True:
-            is_last = once or self.is_over()
+        while not self.is_over():
             try:
                 self._ship(connection)
                 self._compact()
             except (OSError, ValueError) as error:
-                if is_last:
-                    raise WiretapeError(f"{_reason(error)}: what is not archived stays on the tape") from error
                 self.warn(f"{_reason(error)}; trying again")
                 wait = min(2 * wait or _FIRST_WAIT, POLL_SECONDS)
             else:
                 if wait:
                     self.warn("")
                 wait = 0.0
-            if is_last:
-                return
             self.wait(wait or POLL_SECONDS)
+
+    def finish(self, connection: Connection) -> None:
+        """Ship what is left. Raises `WiretapeError` if it cannot be written: what is not shipped stays on the tape."""
+        try:
+            self._ship(connection)
+            self._compact()
+        except (OSError, ValueError) as error:
+            raise WiretapeError(f"{_reason(error)}: what is not archived stays on the tape") from error
 
     def _tables(self) -> list[EngineTable]:
         return [tables.EXCHANGES, tables.STREAMS] if self.bodies else [tables.EXCHANGES]

@@ -1,13 +1,18 @@
-"""`wiretape record --ship`: what is recorded is at the centre exactly once, also when what ships is killed."""
+"""`wiretape record --ship`: what is recorded is shipped exactly once, also when what ships is killed."""
 
 import os
 import signal
 from pathlib import Path
 
+import click
+import duckdb
 import httpx
 import pytest
 
+from recorder.commands import archive, centre
+from recorder.commands.destination import Shipment, read, shipment
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from tests.cases import each_case
 from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
 from tests.viewer.fleet.engine import Engine
 
@@ -51,3 +56,45 @@ async def test_what_is_recorded_is_shipped_while_it_is_recorded_and_what_is_left
     assert "the process that ships the tape ended (exit code -9); starting another" in err
     assert SECRET not in out + err
     assert f"ship        wiretape at {centre.url.removeprefix('http://')}" in err
+
+
+@pytest.mark.nightly
+@on_loop
+async def test_what_is_recorded_is_archived_with_what_was_said(tmp_path: Path) -> None:
+    tape, root = tmp_path / "tape.db", tmp_path / "archive"
+    async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream:
+        told = ("--ship", f"parquet:{root}", "--ship-bodies")
+        async with recording(tape, upstream.url, *told) as (process, base):
+            await fetch(base, post(CHAT))
+            await until(lambda: [*root.rglob("*.parquet")])
+            await fetch(base, post(CHAT))
+            code, _, err = await finish(process, signal.SIGINT)
+    assert (code, f"ship        parquet:{root}, with what is said" in err) == (0, True)
+    for table in ("exchanges", "streams"):
+        files = f"read_parquet('{root}/{table}/*/*/*.parquet')"
+        counted = duckdb.sql(f"SELECT count(*), count(DISTINCT id) FROM {files}").fetchall()
+        assert counted == [(2, 2)], table
+
+
+@each_case(
+    "url, said",
+    [
+        ("otlp+http://127.0.0.1:4318", "named with --otlp"),
+        ("https://user:secret@host/db", "a centre is clickhouse://.*, an archive parquet:DIR"),
+        ("clickhouse://user:secret@host/db", "a password does not belong in a URL"),
+        ("s3://key:secret@bucket/x", "credentials in a URL"),
+    ],
+)
+def test_where_a_recorder_cannot_ship_is_refused_with_what_to_name(url: str, said: str) -> None:
+    command = click.Command("record")
+    with pytest.raises(click.BadParameter, match=said) as error:
+        read(click.Context(command), click.Option(["--ship"]), url)
+    assert "secret" not in str(error.value)
+
+
+def test_bodies_are_shipped_only_where_something_is_shipped() -> None:
+    with pytest.raises(click.UsageError, match="--ship-bodies is for --ship"):
+        shipment(None, bodies=True)
+    target = centre.parse("clickhouse://host/db")
+    assert shipment(target, bodies=True) == Shipment(target, bodies=True)
+    assert Shipment(archive.read("parquet:/a b")).name == "parquet:/a b"
