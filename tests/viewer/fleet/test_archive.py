@@ -155,7 +155,8 @@ def test_an_archive_that_cannot_be_written_loses_nothing(tape: Path, root: Path)
     said: list[str] = []
 
     def repair(_: float) -> None:
-        root.unlink(missing_ok=True)
+        if root.is_file():
+            root.unlink()
 
     with recorded(tape, "e1"), queries.opened(tape) as connection:
         with pytest.raises(WiretapeError, match=r"the archive cannot be written .*: what is not archived stays on the"):
