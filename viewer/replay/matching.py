@@ -181,7 +181,10 @@ class Library:
             if head.upstream not in self._upstreams:
                 self._upstreams[head.upstream] = _mounts(head.upstream)
             same = self._by_path.setdefault((head.method, head.upstream, _plain(head.path)), [])
-            bisect.insort(same, head, key=lambda one: one.no)
+            if same and same[-1].no > head.no:  # it has ended after a later one
+                bisect.insort(same, head, key=lambda one: one.no)
+            else:
+                same.append(head)
 
     def find(self, asked: Asked) -> Head | Miss:
         """Return the recording that answers a request, or why there is none."""
@@ -361,7 +364,7 @@ def _mounts(url: str) -> list[Upstream]:
 
 
 def _plain(path: str) -> str:
-    return _MARK.sub("REDACTED", path)
+    return _MARK.sub("REDACTED", path) if "REDACTED" in path else path
 
 
 def _model(asked: Asked, body: Body) -> str | None:

@@ -228,7 +228,7 @@ class Planner:
         """Return a WebSocket with the model that its first message names, if that is what counts."""
         if self._options.mode != "model":
             return head
-        return replace(head, model=read_body(next(self._first_messages([head])) or b"").model or head.model)
+        return head._replace(model=read_body(next(self._first_messages([head])) or b"").model or head.model)
 
     def greet(
         self, asked: Asked, offered: str, protocols: Sequence[str]

@@ -5,7 +5,7 @@ As in `queries`, each query is short.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, select
 
@@ -21,8 +21,7 @@ from viewer.tape.conditions import Condition
 _BY_RECORDER: Final = ("died", "shutdown", "local")
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """An ended exchange as lists show it; `no` is its number in its source."""
 
     no: int
@@ -73,7 +72,7 @@ def heads(connection: Connection, where: Condition | None = None, among: Conditi
     conditions = (exchanges.c.ended_by.is_not(None), among, where)
     ended = and_(*(one for one in conditions if one is not None))
     for batch in queries.in_batches(connection, statement, ended):
-        yield from (Head(*row) for row in batch)
+        yield from map(Head._make, batch)
 
 
 def labelled(connection: Connection, key: str) -> dict[int, str]:
