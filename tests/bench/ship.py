@@ -58,9 +58,9 @@ def prepared(directory: Path) -> Iterator[Server]:
         yield server
 
 
-def cost(tape: Path, server: Server, *more: str) -> tuple[float, int]:
+def cost(tape: Path, to: str, *more: str) -> tuple[float, int]:
     """Ship a tape once; give the CPU seconds of the process, and its most memory in KiB."""
-    command = [*WIRETAPE, "ship", "--once", "--db", str(tape), "--to", address(server), *more]
+    command = [*WIRETAPE, "ship", "--once", "--db", str(tape), "--to", to, *more]
     done = subprocess.run(
         [sys.executable, "-c", _COST, *command], env=account(), cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -83,8 +83,8 @@ def measure_cost(directory: Path, server: Server, given: argparse.Namespace) -> 
             pass
     for name, more in (("", ()), (" with --bodies", ("--bodies",))):
         path_of(tape, centre.parse(address(server)).name).unlink(missing_ok=True)
-        busy, memory = cost(tape, server, *more)
-        idle, _ = cost(tape, server, *more)
+        busy, memory = cost(tape, address(server), *more)
+        idle, _ = cost(tape, address(server), *more)
         rate = given.exchanges / (busy - idle)
         print(
             f"{given.exchanges:,} exchanges of up to {given.chunks} chunks{name}: {rate:,.0f} a second of CPU, "
@@ -153,7 +153,7 @@ def measure_kills(directory: Path, server: Server, given: argparse.Namespace) ->
             server.kill()
             time.sleep(0.3)
             server.start()
-    cost(tape, server)
+    cost(tape, address(server))
     with contextlib.closing(sqlite3.connect(tape)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM exchanges").fetchone()
     held = server.query("SELECT count(), uniqExact(id) FROM wiretape.exchanges FINAL")[0]

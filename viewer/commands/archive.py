@@ -74,6 +74,7 @@ def _files(archive: Archive) -> "Files":
     from viewer.fleet.files import Files
 
     arrow = pyarrow()
+    arrow.set_memory_pool(arrow.system_memory_pool())  # which gives back what is freed
     if archive.directory is not None:
         return Files(arrow, arrow.fs.LocalFileSystem(), str(archive.directory), is_local=True)
     try:

@@ -530,7 +530,7 @@ def _shipping() -> Iterator[Section]:
 
 def _archive() -> Iterator[Section]:
     """Yield where an archive of Parquet files is, what is in it, and how engines read it."""
-    from viewer.fleet.archived import STATEMENTS
+    from viewer.fleet import archive_sql
 
     yield Section(
         "Where an archive is: wiretape ship --to, record --ship",
@@ -547,20 +547,25 @@ def _archive() -> Iterator[Section]:
             ("exchanges/date=YYYY-MM-DD/host=NAME/part-….parquet", "exchanges by the day when they started, UTC, with "
              "the columns of a centre (help shipping), gaps included"),
             ("streams/date=…/host=…/part-….parquet", "what was said, with ship --bodies"),
+            ("sessions/date=…/host=…/part-….parquet", "the runs of recorders, by the day when they started: of each "
+             "tape one file a day, written anew when something has changed"),
             ("merged-….parquet", "the small files of a past day of a host, merged by ship: at its start, then hourly"),
-            (".….part", "a file that is being written: it takes its name only when it is whole"),
+            (".….part", "a file that is being written: it takes its name only when it is whole. What a process that "
+             "was killed left is removed after a day"),
         ],
-        "A file is written every minute, or at 10,000 exchanges or 16 MiB, and is private (0600) in a directory. A "
-        "batch that is written again replaces its files. An exchange that is derived again, or shipped from "
-        "the beginning, is there more than once, and so it is for a moment while files are merged: of a tenant and an "
-        "id the highest row_version counts. A query that began before files were merged may not find one of them; ask "
-        "again.",
+        "A file is written every minute, or at 10,000 exchanges (of streams at 1,000), and is private (0600) in a "
+        "directory. A batch that is written again replaces its files. An exchange that is derived again, or shipped "
+        "from the beginning, is there more than once, and so it is for a moment while files are merged: of a tenant "
+        "and an id the highest row_version counts. A query that began before files were merged may not find one of "
+        "them; ask again. Shipping to an archive takes about 130 MiB, of which 90 are Python's and pyarrow's code.",
     )  # fmt: skip
     yield Section(
-        "How engines read it, each exchange once",
-        list(STATEMENTS.items()),
-        "DIR of a bucket is s3://BUCKET/PREFIX for DuckDB, s3a://BUCKET/PREFIX for Spark. ClickHouse reads a bucket "
-        "with s3('https://…/*/*/*.parquet') instead of file(), and files of a server below its user_files_path only.",
+        "How engines read it, each row once",
+        [(engine, statement) for engine in archive_sql.ENGINES for statement in archive_sql.statements(engine)],
+        "Without ship --bodies there is no table streams. An exchange and the run of its recorder: "
+        f"{archive_sql.JOIN}. DIR of a bucket is s3://BUCKET/PREFIX for DuckDB, s3a://BUCKET/PREFIX for Spark. "
+        "ClickHouse reads a bucket with s3('https://…/*/*/*.parquet') instead of file(), and files of a server below "
+        "its user_files_path only.",
     )
 
 

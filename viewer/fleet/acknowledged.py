@@ -12,7 +12,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -33,17 +33,22 @@ class _Contents(msgspec.Struct, frozen=True):
     tape: str | None
     tables: dict[str, Progress]
     tenant: str = ""
+    runs: dict[str, str] = {}
 
 
 @dataclass(slots=True)
 class Acknowledged:
-    """What is acknowledged of one tape by one centre."""
+    """What is acknowledged of one tape by one centre, or archive.
+
+    `runs` has a digest of what an archive has of the runs of recorders, by the day when they started.
+    """
 
     path: Path
     centre: str
     tape: str | None
     tables: dict[str, Progress]
     tenant: str = ""
+    runs: dict[str, str] = field(default_factory=dict)
 
     def identify(self, tape: str | None, tenant: str = "") -> None:
         """Say which tape it is: what was kept of another, which had this name before, counts for nothing.
@@ -51,7 +56,7 @@ class Acknowledged:
         Raises `WiretapeError` if it was shipped for another tenant: what is derived again would count for both.
         """
         if tape != self.tape and self.tape is not None:
-            self.tables = {}
+            self.tables, self.runs = {}, {}
         self.tape = tape
         if self.tables and tenant != self.tenant:
             raise WiretapeError(
@@ -67,7 +72,15 @@ class Acknowledged:
     def put(self, table: str, progress: Progress) -> None:
         """Keep how far a table is. Raises `WiretapeError` if that cannot be written."""
         self.tables[table] = progress
-        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables, self.tenant))
+        self._keep()
+
+    def put_runs(self, date: str, digest: str) -> None:
+        """Keep what is there of the runs of a day. Raises `WiretapeError` if that cannot be written."""
+        self.runs[date] = digest
+        self._keep()
+
+    def _keep(self) -> None:
+        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables, self.tenant, self.runs))
         new = self.path.with_name(f"{self.path.name}.new")
         try:
             with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
@@ -102,7 +115,7 @@ def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> I
         contents = _read(path)
         if contents is None or contents.centre != centre:  # one whose name is spelled alike
             contents = _Contents(centre, None, {})
-        yield Acknowledged(path, centre, contents.tape, contents.tables, contents.tenant)
+        yield Acknowledged(path, centre, contents.tape, contents.tables, contents.tenant, contents.runs)
     finally:
         os.close(descriptor)
 

@@ -2,11 +2,11 @@
 
 A batch is the versions of settlements from one to another, which are fixed before it is written and are a part of the
 names of its files: to write it again, after whatever broke, replaces them. How far it is, is kept beside the tape, as
-when a tape is shipped to a centre.
+when a tape is shipped to a centre. Rows are read, and written as row groups, some at once: a batch is never in memory.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -16,32 +16,26 @@ from sqlalchemy import Connection
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
-from viewer.fleet import archived, compaction, tables
+from viewer.fleet import archive_rows, compaction, tables
 from viewer.fleet.acknowledged import Acknowledged, Progress
-from viewer.fleet.archived import Maker
+from viewer.fleet.archive_rows import Maker
 from viewer.fleet.batches import Origin
 from viewer.fleet.files import SUFFIX, Files
 from viewer.fleet.tables import EngineTable
 from viewer.tape import shipping
 
-MOST_ROWS: Final = 10_000
-_MOST_BYTES: Final = 16 << 20
-"""A batch of this size is written, however few rows it has: it is held in memory."""
-ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 500, tables.STREAMS.name: 20}
+MOST_ROWS: Final = {tables.EXCHANGES.name: 10_000, tables.STREAMS.name: 1000}
+"""Of a batch."""
+ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 100, tables.STREAMS.name: 5}
+_PLANNED: Final = ("started_at", "size")
+"""Columns that say which day an exchange is of, and of streams, by asking for it, that there is a body."""
+_VERSIONS_AT_ONCE: Final = 1000
 POLL_SECONDS: Final = 60.0
 """So often are files written: engines like few and large ones."""
 _COMPACT_NS: Final = 3_600_000_000_000
+_UNFINISHED_SECONDS: Final = 86_400
 _FIRST_WAIT: Final = 1.0
 _SHOWN: Final = 300
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What was settled up to a version: how many rows, and tables of them by day."""
-
-    until: int
-    rows: int = 0
-    days: dict[str, list[Any]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -101,62 +95,116 @@ class Archiver:
             raise WiretapeError(f"{_reason(error)}: what is not archived stays on the tape") from error
 
     def _tables(self) -> list[EngineTable]:
+        return [tables.SESSIONS, *self._shipped_tables()]
+
+    def _shipped_tables(self) -> list[EngineTable]:
         return [tables.EXCHANGES, tables.STREAMS] if self.bodies else [tables.EXCHANGES]
 
     def _ship(self, connection: Connection) -> None:
-        self.acknowledged.identify(shipping.identity(connection))
-        for table in self._tables():
+        shipping.read_through(connection)
+        self.acknowledged.identify(shipping.identity(connection), self.origin.tenant)
+        self._ship_runs(connection)  # so that who reads finds the run of each exchange
+        for table in self._shipped_tables():
             while self._ship_batch(connection, table):
                 self._report(connection)
-        self._report(connection)
+        self._ship_runs(connection)
 
-    def _report(self, connection: Connection) -> None:
-        until = self.acknowledged.of(tables.EXCHANGES.name).until
-        waiting = self.waiting = shipping.waiting(connection, until).exchanges
-        self.tell(self.shipped, waiting)
+    def _report(self, connection: Connection) -> shipping.Waiting:
+        waiting = shipping.waiting(connection, self.acknowledged.of(tables.EXCHANGES.name).until)
+        self.waiting = waiting.exchanges
+        self.tell(self.shipped, waiting.exchanges)
+        return waiting
 
     def _ship_batch(self, connection: Connection, table: EngineTable) -> bool:
         """Write the next batch, first that which was being written before; False: there is none."""
         progress = self.acknowledged.of(table.name)
-        batch = self._read(connection, table, progress)
-        if not batch.rows and progress.sending is None:
+        days = self._days(connection, table, progress)
+        if not days and progress.sending is None:
             return False
-        until = batch.until if progress.sending is None else progress.sending
+        until = max(versions[-1] for versions in days.values()) if progress.sending is None else progress.sending
         self.acknowledged.put(table.name, Progress(progress.until, until))
-        self._write(table, progress.until, until, batch)  # nothing, if all of it was deleted or derived again since
+        for date, versions in days.items():  # none, if all of it was deleted or derived again since
+            name = f"part-{self._tape}-{progress.until:016}-{until:016}{SUFFIX}"
+            write = partial(self._write, connection, table, versions)
+            self.files.put(f"{archive_rows.partition(table, date, self.origin.host)}/{name}", write)
+            self.shipped += len(versions) if table is tables.EXCHANGES else 0
         self.acknowledged.put(table.name, Progress(until))
-        self.shipped += batch.rows if table is tables.EXCHANGES else 0
         return True
 
-    def _read(self, connection: Connection, table: EngineTable, progress: Progress) -> _Batch:
-        maker, most, batch = self._makers[table.name], ROWS_AT_ONCE[table.name], _Batch(progress.until)
-        size = 0
-        while found := shipping.settled(connection, maker.sources, batch.until, progress.sending, most):
-            batch.until, batch.rows = found[-1][0], batch.rows + len(found)
-            for date, made in maker.by_day(found):
-                batch.days.setdefault(date, []).append(made)
-                size += made.nbytes
-            if progress.sending is None and (batch.rows >= MOST_ROWS or size >= _MOST_BYTES):
+    def _days(self, connection: Connection, table: EngineTable, progress: Progress) -> dict[str, list[int]]:
+        """Return the versions of the next batch, in their order, by the day when the exchanges started."""
+        days, last, rows = dict[str, list[int]](), progress.until, 0
+        columns = [column.source for column in table.columns if column.source is not None and column.name in _PLANNED]
+        while left := min(MOST_ROWS[table.name] - rows, _VERSIONS_AT_ONCE):
+            found = shipping.settled(connection, columns, last, progress.sending, left)
+            for version, _, started, *_ in found:
+                days.setdefault(archive_rows.day(started), []).append(version)
+            if not found:
                 break
-        return batch
+            last, rows = found[-1][0], rows + len(found)
+        return days
 
-    def _write(self, table: EngineTable, after: int, until: int, batch: _Batch) -> None:
-        tape = hashlib.sha256((self.acknowledged.tape or "").encode("utf-8", "replace")).hexdigest()[:12]
-        for date, parts in batch.days.items():
-            path = f"{table.name}/{archived.day(date, self.origin.host)}/part-{tape}-{after:016}-{until:016}{SUFFIX}"
-            self.files.put(path, partial(self._put, self.files.arrow.concat_tables(parts).combine_chunks()))
+    @property
+    def _tape(self) -> str:
+        return _hashed(self.acknowledged.tape or "")
 
-    def _put(self, made: Any, out: Any) -> None:
-        self.files.arrow.parquet.write_table(made, out, compression="zstd")
+    def _write(self, connection: Connection, table: EngineTable, versions: Sequence[int], out: Any) -> None:
+        schema = self._makers[table.name].schema
+        archive_rows.write(self.files.arrow, schema, self._read(connection, table, versions), out)
+
+    def _read(self, connection: Connection, table: EngineTable, versions: Sequence[int]) -> Iterator[Any]:
+        """Yield exchanges as tables, some at once."""
+        maker, most = self._makers[table.name], ROWS_AT_ONCE[table.name]
+        for first in range(0, len(versions), most):
+            if found := shipping.of_versions(connection, maker.sources, versions[first : first + most]):
+                yield maker.table([row[2:] for row in found], [row[1] for row in found])
+
+    def _ship_runs(self, connection: Connection) -> None:
+        """Write the runs of recorders, a file a day, where they or how far the tape is shipped have changed."""
+        table, waiting = tables.SESSIONS, self._report(connection)
+        maker, days, date = self._makers[table.name], dict[str, list[Any]](), ""
+        started = maker.sources.index(table.column("started_at").source)
+        for run in shipping.runs(connection, maker.sources):
+            date = archive_rows.day(run[started])
+            days.setdefault(date, []).append(run)
+        last = date  # only there it is said how far the tape is
+        for date, runs in days.items():
+            digest = _hashed(repr((self.origin, runs, waiting if date == last else None)))
+            if self.acknowledged.runs.get(date) != digest:
+                self._write_runs(date, runs, waiting)
+                self.acknowledged.put_runs(date, digest)
+
+    def _write_runs(self, date: str, runs: Sequence[Any], waiting: shipping.Waiting) -> None:
+        """Write the runs of a day as a file, which takes the place of that of before when it is there."""
+        version = self.clock.wall_ns() // 1000
+        added = {
+            archive_rows.VERSION: version,
+            "shipped_at": self.clock.wall(),
+            "waiting": waiting.exchanges,
+            "lag_ms": None if waiting.first is None else max(version - waiting.first, 0) // 1000,
+        }
+        made = self._makers[tables.SESSIONS.name].table(runs, added=added)
+        directory = archive_rows.partition(tables.SESSIONS, date, self.origin.host)
+        prefix = f"{directory}/part-{_hashed(f'{self.acknowledged.tape} {self.acknowledged.path}')}-"
+        path = f"{prefix}{version:016}{SUFFIX}"
+        self.files.put(path, lambda out: archive_rows.write(self.files.arrow, made.schema, [made], out))
+        for before in self.files.below(directory):
+            if before.path.startswith(prefix) and before.path != path:
+                self.files.remove(before.path)
 
     def _compact(self) -> None:
         """Merge what past days left, not more often than worth it."""
         now = self.clock.now()
         if self._compacted_ns is not None and now - self._compacted_ns < _COMPACT_NS:
             return
+        self.files.remove_unfinished(self.clock.wall_ns() / 1e9 - _UNFINISHED_SECONDS)
         for table in self._tables():
-            compaction.compact(self.files, table.name, self.origin.host, self.clock.wall()[: len("2026-01-01")])
+            compaction.compact(self.files, table, self.origin.host, self.clock.wall()[: len("2026-01-01")])
         self._compacted_ns = now
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Merges small files of an archive into one, of past days, when little is added to them.
+"""Merges small files of an archive into larger ones, of past days, when little is added to them.
 
 The merged file is there before those that it is made of are removed. Who reads in between finds rows twice, as also
 after a crash; that is why every row has a version, and of those with one key a single one is read.
@@ -6,82 +6,108 @@ after a crash; that is why every row has a version, and of those with one key a 
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from typing import Any, Final
 
-from viewer.fleet.archived import KEY, VERSION, escaped
-from viewer.fleet.files import SUFFIX, Files
+from viewer.fleet import archive_rows
+from viewer.fleet.archive_rows import VERSION
+from viewer.fleet.arrow_arrays import Arrays
+from viewer.fleet.files import SUFFIX, File, Files
+from viewer.fleet.tables import EngineTable
 
 SMALL: Final = 64 << 20
 """Files that are larger, in bytes, are left as they are."""
-_ROWS: Final = 5000
+MOST_ROWS: Final = 20_000
+"""A merged file has no more than this and a file more: the keys of its rows are held in memory."""
 
 
-def compact(files: Files, table: str, host: str, today: str) -> int:
-    """Merge small files of a host in each partition before `today`; return how many partitions changed.
+def compact(files: Files, table: EngineTable, host: str, today: str) -> int:
+    """Merge small files of a host in each partition before `today`; return how many merged files were made.
 
     Raises `OSError`, and `ValueError` for files whose columns do not go together. Nothing is lost then.
     """
-    small = [file.path for file in files.below(table) if file.size < SMALL]
+    small = [file for file in files.below(table.name) if file.size < SMALL]
     count = 0
-    for directory, group in groupby(small, key=lambda path: path.rpartition("/")[0]):
-        paths = list(group)
+    for directory, group in groupby(small, key=lambda file: file.path.rpartition("/")[0]):
         _, date, owner = directory.split("/") if directory.count("/") == 2 else ("", "", "")
-        if len(paths) > 1 and owner == f"host={escaped(host)}" and date < f"date={today}":
-            count += _merge(files, directory, paths)
+        if owner == archive_rows.host_directory(host) and date < f"date={today}":
+            with suppress(FileNotFoundError):  # another process has just merged them
+                for paths in _groups(files, list(group)):
+                    _merge(files, directory, paths, archive_rows.key(table))
+                    count += 1
     return count
 
 
-def _merge(files: Files, directory: str, paths: Sequence[str]) -> bool:
-    """Merge files; False if another process has just done that."""
-    arrow = files.arrow
-    try:
-        schema = arrow.unify_schemas([_schema(files, path) for path in paths])
-        newest = _newest(files, paths)
-        digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:16]
-
-        def write(out: Any) -> None:
-            with arrow.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-                for place, batch in _batches(files, paths):
-                    kept = [place + row in newest for row in range(len(batch))]
-                    writer.write_batch(_fitted(arrow, batch.filter(arrow.array(kept, arrow.bool_())), schema))
-
-        files.put(f"{directory}/merged-{digest}{SUFFIX}", write)
-    except FileNotFoundError:
-        return False
-    for path in paths:
-        files.remove(path)
-    return True
+def _groups(files: Files, small: Sequence[File]) -> Iterator[list[str]]:
+    """Yield the paths of files that make one."""
+    paths, size, rows = list[str](), 0, 0
+    for file in small if len(small) > 1 else ():
+        with _opened(files, file.path) as parquet:
+            paths, size, rows = [*paths, file.path], size + file.size, rows + parquet.metadata.num_rows
+        if size >= SMALL or rows >= MOST_ROWS:
+            if len(paths) > 1:
+                yield paths
+            paths, size, rows = [], 0, 0
+    if len(paths) > 1:
+        yield paths
 
 
-def _schema(files: Files, path: str) -> Any:
+def _merge(files: Files, directory: str, paths: Sequence[str], key: Sequence[str]) -> None:
+    schema, newest = _schema(files, paths), _newest(files, paths, key)
+
+    def kept() -> Iterator[Any]:
+        for place, rows in _row_groups(files, paths):
+            is_kept = [place + row in newest for row in range(len(rows))]
+            if not all(is_kept):  # what filters takes memory of its own
+                rows = rows.filter(Arrays(files.arrow).booleans(is_kept))
+            yield _fitted(files.arrow, rows, schema)
+
+    digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:16]
+    path = f"{directory}/merged-{digest}{SUFFIX}"
+    files.put(path, lambda out: archive_rows.write(files.arrow, schema, kept(), out))
+    for merged in paths:
+        files.remove(merged)
+
+
+@contextmanager
+def _opened(files: Files, path: str) -> Iterator[Any]:
     with files.open(path) as file:
-        return files.arrow.parquet.read_schema(file)
+        yield files.arrow.parquet.ParquetFile(file)
 
 
-def _newest(files: Files, paths: Sequence[str]) -> set[int]:
+def _schema(files: Files, paths: Sequence[str]) -> Any:
+    schemas = []
+    for path in paths:
+        with _opened(files, path) as parquet:
+            schemas.append(parquet.schema_arrow)
+    return files.arrow.unify_schemas(schemas)
+
+
+def _newest(files: Files, paths: Sequence[str], key: Sequence[str]) -> set[int]:
     """Return the places of the rows that count, numbered through all files."""
     found: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for place, batch in _batches(files, paths, [*KEY, VERSION]):
-        *keys, versions = (batch.column(name).to_pylist() for name in (*KEY, VERSION))
-        for row, (version, *key) in enumerate(zip(versions, *keys, strict=True), place):
-            if version > found.get(tuple(key), (-1, 0))[0]:
-                found[tuple(key)] = version, row
+    for place, rows in _row_groups(files, paths, [*key, VERSION]):
+        *keys, versions = (rows.column(name).to_pylist() for name in (*key, VERSION))
+        for row, (version, *values) in enumerate(zip(versions, *keys, strict=True), place):
+            if version > found.get(tuple(values), (-1, 0))[0]:
+                found[tuple(values)] = version, row
     return {row for _, row in found.values()}
 
 
-def _batches(files: Files, paths: Sequence[str], columns: list[str] | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield the rows of files, some at once, and the place of the first of them."""
+def _row_groups(files: Files, paths: Sequence[str], columns: list[str] | None = None) -> Iterator[tuple[int, Any]]:
+    """Yield the row groups of files as tables, and the place of the first row of each."""
     place = 0
     for path in paths:
-        with files.open(path) as file:
-            for batch in files.arrow.parquet.ParquetFile(file).iter_batches(_ROWS, columns=columns):
-                yield place, batch
-                place += len(batch)
+        with _opened(files, path) as parquet:
+            for group in range(parquet.num_row_groups):
+                rows = parquet.read_row_group(group, columns=columns, use_threads=False)
+                yield place, rows
+                place += len(rows)
 
 
-def _fitted(arrow: Any, batch: Any, schema: Any) -> Any:
+def _fitted(arrow: Any, rows: Any, schema: Any) -> Any:
     """Return rows with the columns of a schema; those that an older version did not have are null."""
-    own = set(batch.schema.names)
-    columns = [batch.column(one.name) if one.name in own else arrow.nulls(len(batch), one.type) for one in schema]
-    return arrow.RecordBatch.from_arrays(columns, schema=schema)
+    own = set(rows.schema.names)
+    columns = [rows.column(one.name) if one.name in own else arrow.nulls(len(rows), one.type) for one in schema]
+    return arrow.Table.from_arrays(columns, schema=schema)

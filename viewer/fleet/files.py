@@ -1,15 +1,17 @@
 """The files of an archive, below a directory or in a bucket: a file is there as a whole, or not at all."""
 
+import mmap
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 SUFFIX: Final = ".parquet"
+_UNFINISHED: Final = ".part"
 
 
 class File(NamedTuple):
@@ -33,11 +35,14 @@ class Files:
         if self.is_local:
             _put(Path(self.root), Path(self.root, path), write)
             return
-        with tempfile.TemporaryFile() as whole:  # what is closed early would be stored in parts
+        with tempfile.TemporaryFile() as whole:
             write(whole)
-            whole.seek(0)
-            with self.system.open_output_stream(f"{self.root}/{path}") as out:
-                shutil.copyfileobj(whole, out)
+            whole.flush()
+            with (
+                mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as content,
+                self.system.open_output_stream(f"{self.root}/{path}") as out,
+            ):
+                out.write(content)  # at once: a stream that is closed, whatever came in between, is stored
 
     def open(self, path: str) -> Any:
         """Open a file for reading."""
@@ -51,25 +56,30 @@ class Files:
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""
-        try:
+        with suppress(FileNotFoundError):
             self.system.delete_file(f"{self.root}/{path}")
-        except FileNotFoundError:
-            return
+
+    def remove_unfinished(self, before: float) -> None:
+        """Remove what processes that were killed left unfinished in a directory before a Unix time."""
+        for part in Path(self.root).rglob(f".*{_UNFINISHED}") if self.is_local else ():
+            with suppress(FileNotFoundError):
+                if part.stat().st_mtime < before:
+                    part.unlink()
 
 
 def _put(root: Path, path: Path, write: Callable[[Any], object]) -> None:
     """Write a file under a hidden name, which no reader of data sets looks at, and then give it its own."""
     for directory in reversed([path.parent, *(one for one in path.parent.parents if one.is_relative_to(root))]):
         directory.mkdir(mode=0o700, exist_ok=True, parents=directory == root)
-    part = path.with_name(f".{path.name}.part")
+    descriptor, name = tempfile.mkstemp(_UNFINISHED, f".{path.name}.", path.parent)  # 0600; others may merge the same
     try:
-        with open(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as out:
+        with open(descriptor, "wb") as out:
             write(out)
             out.flush()
             os.fsync(out.fileno())
-        part.replace(path)
+        os.replace(name, path)
     except BaseException:
-        part.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
         raise
     for directory in path.parents:  # of which any may be new
         _sync(directory)

@@ -77,16 +77,34 @@ def settled(
         return cells.fetch(connection, statement)
 
 
+def of_versions(
+    connection: Connection, columns: Sequence[Column[Any]], versions: Sequence[int]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of `settled` that have these versions: those that were not deleted, or derived again, since."""
+    with connection.begin():
+        return cells.fetch(connection, _by_version(tuple(columns)).params(versions=versions))
+
+
 @functools.cache
 def _statement(columns: tuple[Column[Any], ...]) -> Select[Any]:
     """Return the statement of `settled`, which is built once: that takes as long as running it."""
+    version = settlements.c.version
+    statement = _selected(columns).where(version > bindparam("after"), version <= bindparam("until"))
+    return statement.limit(bindparam("most", type_=Integer))
+
+
+@functools.cache
+def _by_version(columns: tuple[Column[Any], ...]) -> Select[Any]:
+    return _selected(columns).where(settlements.c.version.in_(bindparam("versions", expanding=True)))
+
+
+def _selected(columns: tuple[Column[Any], ...]) -> Select[Any]:
     first = (settlements.c.version, exchanges.c.labels)
     needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
     statement = select(*first, *map(_as_stored, columns)).select_from(_STREAMED if needs_bodies else _JOINED)
     if needs_bodies:  # bytes that are not here may be at the centre
         statement = statement.where(func.coalesce(func.length(FROM_UPSTREAM.bodies.c.data), 1) > 0)
-    statement = statement.where(settlements.c.version > bindparam("after"), settlements.c.version <= bindparam("until"))
-    return statement.order_by(settlements.c.version).limit(bindparam("most", type_=Integer))
+    return statement.order_by(settlements.c.version)
 
 
 def _as_stored(column: Column[Any]) -> ColumnElement[Any]:

@@ -1,6 +1,8 @@
 """An archive has every exchange exactly once, whatever breaks in between, to whoever reads it as is published."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,18 +10,32 @@ from typing import Any
 
 import duckdb
 import pytest
+from msgspec import structs
 
 from recorder.clock import Clock
 from recorder.commands import archive as commanded
 from recorder.errors import WiretapeError
 from recorder.tape.store import Store
-from tests.recorder.frames import STREAM, begin, body, damage, end, exchange, head, opened, record
+from tests.recorder.frames import (
+    AT,
+    SESSION,
+    STREAM,
+    begin,
+    body,
+    damage,
+    end,
+    exchange,
+    head,
+    opened,
+    other_session,
+    record,
+)
 from tests.viewer.conftest import HOSTILE
 from viewer.export.parquet import pyarrow
 from viewer.fleet import archive as archiving
+from viewer.fleet import archive_sql
 from viewer.fleet.acknowledged import held
 from viewer.fleet.archive import Archiver
-from viewer.fleet.archived import STATEMENTS
 from viewer.fleet.batches import Origin
 from viewer.fleet.files import Files
 from viewer.tape import queries
@@ -29,7 +45,7 @@ LATER = Clock(wall_ns=lambda: 1_800_000_000 * 10**9)
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archiving, "MOST_ROWS", 1)
+    monkeypatch.setattr(archiving, "MOST_ROWS", {"exchanges": 1, "streams": 1})
     monkeypatch.setattr(archiving, "ROWS_AT_ONCE", {"exchanges": 1, "streams": 1})
 
 
@@ -64,12 +80,14 @@ def ship(tape: Path, root: Path, **more: Any) -> int:
 
 def found(root: Path, query: str) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
-        connection.execute(STATEMENTS["DuckDB"].replace("DIR", str(root)))
+        for statement in archive_sql.statements("DuckDB"):
+            if "/streams/" not in statement or (root / "streams").exists():
+                connection.execute(statement.replace("DIR", str(root)))
         return connection.execute(query).fetchall()
 
 
 def names(root: Path) -> list[str]:
-    return sorted(path.name.split("-")[0] for path in root.rglob("*") if path.is_file())
+    return sorted(path.name.split("-")[0] for path in (root / "exchanges").rglob("*") if path.is_file())
 
 
 @contextmanager
@@ -101,7 +119,7 @@ def test_duckdb_reads_each_exchange_once_in_its_newest_version_before_and_after_
     assert ship(tape, root, clock=LATER) == 0
     assert names(root) == ["merged"]
     assert found(root, query) == rows
-    assert [oct(path.stat().st_mode)[-3:] for path in root.rglob("*.parquet")] == ["600"]
+    assert {oct(path.stat().st_mode)[-3:] for path in root.rglob("*.parquet")} == {"600"}
     with duckdb.connect() as connection:
         assert connection.execute(f"SELECT count(*) FROM '{root}/exchanges/*/*/*.parquet'").fetchone() == (3,)
 
@@ -133,13 +151,14 @@ def test_a_batch_whose_writing_was_killed_is_written_again_under_its_names(
 
     def kill(self: Files, path: str, write: Any) -> None:
         put(self, path, write)
-        raise KeyboardInterrupt
+        if path.startswith("exchanges/"):
+            raise KeyboardInterrupt
 
     with recorded(tape, "e1") as store:
         monkeypatch.setattr(Files, "put", kill)
         with pytest.raises(KeyboardInterrupt):
             ship(tape, root)
-        (path,) = root.rglob("*.parquet")
+        (path,) = (root / "exchanges").rglob("*.parquet")
         before = path.read_bytes()
         monkeypatch.undo()
         record(store, exchange("e2"))
@@ -148,6 +167,29 @@ def test_a_batch_whose_writing_was_killed_is_written_again_under_its_names(
     assert path.read_bytes() == before
     assert names(root) == ["part", "part"]
     assert found(root, "SELECT count(*) FROM exchanges") == [(2,)]
+
+
+def test_runs_of_recorders_are_a_file_a_day_which_is_written_again_when_they_change(tape: Path, root: Path) -> None:
+    def files() -> list[str]:
+        return [path.parent.parent.name for path in sorted((root / "sessions").rglob("*.parquet"))]
+
+    runs = "SELECT date::VARCHAR, host, tenant, waiting, version FROM sessions ORDER BY started_at"
+    of_exchanges = f"{archive_sql.JOIN} ORDER BY id"
+    with recorded(tape, "e1") as store:
+        ship(tape, root)
+        assert found(root, runs) == [(AT[:10], "a-host", "acme", 0, SESSION.version)]
+        assert found(root, of_exchanges) == [("e1", "a-host", SESSION.pid)]
+        (before,) = root.glob("sessions/*/*/*")
+        ship(tape, root)
+        assert before.exists()
+        store.begin_session(structs.replace(other_session("later"), started_at="2026-03-02T00:30:00.000000+01:00"))
+        store.begin_session(structs.replace(other_session("last"), started_at="2026-03-02T00:00:00.000000Z"))
+        record(store, exchange("e2"))
+    ship(tape, root)
+    assert not before.exists()
+    assert files() == ["date=2026-03-01", "date=2026-03-02"]
+    assert [row[0] for row in found(root, runs)] == ["2026-03-01", "2026-03-01", "2026-03-02"]
+    assert found(root, of_exchanges) == [(id, "a-host", SESSION.pid) for id in ("e1", "e2")]
 
 
 def test_an_archive_that_cannot_be_written_loses_nothing(tape: Path, root: Path) -> None:
@@ -181,6 +223,17 @@ def test_with_bodies_what_was_said_is_archived_and_hostile_texts_arrive_as_they_
     with duckdb.connect() as connection:
         query = f"SELECT content, octet_length(body) > 0, len(at_ns), date::VARCHAR FROM '{root}/streams/*/*/*.parquet'"
         assert connection.execute(query).fetchone() == ("Hello", True, len(STREAM), "2026-03-01")
+
+
+def test_an_archive_is_written_without_what_takes_much_memory(tape: Path, root: Path) -> None:
+    with recorded(tape, "e1"):
+        pass
+    command = f"import sys; from viewer.cli import main; sys.argv[1:] = ['ship', '--once', '--to', 'parquet:{root}']"
+    loaded = "'pandas' in sys.modules or 'pyarrow.compute' in sys.modules"
+    code = f"{command}\ntry: main()\nexcept SystemExit: sys.exit({loaded})"
+    environment = os.environ | {"WIRETAPE_DB": str(tape)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
+    assert found(root, "SELECT count(*) FROM exchanges") == [(1,)]
 
 
 @pytest.mark.damages
