@@ -26,7 +26,7 @@ _WORDS = frozenset({
 _ONE_TIME_CODE = "code"
 _CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
 _HARMLESS = re.compile(
-    r"(?:[\w-]+-)?(?:error|exception)|(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
+    r"(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
 )
 _QUANTITY = re.compile(
     r"(?:^|-)(?:age|budget|cost|count|limit|max|min|ms|num|remaining|reset|seconds|size|spend|tokens|total|ttl|used?)(?:-|$)"
@@ -40,9 +40,15 @@ _PREFIXES = (
     r"github_pat_", r"hv[sbr]\.", r"[spr]k_(?:live|test|prod)_", r"ya29\.", r"npm_", r"xox[abeprs]-", r"dop_v1_",
     r"whsec_", r"jina_", r"vck_", r"shp(?:at|ca|pa|ss)_", r"lin_api_", r"AIza", r"(?-i:A[KS]IA|SG\.|eyJ)",
 )  # fmt: skip
+_KEY = rf"(?<![A-Za-z0-9-])(?:{'|'.join(_PREFIXES)})"
 _LOOKS_SECRET = re.compile(
-    r"^\s*(?:token|digest|apikey)\s+\S.*|(?<![\w-])(?:bearer|basic)\s+\S{8,}"
-    rf"|(?<![A-Za-z0-9-])(?:{'|'.join(_PREFIXES)})[\w-]{{4}}[\w.=-]*",
+    rf"^\s*(?:token|digest|apikey)\s+\S.*|(?<![\w-])(?:bearer|basic)\s+\S{{8,}}|{_KEY}[\w-]{{4}}[\w.=-]*",
+    re.IGNORECASE,
+)
+# In a sentence, "Basic authentication" and "hf_hub_download" are words: a key is long, or has a digit.
+_LOOKS_SECRET_IN_TEXT = re.compile(
+    r"(?<![\w-])(?:bearer|basic)\s+(?-i:(?=\S*(?:[0-9=]|[a-z][A-Z])))\S{8,}"
+    rf"|{_KEY}(?=[\w.=-]{{20}}|[\w.=-]*\d)[\w-]{{4}}[\w.=-]*",
     re.IGNORECASE,
 )
 # A name begins at its first character only: to begin at each would take quadratic time on a long one without a value.
@@ -51,6 +57,7 @@ _USER_INFO = re.compile(r"(?<=//)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
 _ORIGIN = re.compile(r"\s*<?[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
 _BETWEEN_FIELDS = re.compile(r"([?&;#])")
 _KEY_LIKE = re.compile(r"(?=.*\d)[\w.~+=-]{16,}")
+_LITERALS = frozenset({"null", "none", "true", "false"})
 _LIST = re.compile(r"\s*,\s*")
 _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "secret"})
 _SIMPLE = re.compile(r"[^=:%@+]*")
@@ -142,13 +149,23 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return text for people, such as an error message, with what looks like a credential replaced."""
-        for pattern in (_USER_INFO, _LOOKS_SECRET):
+        for pattern in (_USER_INFO, _LOOKS_SECRET_IN_TEXT):
             text = pattern.sub(lambda match: self.mark(match[0]), text)
         return _PAIR.sub(self._pair, text)
 
     def _pair(self, match: re.Match[str]) -> str:
         whole, name, value = match[0], match[1], match[2]
-        return whole.removesuffix(value) + self.mark(value) if is_secret(name, value) else whole
+        in_query = match.string[max(match.start() - 1, 0) : match.start()] in ("?", "&")
+        is_credential = is_secret(name, value) and (in_query or _names_credential(name, value))
+        return whole.removesuffix(value) + self.mark(value) if is_credential else whole
+
+
+def _names_credential(name: str, value: str) -> bool:
+    """Return whether a sentence names a credential: `Invalid key: model`, `"code": 400`, `max_tokens: must` do not."""
+    if _KEY_LIKE.fullmatch(value):
+        return True
+    _, names_quantity = _judged(name)
+    return not names_quantity and value.lower() not in _LITERALS and _STEM.search(_normal(name)) is not None
 
 
 def _is_key_like(text: str) -> bool:

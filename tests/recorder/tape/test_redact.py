@@ -203,7 +203,38 @@ def test_messages_keep_their_words_without_the_credentials() -> None:
         Redactor(None).text(text) == "no answer from https://REDACTED@host:80/a?key=REDACTED, and REDACTED was refused"
     )
     assert Redactor(None).text("upstream 127.0.0.1: no answer in 3 s") == "upstream 127.0.0.1: no answer in 3 s"
-    assert Redactor(None).text("KeyError: 'messages'") == "KeyError: 'messages'", "no key, but the lack of one"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KeyError: 'messages'",
+        '{"message":null,"code":null}, HTTP code: 503, "code": "context_length_exceeded"',
+        "Token limit exceeded: max_tokens: must be at most 4096, not 5000",
+        "Basic authentication is required; the token is expired: bearer authentication failed",
+        "Invalid key: temperature, hf_hub_download failed, api_key: null",
+    ],
+)
+def test_messages_without_a_credential_stay_as_they_are(text: str) -> None:
+    assert Redactor(None).text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Incorrect API key provided: sk-proj-{}.",
+        "password: {}",
+        '{{"api_key":"{}"}}',
+        "Authorization: Bearer {}",
+        "refused 'Basic {}'",
+        "key={}x9f8e7d6",
+        "see https://host/a?pwd={}&b=1",
+        "hf_{}",
+        "(token={})",
+    ],
+)
+def test_a_credential_in_a_message_is_replaced(text: str) -> None:
+    assert PLAIN not in Redactor(None).text(text.format(PLAIN))
 
 
 def test_the_longest_header_is_judged_in_time_that_grows_with_its_length() -> None:
