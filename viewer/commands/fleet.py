@@ -152,15 +152,13 @@ def _ship_rows(
 
 def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
     """Ship until the recorder asks to leave the tape, so that its writer is the last to close it; then what is left."""
-    from recorder.commands.leaving import LAST_SECONDS, LEAVE
+    from recorder.commands.leaving import LAST_SECONDS
     from recorder.tape import file
     from viewer.fleet.client import Unavailable
 
     with suppress(Unavailable), file.reading(tape) as connection:  # it is asked once more at the end
         shipper.run(connection)
-    sys.stdout.buffer.write(LEAVE)
-    sys.stdout.flush()
-    end.wait_for_recorder()
+    end.leave()
     shipper.last_seconds = LAST_SECONDS
     with file.reading(tape) as connection:
         shipper.run(connection, once=True)

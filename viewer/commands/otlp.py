@@ -3,14 +3,13 @@
 import contextlib
 import os
 import socket
-import sys
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from recorder.commands import options
-from recorder.commands.leaving import LAST_SECONDS, LEAVE
+from recorder.commands.leaving import LAST_SECONDS
 from recorder.commands.otlp import Collector, read_headers
 from recorder.errors import WiretapeError
 from recorder.plurals import counted
@@ -58,9 +57,7 @@ def send(
                 with queries.opened(tape) as connection:
                     shipper.follow(connection)
             if beside:
-                sys.stdout.buffer.write(LEAVE)
-                sys.stdout.flush()
-                end.wait_for_recorder()
+                end.leave()
             with queries.opened(tape) as connection:
                 waiting = shipper.finish(connection, None if once else LAST_SECONDS)
         screen.status("")

@@ -1,6 +1,7 @@
 """When a process that follows a tape ends: at a signal, or with the recorder that started it."""
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -9,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recorder.commands.leaving import LEAVE
-from recorder.errors import TapeGone
+from recorder.errors import TapeGone, WiretapeError
 from recorder.tape import lock
 
 _OTHERS_SECONDS = 2.0
+PATIENCE_SECONDS = 10.0
+"""So long may what is being done take when a signal asks to end."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -27,6 +30,12 @@ class End:
     wait: Callable[[float], None]
     wait_for_recorder: Callable[[], object]
     has_recorder: bool = False
+
+    def leave(self) -> None:
+        """Tell the recorder that its tape is left, and return when it has closed it; it may be gone already."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(sys.stdout.fileno(), LEAVE)
+        self.wait_for_recorder()
 
     def wait_for_others(self, warn: Callable[[str], object]) -> Callable[[], bool]:
         """Return what waits, beside a recorder, while another one's process ships the tape that they share."""
@@ -47,7 +56,10 @@ class End:
 
 @contextlib.contextmanager
 def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
-    """Yield when to end: at the first signal, a second one interrupts; or when the recorder asks to."""
+    """Yield when to end: at the first signal, a second one interrupts; or when the recorder asks to.
+
+    Who waits for an answer when the signal comes does not do so for ever: `WiretapeError` ends that.
+    """
     over, closed = threading.Event(), threading.Event()
     there = lock.identity(tape)
 
@@ -60,13 +72,19 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
         if over.is_set():
             raise KeyboardInterrupt
         over.set()
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
+
+    def give_up(*_: object) -> None:
+        raise WiretapeError("told to end, and no answer has come: what is left stays on the tape")
 
     if with_recorder:  # its terminal's signals are the recorder's to answer
         threading.Thread(target=_listen, args=(over, closed), daemon=True).start()
     before = {number: signal.signal(number, signal.SIG_IGN if with_recorder else stop) for number in _SIGNALS}
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, give_up)
     try:
         yield End(over.is_set, wait, closed.wait, with_recorder)
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
 
