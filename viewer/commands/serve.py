@@ -136,7 +136,8 @@ def serve(
     WebSocket at a path of which nothing is on the tape is recorded by --record once and new.
 
     A recording that ended in a timeout falls silent until the client leaves; one that the client or the recorder ended
-    is cut there. On standard error, each answer has a line that says how late its writes were. Ctrl-c stops.
+    is cut there. On standard error, each answer has a line that says how late its writes were, and whether some came
+    so close to the one before that a client may read both at once. Ctrl-c stops.
 
     With --record, a request that was not recorded is passed on to the API instead, as 'record' does, and recorded to
     the tape, which is made if it is not there. --upstream names the API, as in 'record'; without it the well-known APIs
@@ -245,7 +246,7 @@ class _Report:
         from viewer.replay.accuracy import Lateness
 
         self._all = Lateness()
-        self._answered = self._missed = self._recorded = self._failed = self.code = 0
+        self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
 
     def served(self, one: "Served") -> None:
         """Tell what became of a request."""
@@ -257,9 +258,11 @@ class _Report:
                 _say(f"{one.status or '–'} {one.method} {one.path}: {one.miss.message if one.miss else one.ended}")
             return
         self._answered += 1
+        self._close += one.close
         late = accuracy.of(one.late)
         self._all.add(late)
         notes = [counted(len(one.sizes), "write"), one.ended, *([str(late)] if late.counts else []), *one.faults]
+        notes += [f"{counted(one.close, 'write')} closer to the one before than recorded"] if one.close else []
         notes += [f"held by the client {counted(len(one.held), 'time')}"] if one.held else []
         notes += [f"{counted(one.missing, 'byte')} not on the tape: cut there"] if one.missing else []
         _say(f"{one.status or '–'} {one.method} {one.path} → {one.head.id}: {', '.join(notes)}")
@@ -300,6 +303,8 @@ class _Report:
                 self.trouble(problem)
         asked = counted(self._answered, "request")
         late = f"; writes were {self._all}" if self._all.counts else ""
+        if self._close:
+            late += f"; {counted(self._close, 'write')} so close to the one before that a client may read both at once"
         _say(f"{asked} answered{recorded}, {self._missed} not recorded{late}")
 
 

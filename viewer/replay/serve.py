@@ -29,6 +29,7 @@ from viewer.tape.replayed import Head
 UNSENT_BYTES = 256 << 10
 """What a client has not taken yet; beyond it its answer waits."""
 BODY_BYTES = 64 << 20
+CLOSE_NS = 1_000_000
 LIVE = 4096
 _LISTED = 1000
 T = TypeVar("T")
@@ -62,10 +63,21 @@ class Served:
     late: "array[int]" = field(default_factory=lambda: array("q"))
     ends: "array[int]" = field(default_factory=lambda: array("q"))
     read_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    close: int = 0
+    """Writes that came within `CLOSE_NS` of the one before, and so much nearer than recorded that a client may take
+    both in one read."""
     held: list[tuple[int, int]] = field(default_factory=list)
     ended_ns: int | None = None
     ended: str = ""
     """As the schedule ends, `client`: it left before, or `relayed`: upstream answers."""
+
+    def wrote(self, at: int, size: int, end: int, gap: int) -> None:
+        """Note a write of body bytes, which was due `gap` after the one before, and ends at `end`."""
+        if self.written_ns and 2 * (apart := at - self.written_ns[-1]) < gap and apart < CLOSE_NS:
+            self.close += 1
+        self.written_ns.append(at)
+        self.sizes.append(size)
+        self.ends.append(end)
 
 
 class Upstreams(Protocol):
@@ -406,11 +418,11 @@ class Response:
         self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
 
     def _add_body(self, body: bytes) -> None:
+        at_ns = self._plan.schedule.at_ns
+        gap = at_ns[self._place] - at_ns[self._place - 1] if self._place else 0
         self._place += 1
         self._client.add(body)
-        self._served.written_ns.append(self._now() - self._t0)
-        self._served.sizes.append(len(body))
-        self._served.ends.append(self._client.position)
+        self._served.wrote(self._now() - self._t0, len(body), self._client.position, gap)
 
     def _finish(self) -> None:
         """End as the recording ended."""

@@ -343,12 +343,11 @@ class Upgrade:
 
     def _write(self, made: Schedule) -> None:
         piece = made.body[made.ends[self._place - 1] if self._place else 0 : made.ends[self._place]]
+        gap = made.at_ns[self._place] - made.at_ns[self._place - 1] if self._place else 0
         self._place += 1
         self._sent += len(piece)
         self._socket.write(piece)
-        self._served.written_ns.append(self._now() - self._t0)
-        self._served.sizes.append(len(piece))
-        self._served.ends.append(self._client.position)
+        self._served.wrote(self._now() - self._t0, len(piece), self._client.position, gap)
         self._send_between()
 
     @property
