@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 CLI = ("-m", "viewer.cli")
 """What the command `wiretape` runs, as arguments of Python."""
 
+_WRITER = [sys.executable, "-P", "-m", "recorder.tape.writer"]
+
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
     ["viewer.cli", "recorder.relay.service", "recorder.tape.writer", "viewer.tui.app", "viewer.tape.overview", "pandas"]
@@ -36,7 +38,7 @@ class Forked:
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: "Sequence[str | _Passed]",
         *,
         stdin: int = subprocess.DEVNULL,
         stdout: int | IO[Any] | None = None,
@@ -59,6 +61,7 @@ class Forked:
             )
             self.process = _FORKSERVER.Process(target=_run, args=arguments, daemon=True)
             self.process.start()
+        self._left: int | None = None
         self.stdin, self.stdout, self.stderr = (
             None if end is None else os.fdopen(end, "rb" if number else "wb") for number, end in enumerate(self._ends)
         )
@@ -80,9 +83,14 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        return self.process.exitcode
+        return self.process.exitcode if self._left is None else self._left
 
     poll = returncode.fget
+
+    @returncode.setter
+    def returncode(self, code: int) -> None:
+        """Leave the program to itself, as if it had ended."""
+        self._left = code
 
     def wait(self, timeout: float | None = None) -> int:
         self.process.join(timeout)
@@ -112,6 +120,20 @@ class Forked:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Popen(subprocess.Popen[Any]):
+    """`subprocess.Popen`, but for the writer that a recorder in the tests' own process starts: that is forked.
+
+    A recorder that is itself forked starts its writer as it always does.
+    """
+
+    def __new__(cls, args: Any, **more: Any) -> Any:
+        if list(args[:4]) != _WRITER:
+            return super().__new__(cls)
+        passed = more.pop("pass_fds")
+        command = [_Passed(int(one)) if one in map(str, passed) else one for one in args[2:]]
+        return Forked(command, cwd=Path.cwd(), **more)
 
 
 def run(arguments: Sequence[str | Path], **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -191,7 +213,7 @@ def _received(duplicate: Any) -> int:
 
 
 def _run(
-    command: Sequence[str],
+    command: Sequence[str | int],
     ends: list[int],
     environment: dict[str, str],
     directory: Path,
@@ -216,7 +238,7 @@ def _run(
         os.setsid()
     if preexec_fn is not None:
         preexec_fn()
-    kind, program, *arguments = command
+    kind, program, *arguments = map(str, command)
     sys.argv = [kind, *arguments]
     if kind == "-m":
         sys.modules.pop(program, None)  # it is run as if it had not been imported
