@@ -4,6 +4,9 @@ Run as `python -m tests.bench.fleet [--hosts 1000]`. Tapes, shipping and what is
 is that of the tests, in this process. It has too much to do, takes what is sent and its answer gets lost, and is away
 for a round; shippers are killed before and after it has taken a batch. An exchange of each host is derived again after
 the host's clock was set back: the newer row has to count.
+
+With `--gaps 50000000`, a real server (`clickhouse-server`) is asked for statistics of so many gaps instead, beside the
+statements that only read them and only sort them.
 """
 
 import argparse
@@ -12,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,12 +23,16 @@ import httpx
 import msgspec
 
 from recorder.clock import Clock
+from recorder.commands.centre import Credentials, Target
 from recorder.errors import WiretapeError
 from recorder.tape import file
 from recorder.tape.store import Store
 from tests.recorder.frames import damage, exchange, other_session, record
+from tests.viewer.fleet import servers
 from tests.viewer.fleet.engine import Engine, failed, ship
+from viewer.fleet import figures, reading, setup, tables
 from viewer.fleet.batches import Origin
+from viewer.fleet.client import Centre
 
 NOW_NS = 1_800_000_000 * 10**9
 DAY_NS = 86_400 * 10**9
@@ -117,6 +124,43 @@ def simulate(hosts: int, exchanges: int, engine: FailingEngine) -> tuple[int, fl
     return rounds, seconds + time.process_time() - began
 
 
+FILL = """INSERT INTO wiretape.exchanges (started, id, row_version, started_at, request_model, outcome, operation,
+    ended_by, decoder_version, ttft_ns, duration_ns, output_tokens, gap_hist, icl)
+    SELECT toDateTime(1767225600 + number * 20), toString(number), 1, '2026-01-01T00:00:00.000000Z',
+    multiIf(number %% 1000 = 0, 'rare', number %% 10 < 6, 'many', number %% 10 < 9, 'some', 'few'), 'complete', 'chat',
+    'end', 1, intHash64(number) %% 400000000, intHash64(number) %% 900000000, 500,
+    arrayResize([toUInt32(countEqual(gaps, 0)), toUInt32(length(gaps) - countEqual(gaps, 0))], 64),
+    arrayMap(i -> if(intHash64(i) %% 100 < 8, 0, toInt64(20e6 * exp((intHash64(i + 1) %% 1000003) / 1e6 - 0.5))),
+        range(toUInt64(470 + number %% 13))) AS gaps FROM numbers(%d, %d)"""
+READ = "SELECT request_model, sum(length(icl)) FROM wiretape.exchanges FINAL GROUP BY request_model"
+SORT = READ.replace("sum(length(icl))", "arraySort(groupArrayArray(icl))[1]")
+
+
+def timed(work: Callable[[], object], times: int = 3) -> float:
+    """Return the seconds of the fastest time."""
+    found = list[float]()
+    for _ in range(times):
+        began = time.monotonic()
+        work()
+        found.append(time.monotonic() - began)
+    return min(found)
+
+
+def ask(gaps: int) -> None:
+    """Fill a server with gaps, and print how long statistics by model take there."""
+    with tempfile.TemporaryDirectory() as directory, servers.one(Path(directory), 8_000_000_000) as server:
+        target = Target((f"http://127.0.0.1:{server.http}",))
+        with Centre(target, Credentials("default", servers.PASSWORD)) as centre, reading.opened(centre) as connection:
+            setup.prepare(centre, (tables.EXCHANGES,), None, lambda _: None)
+            for start in range(0, gaps // 476, 20_000):
+                server.query(FILL % (start, min(20_000, gaps // 476 - start)))
+            read, sort = timed(lambda: server.query(READ)), timed(lambda: server.query(SORT), 1)
+            stats = timed(lambda: figures.groups(connection, ("model",)))
+            (every,) = figures.groups(connection)
+    print(f"{every.statistics['icl']['n']:,} gaps by model: stats {stats:.2f} s, {stats / read:.1f} times what reading")
+    print(f"them takes ({read:.2f} s); only to sort them takes {sort:.2f} s, {sort / read:.1f} times that")
+
+
 def main() -> None:
     """Print what happened, and fail unless every exchange is there once, in its newest version."""
     parser = argparse.ArgumentParser()
@@ -124,7 +168,11 @@ def main() -> None:
     parser.add_argument("--exchanges", type=int, default=5, help="of each host")
     parser.add_argument("--failing", type=float, default=0.2, help="the share of requests that fail")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--gaps", type=int, help="so many gaps to make statistics of on a real server, instead")
     chosen = parser.parse_args()
+    if chosen.gaps is not None:
+        ask(chosen.gaps)
+        return
     engine = FailingEngine(chosen.failing, random.Random(chosen.seed))
     rounds, seconds = simulate(chosen.hosts, chosen.exchanges, engine)
     expected, final = chosen.hosts * chosen.exchanges, engine.final()

@@ -517,8 +517,9 @@ def _shipping() -> Iterator[Section]:
         "Asking a centre: --db clickhouse://…",
         [
             ("ls, stats, check, compare", "and export of exchanges and summary: filters and columns are worked out in "
-             "the engine, stats as one statement. Figures are exact, as those of a tape: gaps are sorted in the memory "
-             "of the server, of which a billion take about 30 GB"),
+             "the engine, stats as one statement after the gaps are counted. Figures are exact, as those of a "
+             "tape: gaps are ranked in the memory of the server, of which a billion take about 20 GB; percentiles of "
+             "more are estimates (t-digest), and said to be, unless --exact"),
             ("filters", "those on texts (text, prompt, error, a bare word), conversations and costs are of tapes; "
              "regular expressions have no look-around and no back-references. error_message, conversation and costs "
              "are empty in lists and figures"),

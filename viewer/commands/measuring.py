@@ -26,6 +26,7 @@ class Measuring:
     slo: str | None = None
     include_failed: bool = False
     all_operations: bool = False
+    exact: bool = False
 
     def bounds(self, otherwise: str | None = None) -> "list[Bound]":
         """Return the bounds of the objective, or of another one if there is none. Raise `click.BadParameter`."""
@@ -44,6 +45,8 @@ measured = gathered(
                  "'ttft<800ms,icl.p99<200ms,tps>20'."),
     click.option("--include-failed", is_flag=True,
                  help="Let exchanges that are not complete into the figures of latency, too."),
+    click.option("--exact", is_flag=True, help="Of a centre: rank all gaps, also more than 1 G, whose percentiles are "
+                 "estimates (t-digest) otherwise; that takes up to 16 bytes of memory there for each."),
     options.every_operation,
 )  # fmt: skip
 """Adds the options that say how figures are made; the command gets `measuring`."""
@@ -64,7 +67,7 @@ def figures(
     """
     bounds, include_failed = measuring.bounds(otherwise), measuring.include_failed
     if connection.dialect.name != "sqlite":
-        from viewer.fleet import figures
+        from viewer.fleet import figures, gaps
         from viewer.model import prices
 
         if prices.read():
@@ -79,6 +82,7 @@ def figures(
             method=measuring.method,
             bounds=bounds,
             drawn=drawn,
+            most=None if measuring.exact else gaps.MOST_EXACT,
         )
         return
     from viewer.stats import summary

@@ -87,7 +87,8 @@ def stats(
 
     if tool is not None:
         ours = {"--by": by, "--percentile-method": measuring.method != "linear", "--slo": measuring.slo, "--hist": hist}
-        _refuse("--as measures as that tool does", ours | {"--include-failed": measuring.include_failed})
+        ours |= {"--include-failed": measuring.include_failed, "--exact": measuring.exact}
+        _refuse("--as measures as that tool does", ours)
         _stats_as(db, where, tool, tokenizer, schema, out, all_operations=measuring.all_operations)
         return
     _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
@@ -432,6 +433,8 @@ def check(
         with outfile.replacing(junit, None if isinstance(db, Target) else tape_path(db)) as report:
             report.write(check.junit(judged))
     out.put_rounded(check.FIELDS, judged, check.IMPORTANT)
+    if found.is_estimated:
+        click.echo(f"wiretape: {summary.WARNINGS['tdigest']}", err=True)
     for note in ("clock_suspect", "imported", "no_timing"):
         if count := found.flagged[summary.FLAGS.index(note)]:
             click.echo(f"wiretape: {count} of {found.size}: {summary.WARNINGS[note]}", err=True)

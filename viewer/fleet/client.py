@@ -46,7 +46,11 @@ _HOSTS_MISSING: Final = "distributed_ddl_task_timeout"
 _PASSING: Final[Mapping[tuple[int, ...], str]] = {
     (243,): _DISK_FULL,
     (285, 286, 289, 319): "{node} has too few replicas that work ({words})",
-    (202, 241, 252): "{node} has too much to do ({words})",
+    (202, 252): "{node} has too much to do ({words})",
+    (241,): "{node} would need more memory than this account or the server may use ({words}): ask for less at a time, "
+    "such as -f since:1d, or raise max_memory_usage there",
+    (159, 160): "{node} may not work on this as long as it takes ({words}): ask for less at a time, such as "
+    "-f since:1d, or raise max_execution_time there",
 }
 """Codes of errors that may pass."""
 

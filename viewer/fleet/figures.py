@@ -1,9 +1,10 @@
-"""The figures of groups of exchanges, worked out in the engine by one statement; nothing but figures is fetched.
+"""The figures of groups of exchanges, worked out in the engine; nothing but figures is fetched.
 
-Every percentile is exact, and is taken from the same neighbours as those of a tape. Gaps are sorted in the memory of
-the server: 8 bytes each, and about three times that while they are sorted.
+Every percentile is exact, and is taken from the same neighbours as those of a tape; those of gaps (`viewer.fleet.gaps`)
+are estimated where there are too many. Gaps are ranked in the memory of the server, which needs 8 to 16 bytes for each.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -16,6 +17,7 @@ from sqlalchemy.types import NullType
 
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape.schema import exchanges, measures
+from viewer.fleet import gaps
 from viewer.fleet.dialect import NotAtCentre
 from viewer.stats import summary
 from viewer.stats.histogram import EDGES, filled
@@ -28,12 +30,7 @@ from viewer.tape.conditions import Condition
 from viewer.tape.overview import FLAGGED, OUTCOME, group_of, sortable
 
 _OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
-_PLACES: Final[dict[Method, tuple[str, str]]] = {
-    "linear": ("intDiv(({n} - 1) * {p}, 100)", "intDiv(({n} - 1) * {p} + 99, 100)"),
-    "inverse_cdf": ("intDiv({n} * {p} + 99, 100) - 1",) * 2,
-    "mlperf": ("intDiv({n} * {p}, 100)",) * 2,
-}
-"""Where among `n` ordered values, from 0, the two neighbours of a percentile `p` are."""
+_COMPLETE: Final = func.coalesce(measures.c.outcome == "complete", literal(0)) == 1
 
 
 def groups(
@@ -45,27 +42,32 @@ def groups(
     method: Method = "linear",
     bounds: Sequence[Bound] = (),
     drawn: Quantity | None = None,
+    most: int | None = gaps.MOST_EXACT,
 ) -> list[Figures]:
     """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
 
-    `drawn` is a quantity whose histogram is asked for, too. Raises `NotAtCentre` for what is not known there.
+    `drawn` is a quantity whose histogram is asked for, too; of more than `most` gaps percentiles are estimated. Raises
+    `NotAtCentre` for what is not known there.
     """
     if "conversation" in by:
         raise NotAtCentre("conversations")
-    statement = _statement(by, include_failed, method, bounds, drawn)
+    measured = true() if include_failed else _COMPLETE
     keys = [group_of(name) for name in by]
-    statement = queries.filtered(statement.select_from(JOINED), where).group_by(*keys)
-    with connection.begin():
-        rows = connection.execute(statement).all()
-    made = [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), method, bounds, drawn) for row in rows]
-    return sorted(made, key=lambda one: sortable(one.key))
+    for plan in gaps.plans(connection, by, where, measured, method, most):
+        statement = _statement(by, measured, plan, bounds, drawn)
+        statement = queries.filtered(statement.select_from(JOINED), where).group_by(*keys)
+        with connection.begin():
+            rows = connection.execute(statement).all()
+        with contextlib.suppress(gaps.Changed):
+            made = [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), plan, bounds, drawn) for row in rows]
+            return sorted(made, key=lambda one: sortable(one.key))
+    raise AssertionError("the last plan cannot change")
 
 
 def _statement(
-    by: Sequence[str], include_failed: bool, method: Method, bounds: Sequence[Bound], drawn: Quantity | None
+    by: Sequence[str], measured: ColumnElement[Any], plan: gaps.Plan, bounds: Sequence[Bound], drawn: Quantity | None
 ) -> Select[Any]:
-    complete = _true(measures.c.outcome == "complete")
-    measured = true() if include_failed else complete
+    complete = _COMPLETE
     reported = measures.c.output_tokens.is_not(None)
     after_2xx = _true(exchanges.c.status.between(200, 299))
     total = cache_total()
@@ -85,8 +87,8 @@ def _statement(
         func.sumIf(measures.c.cache_read_input_tokens, total.is_not(None)),
         func.sum(total),
         func.count(total),
-        *(_Values(_value(quantity), measured, method) for quantity in QUANTITIES.values() if quantity.column),
-        _Gaps(measures.c.icl, measured, method),
+        *(_Values(_value(quantity), measured, plan.method) for quantity in QUANTITIES.values() if quantity.column),
+        *plan.columns(by, measured),
         *_spread(drawn, measured),
     ]
     return select(*map(group_of, by), *counted)
@@ -143,24 +145,10 @@ class _Values(FunctionElement[Any]):
         self.method = method
 
 
-class _Gaps(_Values):
-    """The statistics of all gaps, and of those above 0."""
-
-    name = "gaps"
-
-
 @compiles(_Values, "clickhouse")
 def _(element: _Values, compiler: Any, **kw: Any) -> str:
     value, measured = (compiler.process(one, **kw) for one in element.clauses)
     return _summed(f"arraySort(groupArrayIf({value}, {measured}))", element.method)
-
-
-@compiles(_Gaps, "clickhouse")
-def _(element: _Gaps, compiler: Any, **kw: Any) -> str:
-    gaps, measured = (compiler.process(one, **kw) for one in element.clauses)
-    ordered = f"arraySort(groupArrayArrayIf({gaps}, {measured}))"
-    moving = f"arrayFilter(gap -> gap > 0, {ordered})"
-    return f"({_summed(ordered, element.method)}, {_summed(moving, element.method)})"
 
 
 class _Spread(FunctionElement[Any]):
@@ -190,7 +178,7 @@ def _summed(ordered: str, method: Method) -> str:
     """
     n = "toInt64(length(v))"
     lower, higher = (
-        ", ".join(f"v[{place.format(p=percent, n=n)} + 1]" for percent in PERCENTILES) for place in _PLACES[method]
+        ", ".join(f"v[{place.sql(n, percent)} + 1]" for percent in PERCENTILES) for place in gaps.PLACES[method]
     )
     squares = "arraySum(x -> (x - mean) * (x - mean), v)"
     parts = f"{n}, arraySum(v), {squares}, v[1], v[-1], [{lower}], [{higher}]"
@@ -198,7 +186,7 @@ def _summed(ordered: str, method: Method) -> str:
 
 
 def _figures(
-    key: tuple[Any, ...], values: Iterator[Any], method: Method, bounds: Sequence[Bound], drawn: Quantity | None
+    key: tuple[Any, ...], values: Iterator[Any], plan: gaps.Plan, bounds: Sequence[Bound], drawn: Quantity | None
 ) -> Figures:
     size, first, last, measured = (next(values) for _ in range(4))
     outcomes, after_2xx = ({name: next(values) for name in _OUTCOMES} for _ in range(2))
@@ -208,13 +196,12 @@ def _figures(
     flagged = [next(values) for _ in FLAGGED]
     complete, cached, given, cached_n = (next(values) for _ in range(4))
     own = {
-        quantity.name: _statistics(next(values), method, 1e6 if quantity.is_whole else 1)
+        quantity.name: _statistics(next(values), plan.method, 1e6 if quantity.is_whole else 1)
         for quantity in QUANTITIES.values()
         if quantity.column
     }
-    every, moving = next(values)
-    pooled = {"icl": _statistics(every, method, 1e6), "read_gap": _statistics(moving, method, 1e6)}
-    gaps = every[0]
+    every, moving = plan.read(key, values)
+    pooled = {"icl": _statistics(every, plan.method, 1e6), "read_gap": _statistics(moving, plan.method, 1e6)}
     zeros, *spread = next(values) if drawn is not None else [0]
     return Figures(
         key=key,
@@ -228,18 +215,21 @@ def _figures(
         with_usage=with_usage,
         without_usage=without_usage,
         objective=(complete - missed - unknown, missed, unknown) if bounds else None,
-        gaps_of_0=gaps - moving[0],
-        chunks=gaps + (own["ttft"]["n"] or 0),
+        gaps_of_0=every[0] - moving[0],
+        chunks=every[0] + int(own["ttft"]["n"] or 0),
         statistics={**own, **pooled},
         flagged=flagged,
         paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),
         histogram=filled(0 if drawn is None or drawn.name == "read_gap" else zeros, spread),
+        is_estimated=plan.is_estimated,
     )
 
 
 def _statistics(found: Any, method: Method, unit: float) -> dict[str, float | None]:
     """Return the statistics of values by name, of what the engine says of them."""
     n, total, squares, least, most, lower, higher = found
+    if not n:
+        return summary.statistics(0, 0, 0, 0, 0, [])
     sides = zip(PERCENTILES, lower, higher, strict=True)
     shares = [summary.interpolated(n, *one) if method == "linear" else float(one[1]) for one in sides]
     return summary.statistics(n, float(total), float(squares) / max(n, 1), float(least), float(most), shares, unit)

@@ -51,6 +51,8 @@ WARNINGS: Final = {
     "imported": "exchanges that were imported: their timestamps are what other programs wrote down",
     "no_timing": "exchanges that were imported without timing: they count, but no time of their bodies is known",
     "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
+    "tdigest": "percentiles of icl and read_gap are estimates by t-digest: there are too many gaps to rank them all, "
+    "which --exact does nevertheless",
 }
 """What each warning means; `few` is followed by the quantities that it is about, six others by how many there are."""
 
@@ -221,7 +223,7 @@ class Figures:
     `objective` counts the complete exchanges that meet it, that do not, and of which it is not known; None without one.
     `gaps_of_0` are of `chunks` output chunks. `statistics` has the `STATISTICS` of each quantity by its name.
     `flagged` has the counts of a `Sample` that are the causes of warnings, in their order; `histogram` is that of
-    one quantity, where it is asked for.
+    one quantity, where it is asked for. `is_estimated`: percentiles of gaps are.
     """
 
     key: Key
@@ -241,6 +243,7 @@ class Figures:
     flagged: Sequence[int]
     paid: Paid
     histogram: Sequence[Bucket] = ()
+    is_estimated: bool = False
 
 
 def measure(
@@ -307,7 +310,7 @@ def row_of(given: Figures, by: Sequence[str]) -> TableRow:
     values = {name: round(value, _DECIMALS) if isinstance(value, float) else value for name, value in values.items()}
     return {
         **values,
-        "warnings": _warnings(values, dict(zip(FLAGS, given.flagged, strict=True))),
+        "warnings": _warnings(values, dict(zip(FLAGS, given.flagged, strict=True)), given.is_estimated),
         "error_rate_n": attempts.judged,
         "error_rate_all_n": attempts.count,
         "stream_error_rate_n": after_2xx.judged,
@@ -439,7 +442,7 @@ def _paid(paid: Paid) -> TableRow:
     }
 
 
-def _warnings(values: TableRow, counts: Mapping[str, int]) -> list[str]:
+def _warnings(values: TableRow, counts: Mapping[str, int], is_estimated: bool) -> list[str]:
     few = [name for name in QUANTITIES if 0 < values[f"{name}_n"] < FEW]
     raised = {
         f"few:{','.join(few)}": bool(few),
@@ -448,5 +451,6 @@ def _warnings(values: TableRow, counts: Mapping[str, int]) -> list[str]:
         "unmeasured": values[f"n_{UNMEASURED}"] > 0,
         **{f"{name}:{count}": count > 0 for name, count in counts.items()},
         "objective_unknown": (values["objective_unknown_n"] or 0) > 0,
+        "tdigest": is_estimated,
     }
     return [warning for warning, is_raised in raised.items() if is_raised]

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 PASSWORD = "sesame of a test"
-_USERS = """<yandex><profiles><default><max_memory_usage>1000000000</max_memory_usage></default></profiles>
+_USERS = """<yandex><profiles><default><max_memory_usage>{memory}</max_memory_usage></default></profiles>
 <users><default><password>{password}</password><networks><ip>127.0.0.1</ip></networks>
 <profile>default</profile><quota>default</quota></default></users><quotas><default/></quotas></yandex>"""
 _CONFIG = """<yandex><logger><level>warning</level><console>1</console></logger>
@@ -47,13 +47,14 @@ class Server:
     http: int = field(default_factory=free_port)
     tcp: int = field(default_factory=free_port)
     inter: int = field(default_factory=free_port)
+    memory: int = 1_000_000_000
     process: subprocess.Popen[bytes] | None = None
 
     def write(self, more: str = "") -> None:
         self.place.mkdir()
         values = {"http": self.http, "tcp": self.tcp, "inter": self.inter, "place": self.place, "more": more}
         (self.place / "config.xml").write_text(_CONFIG.format(**values))
-        (self.place / "users.xml").write_text(_USERS.format(password=PASSWORD))
+        (self.place / "users.xml").write_text(_USERS.format(password=PASSWORD, memory=self.memory))
 
     def start(self) -> None:
         with (self.place / "log").open("ab") as log:
@@ -88,9 +89,9 @@ class Server:
 
 
 @contextmanager
-def one(place: Path) -> Iterator[Server]:
-    """Run a server of its own."""
-    server = Server(place / "server")
+def one(place: Path, memory: int = Server.memory) -> Iterator[Server]:
+    """Run a server of its own, of which a query may use so many bytes of memory."""
+    server = Server(place / "server", memory=memory)
     server.write()
     server.start()
     try:

@@ -1,9 +1,13 @@
 """A real server is asked what a tape is asked: the answers are the same, figure by figure."""
 
 import contextlib
+import itertools
+import random
 import socket
 from pathlib import Path
+from typing import Final
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import Connection
@@ -17,9 +21,11 @@ from viewer import rows
 from viewer.cli import group
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import reading
+from viewer.fleet import figures, gaps, reading
 from viewer.fleet.client import Centre
 from viewer.fleet.dialect import NotAtCentre
+from viewer.stats import summary
+from viewer.stats.summary import Figures, Method
 from viewer.tape import conditions, queries
 
 pytestmark = [
@@ -28,6 +34,7 @@ pytestmark = [
         servers.missing("clickhouse-server") is not None, reason=servers.missing("clickhouse-server") or ""
     ),
 ]
+METHODS: Final[tuple[Method, ...]] = ("linear", "inverse_cdf", "mlperf")
 QUESTIONS = (
     "stats --format csv --by api,operation --all-operations --include-failed",
     "stats --format json --by path,status,finish_reason --all-operations",
@@ -110,6 +117,10 @@ def test_a_centre_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
             ended_tapes.append(ended)
         assert answer("db", "merge", "--db", merged, *ended_tapes)[0] == 0
         check_answers(merged, to)
+        monkeypatch.setattr(gaps, "LARGE", 1)
+        for question in QUESTIONS:
+            command = (*question.split(), "-f", "-is:open")
+            assert answer(*command, "--db", to) == answer(*command, "--db", merged), question
         credentials = centres.Credentials("default", servers.PASSWORD)
         with Centre(centres.parse(to), credentials) as centre, reading.opened(centre) as connection:
             for text in HOSTILE:
@@ -145,6 +156,51 @@ def test_every_field_is_the_same_there_and_so_is_what_each_filter_finds(tmp_path
                     compared += 1
                     different += [] if is_same else [text]
             assert (different, compared > 2000) == ([], True)
+
+
+def gaps_of_every_kind() -> dict[str, list[int]]:
+    """Return gaps, in ns, by the model of the one exchange that has them."""
+    chance = random.Random(1)
+    found = {f"n{n}": [chance.randrange(10**8) for _ in range(n)] for n in (0, 1, 2, 3, 10, 11, 20, 21, 100, 101, 2000)}
+    found |= {f"0 and {n}": [0] * 7 + found[f"n{n}"] for n in (1, 2, 101)}
+    found |= {"equal": [10**9] * 50, "zeros": [0] * 30, "ties": [chance.randrange(3) for _ in range(999)]}
+    return found | {"hours": [chance.randrange(10**13) for _ in range(500)]}
+
+
+def test_percentiles_of_gaps_are_those_of_a_tape_however_many_a_group_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = gaps_of_every_kind()
+    inserted = ", ".join(
+        f"(toDateTime(1767225600), '{model}', 1, '{model}', 'complete', 'end', 1, {one}, "
+        f"[{one.count(0)}, {len(one) - one.count(0)}])"
+        for model, one in found.items()
+    )
+    columns = "started, id, row_version, request_model, outcome, ended_by, decoder_version, icl, gap_hist"
+    with servers.one(tmp_path) as server:
+        to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
+        assert answer("fleet", "init", "--to", to)[0] == 0
+        server.query(f"INSERT INTO wiretape.exchanges ({columns}) VALUES {inserted}")
+        with (
+            Centre(centres.parse(to), centres.Credentials("default", servers.PASSWORD)) as centre,
+            reading.opened(centre) as connection,
+        ):
+            for large, most, method in itertools.product((1, 10**9), (None, 1), METHODS):
+                monkeypatch.setattr(gaps, "LARGE", large)
+                for one in figures.groups(connection, ("model",), method=method, most=most):
+                    check_gaps(one, found[str(one.key[0])], method)
+
+
+def check_gaps(found: Figures, gaps: list[int], method: Method) -> None:
+    """Compare what a centre makes of gaps with what a tape makes of them."""
+    for name, values in (("icl", gaps), ("read_gap", [gap for gap in gaps if gap])):
+        expected = summary.figures(np.array(values, np.int64), method, 1e6)
+        for statistic, value in found.statistics[name].items():
+            known, where = expected[statistic], (found.key, name, statistic, method)
+            if found.is_estimated and statistic.startswith("p") and known is not None:
+                assert (expected["min"] or 0) <= (value or 0) <= (expected["max"] or 0), where
+            else:
+                assert value == (known and pytest.approx(known, rel=1e-9, abs=1e-6)), where
 
 
 @pytest.mark.skipif(

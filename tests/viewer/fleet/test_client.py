@@ -34,7 +34,7 @@ from viewer.fleet.client import Centre, Refused, Unavailable
         (failed(500, 285, "Number of alive replicas (1) is less"), Unavailable, "too few replicas that work"),
         (failed(500, 252, "Too many parts (300)"), Unavailable, "too much to do"),
         (failed(500, 999, "What \x1b[2J is this"), Unavailable, "failed .What ␛"),
-        (failed(200, 241, "Memory limit exceeded"), Unavailable, "too much to do"),
+        (failed(200, 241, "Memory limit exceeded"), Unavailable, "raise max_memory_usage"),
         (httpx.Response(502, text="<h1>Bad gateway</h1>"), Unavailable, "answered 502"),
         (httpx.Response(404, text="not here"), Refused, "is no ClickHouse server"),
         (httpx.Response(200, text="hello"), Unavailable, "answered 'hello' to what was inserted"),

@@ -1,20 +1,22 @@
 """The SQL that filters and lists become at a centre, without an engine; `test_asking` has one."""
 
 import json
+from typing import Any
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import select, true
 
 from recorder.commands.centre import Credentials, Target
 from tests.cases import each_case
 from viewer import rows
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import figures, reading
+from viewer.fleet import figures, gaps, reading
 from viewer.fleet.client import Centre
-from viewer.fleet.dialect import NotAtCentre
+from viewer.fleet.dialect import Dialect, NotAtCentre
 from viewer.fleet.driver import literal
 from viewer.stats.metrics import objective
 from viewer.tape import conditions, queries
@@ -40,6 +42,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.rows: list[list[Any]] = []
         transport = httpx.MockTransport(self.answer)
         self.centre = Centre(Target(("http://127.0.0.1:1",)), Credentials(), transport=transport)
 
@@ -47,7 +50,7 @@ class Engine:
         self.asked.append(request.content.decode().removesuffix(" FORMAT JSONCompact"))
         counted = self.asked[-1].startswith("SELECT count(*)")
         meta = [{"name": "n", "type": "UInt64"}] if counted else []
-        return httpx.Response(200, content=json.dumps({"meta": meta, "data": [[0]] if counted else []}))
+        return httpx.Response(200, content=json.dumps({"meta": meta, "data": [[0]] if counted else self.rows}))
 
     def sql(self, text: str) -> str:
         """Return the condition that a filter becomes."""
@@ -127,11 +130,30 @@ def test_a_list_has_null_for_what_the_centre_lacks() -> None:
     assert asked.endswith("LIMIT 2")
 
 
-def test_figures_are_asked_for_in_one_statement() -> None:
+def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> None:
     engine = Engine()
     with reading.opened(engine.centre) as connection:
         figures.groups(connection, ("model",), bounds=objective("ttft<800ms"))
-    (asked,) = engine.asked
+    counted, asked = engine.asked
+    assert "sum(arraySum(gap_hist))" in counted
+    assert "icl" not in counted
     assert asked.count("SELECT") == asked.count("FINAL") == 1
     assert "GROUP BY coalesce(request_model, response_model)" in asked
     assert "ttft_ns / 1000000.0 >= 800.0" in asked
+
+
+def test_gaps_of_large_groups_are_selected_by_rank_unless_they_change_meanwhile() -> None:
+    engine = Engine()
+    engine.rows = [["m'", 1_000_000, 9], [None, 200_000, 0], ["small", 99_999, 0]]
+    with reading.opened(engine.centre) as connection:
+        *plans, last = gaps.plans(connection, ("model",), None, true(), "linear", None)
+        (estimated,) = gaps.plans(connection, ("model",), None, true(), "linear", 1_299_998)
+    first, (selected, nothing) = plans[0], select(*plans[0].columns(("model",), true())).selected_columns[1:]
+    assert (list(first.large), last.large, estimated.is_estimated) == ([("m'",), (None,)], {}, True)
+    assert len(plans) == 3
+    written = str(selected.compile(dialect=Dialect(), compile_kwargs={"literal_binds": True}))
+    assert "quantilesExactArrayIf(5e-07, 0.9999995, 0.4999995, 0.8999995," in written
+    assert "request_model, response_model) = 'm''" in written
+    assert "IS NULL" in str(nothing.compile(dialect=Dialect()))
+    with pytest.raises(gaps.Changed):
+        first.read(("m'",), iter([(1_000_001, 9, 0, 0, 0.0, []), ([0] * 20,), ([0] * 20,)]))
