@@ -89,7 +89,9 @@ def ship(
     WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
     shipping" for a centre, "wiretape help archive" for an archive, and "wiretape help otlp" for a collector.
     """
-    labelled = read_labels(labels)
+    from recorder.tape.redact import Redactor
+
+    labelled = Redactor(None).labels(read_labels(labels))
     if isinstance(target, centres.Target):
         _ship_rows(tape_path(db), target, ca_file, labelled, bodies=bodies, once=once, beside=beside)
         return

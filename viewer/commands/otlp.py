@@ -77,15 +77,13 @@ def _delivery(
     from recorder import __version__
     from recorder.clock import SYSTEM
     from recorder.relay.trust import tls_context
-    from recorder.tape.redact import Redactor
     from viewer.otlp import attributes
     from viewer.otlp.client import Client
     from viewer.otlp.delivery import Delivery
 
     trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
     client = Client(collector.url, read_headers(collector), SYSTEM, version=__version__, verify=trusted)
-    redacted = Redactor(None).labels(labels)
     resource = attributes.resource(
-        os.environ, redacted, version=__version__, host=socket.gethostname(), instance=str(uuid.uuid4())
+        os.environ, labels, version=__version__, host=socket.gethostname(), instance=str(uuid.uuid4())
     )
     return Delivery(client, resource, attributes.scope(__version__), SYSTEM, report)

@@ -32,6 +32,8 @@ needs_cluster = pytest.mark.skipif(
     servers.missing("clickhouse-server", "zookeeper") is not None,
     reason=servers.missing("clickhouse-server", "zookeeper") or "",
 )
+SECRET = "sk-1234567890abcdefghijklmnop"
+LABELS = ("--label", "zone=eu", "--label", f"api_key={SECRET}")
 OF_TAPE = """SELECT count(*), sum(ttft_ns), sum(output_tokens), sum(icl_max_ns), sum(outcome = 'complete'),
     count(tpot_ns) FROM exchanges JOIN measures ON exchange_no = no"""
 OF_CENTRE = """SELECT count(), sum(ttft_ns), sum(output_tokens), sum(arrayReduce('max', icl)),
@@ -98,10 +100,12 @@ def test_a_server_holds_what_the_tape_holds_and_is_migrated(
         to = url(server)
         assert "has no such table or database" in run("ship", "--db", tape, "--to", to, "--once")[1]
         assert run("fleet", "init", "--to", to)[0] == 0
-        assert run("ship", "--db", tape, "--to", to, "--once", "--bodies", "--label", "zone=eu")[0] == 0
+        assert run("ship", "--db", tape, "--to", to, "--once", "--bodies", *LABELS)[0] == 0
         assert server.query(OF_CENTRE) == [of_tape(tape)]
         labelled = "SELECT count() FROM wiretape.exchanges WHERE label_values[indexOf(label_names, 'zone')] = 'eu'"
         bodies = "SELECT countIf(length(body) > 0), sum(length(sizes)) > 300 FROM wiretape.streams FINAL"
+        secret = f"SELECT count() FROM wiretape.exchanges WHERE has(label_values, '{SECRET}')"
+        assert server.query(secret) == [["0"]]
         assert (server.query(labelled), server.query(bodies)[0][1]) == ([[of_tape(tape)[0]]], "1")
 
         server.query("ALTER TABLE wiretape.exchanges DROP COLUMN sparkline")
