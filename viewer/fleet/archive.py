@@ -177,11 +177,13 @@ class Archiver:
     def _write_runs(self, date: str, runs: Sequence[Any], waiting: shipping.Waiting) -> None:
         """Write the runs of a day as a file, which takes the place of that of before when it is there."""
         version = self.clock.wall_ns() // 1000
+        lag_ns = waiting.lag_ns(self.clock.wall_ns())
         added = {
             archive_rows.VERSION: version,
+            "tape": self.acknowledged.tape or "",
             "shipped_at": self.clock.wall(),
             "waiting": waiting.exchanges,
-            "lag_ms": None if waiting.first is None else max(version - waiting.first, 0) // 1000,
+            "lag_ms": None if lag_ns is None else lag_ns // 1_000_000,
         }
         made = self._makers[tables.SESSIONS.name].table(runs, added=added)
         directory = archive_rows.partition(tables.SESSIONS, date, self.origin.host)

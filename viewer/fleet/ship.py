@@ -170,6 +170,7 @@ class Shipper:
         encoder, report = self._encoders[tables.SESSIONS.name], self.report()
         added = {
             tables.ROW_VERSION: self.clock.wall_ns() // 1000,
+            "tape": self.acknowledged.tape or "",
             "shipped_at": self.clock.wall(),
             "waiting": report.waiting,
             "lag_ms": None if report.lag_ns is None else report.lag_ns // 1_000_000,

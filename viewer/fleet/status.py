@@ -21,16 +21,17 @@ MEANINGS: Final = {
     "heard_at": "when the host last said how far it was, by its own clock, UTC",
     "silent_ms": "how long that was ago, by the clock of the centre",
     "waiting": "exchanges of its tapes that were not shipped then",
-    "lag_ms": "how long the first of these had been settled then; unknown: none was waiting",
+    "lag_ms": "how long the first of these had been settled then; unknown: none was waiting, or nobody knows",
     "rows": "of the table, on one replica of each shard",
     "bytes": "of the table on disk, on one replica of each shard",
 }
 """The fields of a row; one that is of no use for its kind is unknown."""
 
-_HEARD: Final = """SELECT tenant, host, max(shipped_at), argMax(waiting, row_version), argMax(lag_ms, row_version),
-    toUnixTimestamp(now()) FROM
-    (SELECT tenant, host, shipped_at, row_version, waiting, lag_ms FROM sessions FINAL ORDER BY row_version)
+_HEARD: Final = """SELECT tenant, host, max(heard), sum(rest), max(late), toUnixTimestamp(now()) FROM
+    (SELECT tenant, host, tape, max(shipped_at) AS heard, argMax(waiting, row_version) AS rest,
+    argMax(ifNull(lag_ms, -1), row_version) AS late FROM sessions FINAL GROUP BY tenant, host, tape)
     GROUP BY tenant, host ORDER BY tenant, host"""
+"""Of the runs on a tape the newest row says how far it is; `argMax` would pass over a lag that is NULL."""
 _SHIPPED: Final = "SELECT tenant, host, count(), max(started_at) FROM exchanges GROUP BY tenant, host"
 
 
@@ -57,7 +58,9 @@ def rows(centre: Centre) -> Iterator[Row]:
     for tenant, host, heard_at, waiting, lag_ms, now in centre.query(_HEARD):
         count, newest = shipped.get((tenant, host), (0, None))
         silent_ms = max(round(1000 * (now - datetime.fromisoformat(heard_at).timestamp())), 0)
-        yield Row("host", host, tenant, count, newest or None, heard_at, silent_ms, waiting, lag_ms)
+        yield Row(
+            "host", host, tenant, count, newest or None, heard_at, silent_ms, waiting, lag_ms if lag_ms >= 0 else None
+        )
     yield from _tables(centre)
 
 

@@ -166,6 +166,7 @@ SESSIONS: Final = EngineTable(
         _version(None, "of rows with the same key the highest counts: microseconds of wall time when it was shipped"),
         _HOST,
         *_of(schema.sessions, (one.name for one in schema.sessions.c if one.name not in {*_KEYS, "uuid"})),
+        EngineColumn("tape", TEXT, "sessions.session of the first run on its tape: those of one tape have the same"),
         EngineColumn("shipped_at", TEXT, "when this row was shipped; wall time of its machine, UTC"),
         EngineColumn("waiting", NUMBER, "exchanges of the tape that were not shipped yet"),
         EngineColumn("lag_ms", "Nullable(Int64)", "how long the first of these had been settled; NULL: there was none"),

@@ -1,5 +1,6 @@
 """Tapes shipped to real servers: what they hold is what the tapes hold, whatever was killed meanwhile."""
 
+import json
 import shutil
 import signal
 import sqlite3
@@ -91,6 +92,17 @@ def again_and_again(work: Callable[[], None], times: int, seconds: float) -> Non
         work()
 
 
+def waiting_of_two_tapes(server: Server, to: str) -> list[tuple[int, int]]:
+    """Say how far two tapes of a host are; give what the status says of both."""
+    insert = "INSERT INTO wiretape.sessions (host, tape, session, row_version, shipped_at, waiting, lag_ms) VALUES "
+    at = "'2026-03-01T12:00:00.000000Z'"
+    told = [("a", "s1", 1, 9, 900), ("a", "s2", 2, 4, "NULL"), ("b", "s3", 1, 2, 70), ("b", "s3", 2, 3, 80)]
+    for on, session, version, waiting, lag_ms in told:
+        server.query(f"{insert} ('h', '{on}', '{session}', {version}, {at}, {waiting}, {lag_ms})")
+    hosts = [json.loads(line) for line in run("fleet", "status", "--to", to, "--format", "jsonl")[1].splitlines()]
+    return [(row["waiting"], row["lag_ms"]) for row in hosts if row["name"] == "h"]
+
+
 @needs_server
 @pytest.mark.usefixtures("account")
 def test_a_server_holds_what_the_tape_holds_and_is_migrated(
@@ -114,7 +126,7 @@ def test_a_server_holds_what_the_tape_holds_and_is_migrated(
         path_of(tape, centres.parse(to).name).unlink()
         assert run("ship", "--db", tape, "--to", to, "--once")[0] == 0
         assert server.query(OF_CENTRE) == [of_tape(tape)]
-        assert '"kind":"host","name":' in run("fleet", "status", "--to", to, "--format", "json")[1]
+        assert waiting_of_two_tapes(server, to) == [(7, 80)]
         for _ in range(2):
             assert run("fleet", "hours", "--to", to, "--since", "999w") == (0, "")
             counted = "SELECT sum(exchanges), sum(failed), sum(length(gap_hist)) % 64 FROM wiretape.hours FINAL"
