@@ -485,6 +485,8 @@ def _shipping() -> Iterator[Section]:
             (centre.FORM, "the nodes of a ClickHouse server or cluster; without a database, "
              f"{centre.DATABASE!r}. This machine is reached by HTTP (8123), others by TLS (8443)"),
             ("?tls=no, ?tls=yes", "plain HTTP to another machine; TLS to this one"),
+            ("--ca-file FILE, SSL_CERT_FILE", "the certificate of a private authority (PEM), beside the system's; by "
+             "the variable instead of them, as for ls, stats and all else with --db"),
             ("?quorum=N", "replicas that must have a batch before it counts; else 2, where there are so many"),
             (f"{centre.USER}, {centre.PASSWORD}", "the account; a password in the URL is refused"),
             (centre.PASSWORD_FILE, "a file that has the password"),

@@ -285,7 +285,7 @@ def nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str]
 
     total = queries.count(connection)
     if not total:
-        return queries.EMPTY
+        return queries.emptiness(connection)
     if ids:
         return "no exchange was named" if where is None else "0 of the exchanges that were named match"
     notes = [f"0 of {counted(total, 'exchange')} {'matches' if total == 1 else 'match'}"]

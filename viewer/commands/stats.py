@@ -356,7 +356,7 @@ def _sides(
     from viewer.tape import overview, queries
 
     if not queries.count(connection):
-        raise NotFound(f"nothing to compare: {queries.EMPTY}")
+        raise NotFound(f"nothing to compare: {queries.emptiness(connection)}")
     sides, empty = list["Sample"](), list[str]()
     for option, where in groups.items():
         selected = options.condition(where)

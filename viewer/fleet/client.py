@@ -186,9 +186,11 @@ def _unreachable(node: str, error: httpx.HTTPError, seconds: float) -> WiretapeE
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = getattr(cause, "verify_message", "") or str(cause)
             return Refused(
-                f"the certificate of {node} does not verify ({reason}): name its authority with --ca-file, or correct "
-                "the host"
+                f"the certificate of {node} does not verify ({reason}): name its authority with --ca-file or "
+                "SSL_CERT_FILE, or correct the host"
             )
+        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+            return Refused(f"{node} speaks no TLS: name its port for HTTPS, or add ?tls=no to the URL")
         cause = cause.__cause__ or cause.__context__
     match error:
         case httpx.ConnectTimeout() | httpx.ConnectError():

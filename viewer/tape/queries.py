@@ -58,6 +58,7 @@ _REQUEST: Final[Select[Any]] = select(
 _SENDERS: Final = {"upstream": FROM_UPSTREAM, "client": FROM_CLIENT}
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
+EMPTY_CENTRE: Final = "the centre holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
 
 OUTDATED: Final = "an older decoder measured this tape: 'wiretape db rebuild' brings its measures up to date"
 """What is said where measures are shown that are not what this program would derive."""
@@ -432,6 +433,11 @@ def advice(connection: Connection) -> str | None:
     with connection.begin():
         found = connection.execute(select(number).where(number.in_(edges), is_older).limit(1)).first()
     return None if found is None else OUTDATED
+
+
+def emptiness(connection: Connection) -> str:
+    """Return what is said where an exchange is asked of a tape, or of a centre, that has none."""
+    return EMPTY if connection.dialect.name == "sqlite" else EMPTY_CENTRE
 
 
 def count(connection: Connection, where: Condition | None = None) -> int:

@@ -89,10 +89,10 @@ class Server:
 
 
 @contextmanager
-def one(place: Path, memory: int = Server.memory) -> Iterator[Server]:
-    """Run a server of its own, of which a query may use so many bytes of memory."""
+def one(place: Path, memory: int = Server.memory, more: str = "") -> Iterator[Server]:
+    """Run a server of its own, of which a query may use so many bytes of memory, with more in its configuration."""
     server = Server(place / "server", memory=memory)
-    server.write()
+    server.write(more)
     server.start()
     try:
         yield server

@@ -75,10 +75,30 @@ def test_a_node_that_is_away_slow_or_cuts_may_be_back(error: Exception, said: st
         there.query("SELECT 1")
 
 
-def test_a_certificate_that_does_not_verify_is_nothing_that_passes() -> None:
+def no_tls() -> ssl.SSLError:
+    """Give what TLS says when a plain HTTP server answers it."""
+    client = ssl.create_default_context()
+    received = ssl.MemoryBIO()
+    received.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    talking = client.wrap_bio(received, ssl.MemoryBIO(), server_hostname="localhost")
+    with pytest.raises(ssl.SSLError) as error:
+        talking.do_handshake()
+    return error.value
+
+
+@each_case(
+    "cause, said",
+    [
+        (ssl.SSLCertVerificationError(1, "self-signed certificate"), "does not verify .*--ca-file or SSL_CERT_FILE"),
+        (no_tls(), r"speaks no TLS: .*\?tls=no"),
+    ],
+)
+def test_a_certificate_that_does_not_verify_and_no_tls_at_all_are_nothing_that_passes(
+    cause: ssl.SSLError, said: str
+) -> None:
     error = httpx.ConnectError("tls")
-    error.__cause__ = ssl.SSLCertVerificationError(1, "self-signed certificate")
-    with centre(raising(error)) as there, pytest.raises(Refused, match=r"does not verify .*--ca-file"):
+    error.__cause__ = cause
+    with centre(raising(error)) as there, pytest.raises(Refused, match=said):
         there.query("SELECT 1")
 
 

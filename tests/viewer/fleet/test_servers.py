@@ -1,6 +1,7 @@
 """Tapes shipped to real servers: what they hold is what the tapes hold, whatever was killed meanwhile."""
 
 import json
+import re
 import shutil
 import signal
 import sqlite3
@@ -19,6 +20,7 @@ from recorder.tape import file
 from tests import forked
 from tests.forked import CLI, Forked
 from tests.recorder.frames import damage, exchange, opened, record, until
+from tests.relay import make_authority
 from tests.viewer.fleet import servers
 from tests.viewer.fleet.servers import Server
 from viewer.commands.fleet import READ_PASSWORD, SHIP_PASSWORD
@@ -169,6 +171,29 @@ def test_the_account_of_shippers_ships_and_that_of_analysts_asks(
         assert of("wiretape_read", "pull", "--db", to, "-o", tmp_path / "pulled.db")[0] == 0
         path_of(tape, centres.parse(to).name).unlink()
         assert "does not allow this account" in of("wiretape_read", "ship", "--db", tape, "--to", to, "--once")[1]
+
+
+@needs_server
+@pytest.mark.usefixtures("account")
+def test_a_server_whose_certificate_is_of_a_private_authority_is_verified(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    other, ours = make_authority(tmp_path / "other") / "ca.pem", make_authority(tmp_path) / "ca.pem"
+    port = servers.free_port()
+    names = {"certificateFile": tmp_path / "good.pem", "privateKeyFile": tmp_path / "good.key"}
+    files = "".join(f"<{name}>{path}</{name}>" for name, path in names.items())
+    secure = f"<https_port>{port}</https_port><openSSL><server>{files}</server></openSSL>"
+    with servers.one(tmp_path, more=secure) as server:
+        to = f"clickhouse://127.0.0.1:{port}/wiretape?tls=yes"
+        ship = ("ship", "--db", tape, "--to", to, "--once", "--ca-file")
+        assert run("fleet", "init", "--to", to, "--ca-file", ours)[0] == 0
+        assert run(*ship, ours)[0] == 0
+        assert server.query(OF_CENTRE) == [of_tape(tape)]
+        assert re.search(r"does not verify .* --ca-file or SSL_CERT_FILE, or correct the host\n", run(*ship, other)[1])
+        for file, code in ((ours, 0), (other, 1)):
+            monkeypatch.setenv("SSL_CERT_FILE", str(file))
+            assert run("stats", "--db", to)[0] == code, file
 
 
 @needs_server
