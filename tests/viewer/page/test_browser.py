@@ -162,6 +162,11 @@ def test_a_hostile_exchange_is_shown_and_does_nothing(page: Page, tape: Path, tm
     assert page.run(f"/[\\u202a-\\u202e\\u2066-\\u2069\\u001b]/.test({outside})") is False
 
 
+def test_half_a_character_is_shown_as_one_that_is_unknown(page: Page, tmp_path: Path) -> None:
+    page.open(exported(one_event(tmp_path / "half.db", "a\ud83d b"), tmp_path / "half.html", "@", "--with-text"))
+    assert page.run(SAID)[0] == "a\ufffd b"
+
+
 @pytest.mark.parametrize("look", [(1400, False), (1400, True), (500, False), (500, True)], ids=str)
 def test_a_page_is_drawn_in_both_themes_and_fits_its_window(page: Page, stall: Path, look: tuple[int, bool]) -> None:
     width, dark = look

@@ -29,7 +29,7 @@ function growing(one, given, seek) {
     const made = el(
       "span",
       { class: `g${gap === undefined || gap === null ? 1 : level(gap)}` },
-      text.pieces[place].slice(-MOST_SHOWN),
+      text.pieces[place].slice(-MOST_SHOWN).replace(/[\ud800-\udfff]/gu, "\ufffd"), // tools refuse a page with half a character
     );
     made.place = place;
     return made;
