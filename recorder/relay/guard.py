@@ -29,8 +29,8 @@ _AUTHORITY = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::(\d{1,5}))?",
 _ABSOLUTE = re.compile(rb"(https?)://([^/?#]*)([\x21-\x7e]*)", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 _NO_PROXY = (
-    "this wiretape is no forward proxy: start it with --intercept (wiretape run --intercept -- CMD), or take"
-    " HTTPS_PROXY and HTTP_PROXY out of the program's environment"
+    "this wiretape is no forward proxy: take HTTPS_PROXY and HTTP_PROXY out of the program's environment, or record"
+    " with --intercept (wiretape run --intercept -- CMD)"
 )
 _LABEL = re.compile(r"\s*([A-Za-z0-9_.-]{1,64})=([^,]{0,256}?)\s*")
 

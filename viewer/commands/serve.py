@@ -255,7 +255,8 @@ class _Report:
         if one.head is None or one.miss is not None:
             self._missed += one.miss is not None
             if one.ended not in ("list", "relayed"):
-                _say(f"{one.status or '–'} {one.method} {one.path}: {one.miss.message if one.miss else one.ended}")
+                why = "the client left before it was answered" if one.ended == "client" else one.ended
+                _say(f"{one.status or '–'} {one.method} {one.path}: {one.miss.message if one.miss else why}")
             return
         self._answered += 1
         self._close += one.close

@@ -148,7 +148,7 @@ class Library:
     """The recordings, and which of them comes next; `bodies_of` reads the bodies of recorded requests.
 
     Recordings that match equally well are given in turn, except that a `sequence` ends with its last one. With
-    `needs_answer`, those without an answer are passed over: upstream can be asked again.
+    `needs_answer`, those without an answer are passed over: upstream can be asked again. `kind` is what they are called.
     """
 
     def __init__(
@@ -159,9 +159,10 @@ class Library:
         seed: int = 0,
         *,
         needs_answer: bool = False,
+        kind: str = "answer",
     ) -> None:
         self._mode, self._bodies_of, self._ignored, self._needs_answer = mode, bodies_of, ignored, needs_answer
-        self._random = random.Random(seed)
+        self._random, self._kind = random.Random(seed), kind
         self.heads: list[Head] = []
         self._by_id: dict[str, Head] = {}
         self._by_path: dict[tuple[str, str, str], list[Head]] = {}
@@ -327,7 +328,7 @@ class Library:
     def _missed(self, asked: Asked, body: Body, candidates: Sequence[Head]) -> Miss:
         """Say which recording is nearest, and in what it differs."""
         if not self.heads:
-            return Miss(f"nothing is recorded yet, so that nothing answers {_line(asked)}")
+            return Miss(f"no {self._kind} is recorded yet, so that nothing answers {_line(asked)}")
         if not candidates:
             nearest = max(self.heads[-_CANDIDATES:], key=lambda head: _likeness(head, asked))
             differs = "method" if nearest.path.encode() == asked.target else "path"

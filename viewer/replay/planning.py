@@ -13,9 +13,8 @@ from functools import partial
 from typing import Final, Literal, Protocol
 
 import msgspec
-from sqlalchemy.exc import NoResultFound
 
-from recorder.errors import WiretapeError
+from recorder.errors import NotFound, WiretapeError
 from recorder.relay import guard
 from recorder.relay.guard import Refusal
 from viewer.replay import faults, schedule, turns
@@ -65,7 +64,7 @@ class Recordings(Protocol):
         """Yield the body of each request without its content coding; None if not all of it is there."""
 
     def answer(self, head: Head) -> Answer:
-        """Return what a request was answered with. Raises `TapeDamaged`."""
+        """Return what a request was answered with. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
 
     def close(self) -> None:
         """Read no more."""
@@ -145,7 +144,9 @@ class Planner:
             options.seed,
             needs_answer=options.record != "none",
         )
-        self._sockets = Library(options.mode, self._first_messages, options.ignored, options.seed)
+        self._sockets = Library(
+            options.mode, self._first_messages, options.ignored, options.seed, kind="WebSocket"
+        )
         self._cached: OrderedDict[int, tuple[Answer, Plan]] = OrderedDict()
         self._held = 0
         self._served: dict[int, int] = {}
@@ -173,7 +174,7 @@ class Planner:
         head = next(self._cold, None)
         if head is None or self._held > CACHED_BYTES // 2:
             return False
-        with contextlib.suppress(WiretapeError, NoResultFound):  # reported when it is asked for
+        with contextlib.suppress(WiretapeError):  # reported when it is asked for
             self._base(head)
         return True
 
@@ -192,8 +193,8 @@ class Planner:
             return self._missed(asked, found)
         try:
             answer, plan = self._base(found)
-        except NoResultFound:
-            return Miss(f"the recording {found.id}, which answers this, was deleted meanwhile", found.id)
+        except NotFound as error:
+            return Miss(str(error), found.id)
         turn = self._served[found.no] = self._served.get(found.no, 0) + 1
         struck = faults.striking(self._options.faults, self._options.seed, found.id, turn)
         return _with_faults(plan, answer, struck) if struck else plan

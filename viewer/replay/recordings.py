@@ -116,7 +116,7 @@ class Recordings:
             yield self._keep(("request", head.no), lambda: next(missing), lambda body: len(body or b""))
 
     def answer(self, head: Head) -> Answer:
-        """Return what a request was answered with. Raises `TapeDamaged`."""
+        """Return what a request was answered with. Raises `TapeError` and `NotFound`."""
         return self._keep(("answer", head.no), lambda: self._source.answer(head), lambda answer: len(answer.body))
 
     def _keep(self, key: tuple[str, int], read: Callable[[], T], size: Callable[[T], int]) -> T:

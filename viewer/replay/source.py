@@ -5,7 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import NoResultFound
 
+from recorder.errors import NotFound
 from viewer.tape import columns, queries, replayed
 from viewer.tape.conditions import Condition
 from viewer.tape.replayed import Answer, Head
@@ -18,7 +20,7 @@ class Source:
     """A tape's ended exchanges. It is used by one thread, the one that opened it."""
 
     def __init__(self, path: Path, select: Select = lambda _: None) -> None:
-        self._last = 0
+        self._path, self._last = path, 0
         self._running: set[int] = set()
         with ExitStack() as opened:
             self._connection = opened.enter_context(queries.opened(path))
@@ -26,7 +28,14 @@ class Source:
             self._opened = opened.pop_all()
 
     def newer(self) -> Sequence[Head]:
-        """Return the exchanges that were not returned before, oldest first; one that still runs is returned later."""
+        """Return the exchanges that were not returned before, oldest first; one that still runs is returned later.
+
+        Raises `TapeError`.
+        """
+        with queries.explained(self._path):
+            return self._newer()
+
+    def _newer(self) -> Sequence[Head]:
         # First what runs, and how far: what ends or begins between the queries is found once.
         after, waited_for = self._last, self._running
         running, self._last = replayed.running(self._connection, after)
@@ -41,12 +50,20 @@ class Source:
         return replayed.labelled(self._connection, key)
 
     def request_bodies(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
-        """Yield the body of each request without its content coding; None if not all of it is there."""
-        return replayed.request_bodies(self._connection, heads)
+        """Yield the body of each request without its content coding; None if not all of it is there.
+
+        Raises `TapeError`.
+        """
+        with queries.explained(self._path):
+            yield from replayed.request_bodies(self._connection, heads)
 
     def answer(self, head: Head) -> Answer:
-        """Return what a request was answered with. Raises `TapeDamaged`."""
-        return replayed.answer(self._connection, head.no)
+        """Return what a request was answered with. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
+        try:
+            with queries.explained(self._path):
+                return replayed.answer(self._connection, head.no)
+        except NoResultFound as error:
+            raise NotFound(f"the recording {head.id}, which answers this, was deleted meanwhile") from error
 
     def close(self) -> None:
         """Close the tape; what was found damaged is reported."""
