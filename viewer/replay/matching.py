@@ -148,7 +148,7 @@ class Library:
     """The recordings, and which of them comes next; `bodies_of` reads the bodies of recorded requests.
 
     Recordings that match equally well are given in turn, except that a `sequence` ends with its last one. With
-    `needs_answer`, those without an answer are passed over: upstream can be asked again. `kind` is what they are called.
+    `needs_answer`, those without an answer are passed over: upstream can be asked again. `kind` names what they are.
     """
 
     def __init__(

@@ -98,7 +98,10 @@ class ToRecord:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An answer to be sent; `faults` are those that were applied to it, `missing` bytes are not on the tape."""
+    """An answer to be sent; `faults` are those that were applied to it, `missing` bytes are not on the tape.
+
+    `asked_ns` is when the request had been sent as a whole.
+    """
 
     head: Head
     status: int | None
@@ -108,6 +111,7 @@ class Plan:
     schedule: Schedule
     faults: tuple[str, ...] = ()
     missing: int = 0
+    asked_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +148,7 @@ class Planner:
             options.seed,
             needs_answer=options.record != "none",
         )
-        self._sockets = Library(
-            options.mode, self._first_messages, options.ignored, options.seed, kind="WebSocket"
-        )
+        self._sockets = Library(options.mode, self._first_messages, options.ignored, options.seed, kind="WebSocket")
         self._cached: OrderedDict[int, tuple[Answer, Plan]] = OrderedDict()
         self._held = 0
         self._served: dict[int, int] = {}
@@ -314,7 +316,8 @@ def _planned(head: Head, answer: Answer, options: Options) -> Plan:
         headers.append((b"content-length", b"%d" % length))
     headers.append((b"x-wiretape-exchange", head.id.encode()))
     closes = facts.framing == "close" or b"close" in guard.named_by_connection(recorded)
-    return Plan(head, facts.status, headers, chunked, closes, made, missing=facts.gap_bytes)
+    asked_ns = schedule.wait(answer.sent_ns or 0, options.speed, options.cap_ns)
+    return Plan(head, facts.status, headers, chunked, closes, made, missing=facts.gap_bytes, asked_ns=asked_ns)
 
 
 def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -123,6 +123,11 @@ def paced(schedule: Schedule, speed: float = 1.0, cap_ns: int | None = None) -> 
     return schedule if speed == 1 else timed(schedule, lambda at: int(min(at / speed, _LATEST)))
 
 
+def wait(wait_ns: int, speed: float, cap_ns: int | None) -> int:
+    """Return how long a wait is, played as `paced` does."""
+    return int(min((wait_ns if cap_ns is None else min(wait_ns, cap_ns)) / speed, _LATEST))
+
+
 def timed(schedule: Schedule, new: Callable[[int], int]) -> Schedule:
     """Replace every time by what `new` makes of it."""
     head_ns = None if schedule.head_ns is None else new(schedule.head_ns)

@@ -215,7 +215,8 @@ class Response:
         self._app, self._client, self._request = app, client, request
         self._now = app.clock.now
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
-        self._t0 = self._served.requested
+        self._t0 = self._origin = self._served.requested
+        """When the request came, and 0 of the schedule: later if the request took longer than the recorded one."""
         app.on_came(self._served, client)
         self._pieces: list[bytes] = []
         self._size = 0
@@ -357,13 +358,14 @@ class Response:
             self._place = 0
         if plan.schedule.head_ns is None and plan.schedule.end == "silence":
             return  # the client will leave
-        self._add(self._t0 + self._due())
+        self._origin += max((self._served.uploaded_ns or 0) - plan.asked_ns, 0)
+        self._add(self._origin + self._due())
 
     def _add(self, due: int) -> None:
         self._app.pacer.add(due, self._advance)
 
     def _due(self) -> int:
-        """Return when the next write is due, in ns after the request."""
+        """Return when the next write is due, on the schedule."""
         made = self._plan.schedule
         if self._place < 0:
             return made.head_ns or 0
@@ -380,7 +382,7 @@ class Response:
         due = self._due()
         self._write()
         if not self._served.held:
-            self._served.late.append(max(self._now() - self._t0 - due, 0))
+            self._served.late.append(max(self._now() - self._origin - due, 0))
         return self._next()
 
     def _next(self) -> int | None:
@@ -390,8 +392,8 @@ class Response:
         due = self._due()
         if made.end_ns and self._place < len(made.at_ns):  # unless nothing is waited for, and not for the end
             gap = due - (made.at_ns[self._place - 1] if self._place else made.head_ns or 0)
-            due = spaced(due, gap, self._now() - self._t0)
-        return self._t0 + due
+            due = spaced(due, gap, self._now() - self._origin)
+        return self._origin + due
 
     def _write(self) -> None:
         """Send the head, or a write of the body, or the end; together what came together."""

@@ -52,12 +52,16 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request was answered with: facts, the headers as upstream sent them (redacted), reads, body."""
+    """What a request was answered with: facts, the headers as upstream sent them (redacted), reads, body.
+
+    `sent_ns` is when the request had been sent.
+    """
 
     facts: Exchange
     headers: Headers
     reads: Reads
     body: bytes
+    sent_ns: int | None = None
 
 
 _FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by",
@@ -139,4 +143,4 @@ def answer(connection: Connection, no: int) -> Answer:
     with connection.begin():
         row = reading.row_of(connection, no)
         facts, reads = reading.facts_of(connection, row), reading.reads_of(connection, no)
-        return Answer(facts, row.response_headers or [], reads, reading.stored_body(connection, no))
+        return Answer(facts, row.response_headers or [], reads, reading.stored_body(connection, no), row.sent_ns)

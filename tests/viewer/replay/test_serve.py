@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import json
 import math
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -22,7 +23,7 @@ from recorder.relay.server import Client
 from recorder.relay.service import Observer, Recorder
 from recorder.relay.service import Options as Recording
 from recorder.tape import journal, retention
-from tests.recorder.frames import begin, body, end, exchange, head, opened, record
+from tests.recorder.frames import STEP, begin, body, end, exchange, head, opened, record
 from tests.relay import Answer, dial, fetch, on_loop, post, raw, until
 from viewer.replay.faults import parse
 from viewer.replay.planning import Options, Planner
@@ -276,6 +277,31 @@ async def test_uploads_in_chunks_and_compressed_match_and_requests_may_come_ahea
     heads = [part.partition(b"\r\n\r\n") for part in got.split(b"HTTP/1.1 ")[1:]]
     assert [head[:3] for head, _, _ in heads] == [b"200"] * 4
     assert [bool(sent) for _, _, sent in heads] == [True, False, True, False]
+
+
+@on_loop
+async def test_an_answer_keeps_its_distance_from_a_request_that_comes_slowly(tape: Path) -> None:
+    request = post(CHAT, REQUEST, [("connection", "close")])
+    async with serving(taped(tape, *exchange("a1")), speed=0.1) as replay, dial(replay.base) as (reader, writer):
+        writer.write(request[:-1])
+        await asyncio.sleep(0.1)
+        writer.write(request[-1:])
+        await reader.read()
+        await until(lambda: replay.served)
+    sent_ns, at_ns = 2 * STEP, [(4 + seq) * STEP for seq in range(len(PIECES))]
+    written_ns, came_ns = replay.served[0].written_ns, replay.served[0].uploaded_ns or 0
+    assert came_ns > 10 * at_ns[-1]
+    assert all(written - came_ns >= 10 * (at - sent_ns) for written, at in zip(written_ns, at_ns, strict=True))
+
+
+@on_loop
+async def test_a_tape_that_is_damaged_meanwhile_is_told_as_such(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        os.truncate(tape, 8192)
+        got = await replay.ask()
+        os.unlink(tape)
+    assert (got.status, json.loads(got.body)["error"]["code"]) == (500, "tape")
+    assert "is damaged" in replay.troubles[0]
 
 
 @on_loop
