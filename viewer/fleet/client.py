@@ -26,6 +26,8 @@ _CLUSTER_SECONDS: Final = 45
 """How long a node waits for all hosts of a cluster: less than we wait for it, so that it says what is missing."""
 _QUORUM_MS: Final = 30_000
 _SHOWN: Final = 300
+_OF_ENGINE: Final = "x-clickhouse-"
+"""How headers begin that tell an answer of ClickHouse from one of a proxy before it: that has stored nothing."""
 _PIECE: Final = 64 << 10
 
 _CODE: Final = re.compile(r"^Code: (\d+)")
@@ -170,7 +172,11 @@ class Centre:
             raise _unreachable(self.node, error, self._seconds) from error
         code = _CODE.match(response.text)  # also after a 200: the server found out later
         if response.status_code == httpx.codes.OK and code is None:
+            if not any(name.startswith(_OF_ENGINE) for name in response.headers):
+                raise Unavailable(f"{self.node} answered {_shown(response.text)!r}: something else than ClickHouse did")
             return response.text
+        if response.is_redirect:
+            raise _redirected(self.node, response)
         raise _explained(self.node, self.target, response.status_code, int(code[1]) if code else 0, response.text)
 
 
@@ -198,6 +204,13 @@ def _unreachable(node: str, error: httpx.HTTPError, seconds: float) -> WiretapeE
         case httpx.TimeoutException():
             return Unavailable(f"{node} did not answer within {seconds:g} s")
     return Unavailable(f"{node} broke the connection ({_shown(str(error)) or type(error).__name__})")
+
+
+def _redirected(node: str, response: httpx.Response) -> WiretapeError:
+    return Refused(
+        f"{node} answered {response.status_code} and names {_shown(response.headers['location'])!r} instead, which is "
+        "not followed: name the ClickHouse server itself"
+    )
 
 
 def _explained(node: str, target: Target, status: int, code: int, text: str) -> WiretapeError:

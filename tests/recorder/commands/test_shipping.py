@@ -14,7 +14,7 @@ from recorder.commands.destination import Shipment, read, shipment
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.cases import each_case
 from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
-from tests.viewer.fleet.engine import Engine
+from tests.viewer.fleet.engine import HEADERS, Engine
 
 CHAT = "/v1/chat/completions"
 STREAM = [(0.01, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
@@ -35,9 +35,8 @@ async def test_what_is_recorded_is_shipped_while_it_is_recorded_and_what_is_left
     def choose(asked: ReceivedRequest) -> Scene:
         request = httpx.Request("POST", f"http://centre{asked.target.decode()}", content=asked.body)
         response = engine.handle(request)
-        return answer(
-            [(0, response.content)] if response.content else [], status=response.status_code, content_type="text/plain"
-        )
+        pieces = [(0, response.content)] if response.content else []
+        return answer(pieces, status=response.status_code, content_type="text/plain", headers=[*HEADERS.items()])
 
     async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream, ScriptedUpstream(choose) as centre:
         to = centre.url.replace("http://", "clickhouse://") + "/wiretape"

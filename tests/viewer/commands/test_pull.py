@@ -25,7 +25,7 @@ class Readable(engines.Engine):
             return super().answered(request)
         rows = self.rows["sessions"][-1:] if match[2] == "sessions" else self.final(match[2]).values()
         data = [[_shown(row, asked) for asked in match[1].split(", ")] for row in rows]
-        return httpx.Response(200, json={"data": data})
+        return httpx.Response(200, headers=engines.HEADERS, json={"data": data})
 
 
 def _shown(row: dict[str, Any], asked: str) -> Any:

@@ -19,6 +19,7 @@ from viewer.tape import queries
 
 FORMATS = {"Int64": "q", "UInt64": "Q", "Int32": "i", "UInt32": "I", "UInt8": "B", "Float64": "d"}
 FORMATS["DateTime('UTC')"] = "I"
+HEADERS = {"X-ClickHouse-Server-Display-Name": "a test"}
 TARGET = Target(("http://127.0.0.1:1", "http://127.0.0.1:2"))
 
 Fault = Callable[[httpx.Request], httpx.Response | None]
@@ -80,13 +81,14 @@ class Engine:
         query = request.url.params.get("query") or request.content.decode()
         if match := re.match(r"INSERT INTO (\w+) \((.*)\) FORMAT RowBinary$", query):
             self.insert(match[1], match[2].split(", "), request.content)
-            return httpx.Response(200)
+            return httpx.Response(200, headers=HEADERS)
         if match := re.match(r"DESCRIBE TABLE (\w+) ", query):
             columns = self.types.get(match[1])
             if columns is None:
                 return failed(404, 60, f"Table default.{match[1]} doesn't exist")
-            return httpx.Response(200, json={"data": [[name, kind, "", ""] for name, kind in columns.items()]})
-        return httpx.Response(200, json={"data": []})
+            described = [[name, kind, "", ""] for name, kind in columns.items()]
+            return httpx.Response(200, headers=HEADERS, json={"data": described})
+        return httpx.Response(200, headers=HEADERS, json={"data": []})
 
     def insert(self, table: str, names: list[str], data: bytes) -> None:
         """Store rows; a block that came before is dropped, as a replicated table does."""

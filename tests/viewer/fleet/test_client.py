@@ -7,7 +7,7 @@ import pytest
 
 from recorder.commands.centre import Credentials
 from tests.cases import each_case
-from tests.viewer.fleet.engine import TARGET, Engine, centre, failed
+from tests.viewer.fleet.engine import HEADERS, TARGET, Engine, centre, failed
 from viewer.fleet.client import Centre, Refused, Unavailable
 
 
@@ -37,7 +37,10 @@ from viewer.fleet.client import Centre, Refused, Unavailable
         (failed(200, 241, "Memory limit exceeded"), Unavailable, "raise max_memory_usage"),
         (httpx.Response(502, text="<h1>Bad gateway</h1>"), Unavailable, "answered 502"),
         (httpx.Response(404, text="not here"), Refused, "is no ClickHouse server"),
-        (httpx.Response(200, text="hello"), Unavailable, "answered 'hello' to what was inserted"),
+        (httpx.Response(302, headers={"Location": "http://x/"}), Refused, "names 'http://x/' instead, which is not"),
+        (httpx.Response(200, text="<p>Sign in"), Unavailable, "answered '<p>Sign in': something else than ClickHouse"),
+        (httpx.Response(200), Unavailable, "answered '': something else than ClickHouse"),
+        (httpx.Response(200, headers=HEADERS, text="hello"), Unavailable, "answered 'hello' to what was inserted"),
     ],
 )
 def test_an_error_of_a_node_is_one_line(answer: httpx.Response, kind: type[Exception], said: str) -> None:

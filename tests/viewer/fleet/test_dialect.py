@@ -11,6 +11,7 @@ from sqlalchemy import select, true
 
 from recorder.commands.centre import Credentials, Target
 from tests.cases import each_case
+from tests.viewer.fleet.engine import HEADERS
 from viewer import rows
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
@@ -50,7 +51,8 @@ class Engine:
         self.asked.append(request.content.decode().removesuffix(" FORMAT JSONCompact"))
         counted = self.asked[-1].startswith("SELECT count(*)")
         meta = [{"name": "n", "type": "UInt64"}] if counted else []
-        return httpx.Response(200, content=json.dumps({"meta": meta, "data": [[0]] if counted else self.rows}))
+        content = json.dumps({"meta": meta, "data": [[0]] if counted else self.rows})
+        return httpx.Response(200, headers=HEADERS, content=content)
 
     def sql(self, text: str) -> str:
         """Return the condition that a filter becomes."""
