@@ -5,6 +5,7 @@ expression asks for that only a tape has is `NotAtCentre`. Every construct that 
 it does; `viewer.tape` uses no others.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Column, TableValuedAlias, null, types
@@ -127,13 +128,11 @@ class Compiler(SQLCompiler):
         if binary.operator is operators.is_ and isinstance(binary.right, False_):
             return f"coalesce({self.process(binary.left, **kw)} = 0, 0)"
         text: str = super().visit_binary(binary, *args, **kw)  # type: ignore[no-untyped-call]
-        limit = getattr(binary.right, "value", None)
-        if binary.left is not schema.exchanges.c.started_at or not isinstance(limit, str):
+        if binary.left is not schema.exchanges.c.started_at and binary.left is not schema.exchanges.c.no:
             return text
-        if binary.operator not in _BOUNDS or not _EARLIEST <= limit < _LATEST:
-            return text
-        second = f"toDateTime({_fixed(limit[:19].replace('T', ' '))}, 'UTC')"
-        return f"({text} AND started {_BOUNDS[binary.operator]} {second})"
+        limits = getattr(binary.right, "value", None)
+        bounds = _bounds(binary.operator, limits if isinstance(limits, list | tuple) else [limits])
+        return f"({' AND '.join([text, *bounds])})" if bounds else text
 
     def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         r"""Write a comparison without regard to the case of ASCII's letters, in which `\` escapes already."""
@@ -203,7 +202,16 @@ class Compiler(SQLCompiler):
 _HALF_TO_EVEN: Final = "toInt64(floor(x)) + (x - floor(x) > 0.5 OR (x - floor(x) = 0.5 AND toInt64(floor(x)) %% 2 = 1))"
 """Rounds as Python does; what the engine's own function makes of a half depends on its release."""
 
-_BOUNDS: Final = {operators.gt: ">=", operators.ge: ">=", operators.lt: "<=", operators.le: "<="}
+_LEAST: Final = (operators.gt, operators.ge, operators.eq, operators.in_op)
+_MOST: Final = (operators.lt, operators.le, operators.eq, operators.in_op)
+
+
+def _bounds(operator: Any, limits: Sequence[Any]) -> list[str]:
+    """Return what a comparison of the start, or of a `no`, which begins with it, says of the second that it is in."""
+    if not limits or not all(isinstance(one, str) and _EARLIEST <= one < _LATEST for one in limits):
+        return []
+    bounds = [(">=", min(limits))] * (operator in _LEAST) + [("<=", max(limits))] * (operator in _MOST)
+    return [f"started {sign} toDateTime({_fixed(one[:19].replace('T', ' '))}, 'UTC')" for sign, one in bounds]
 
 
 def _fixed(text: str) -> str:

@@ -1,6 +1,7 @@
 """The SQL that filters and lists become at a centre, without an engine; `test_asking` has one."""
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select, true
 
 from recorder.commands.centre import Credentials, Target
+from recorder.tape.schema import exchanges
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS
 from viewer import rows
@@ -159,3 +161,14 @@ def test_gaps_of_large_groups_are_selected_by_rank_unless_they_change_meanwhile(
     assert "IS NULL" in str(nothing.compile(dialect=Dialect()))
     with pytest.raises(gaps.Changed):
         first.read(("m'",), iter([(1_000_001, 9, 0, 0, 0.0, []), ([0] * 20,), ([0] * 20,)]))
+
+
+def test_exchanges_that_are_named_are_looked_for_in_their_seconds() -> None:
+    engine, (first, last) = Engine(), ("2026-02-01T12:00:00.000000Z a", "2026-03-01T12:00:00.500000Z b")
+    no = exchanges.c.no
+    with reading.opened(engine.centre) as connection:
+        for where in (no == last, no.in_([last, first]), no > first, no != first):
+            queries.count(connection, where)
+    seconds = [re.findall(r"started (>=|<=) toDateTime\('([-0-9]+) ", asked) for asked in engine.asked]
+    february, march = "2026-02-01", "2026-03-01"
+    assert seconds == [[(">=", march), ("<=", march)], [(">=", february), ("<=", march)], [(">=", february)], []]
