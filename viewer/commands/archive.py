@@ -71,14 +71,15 @@ def _send_beside(tape: Path, archiver: "Archiver", end: "End") -> None:
 def _files(archive: Archive) -> "Files":
     """Return the files of an archive. Raises `WiretapeError`."""
     from viewer.export.parquet import pyarrow
-    from viewer.fleet.files import Files
+    from viewer.fleet.files import in_bucket, in_directory
 
     arrow = pyarrow()
     arrow.set_memory_pool(arrow.system_memory_pool())  # which gives back what is freed
-    if archive.directory is not None:
-        return Files(arrow, arrow.fs.LocalFileSystem(), str(archive.directory), is_local=True)
     try:
-        system, root = arrow.fs.FileSystem.from_uri(archive.url)
+        return (
+            in_directory(arrow, archive.directory)
+            if archive.directory is not None
+            else in_bucket(arrow, archive.prefix, archive.settings)
+        )
     except (OSError, ValueError) as error:
         raise WiretapeError(f"{safe(archive.url)} cannot be used ({clipped(safe(str(error)), 200)})") from error
-    return Files(arrow, system, root, is_local=False)

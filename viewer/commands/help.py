@@ -533,14 +533,16 @@ def _shipping() -> Iterator[Section]:
 
 def _archive() -> Iterator[Section]:
     """Yield where an archive of Parquet files is, what is in it, and how engines read it."""
+    from recorder.commands import archive
     from viewer.fleet import archive_sql
 
     yield Section(
         "Where an archive is: wiretape ship --to, record --ship",
         [
             ("parquet:DIR", "a directory, which is made if it is not there"),
-            ("s3://BUCKET/PREFIX", "a bucket, with ?region=NAME, and for another service than Amazon's "
-             "&endpoint_override=HOST:PORT&scheme=http. Credentials come from AWS_ACCESS_KEY_ID and the like"),
+            ("s3://BUCKET/PREFIX", "a bucket, with ?NAME=VALUE&… as follows. Credentials come from AWS_ACCESS_KEY_ID "
+             "and AWS_SECRET_ACCESS_KEY, the files of Amazon's programs, or the machine"),
+            *archive.SETTINGS.items(),
         ],
         "Needs pyarrow: the extra wiretape[parquet].",
     )  # fmt: skip
@@ -554,7 +556,7 @@ def _archive() -> Iterator[Section]:
              "tape one file a day, written anew when something has changed"),
             ("merged-….parquet", "the small files of a past day of a host, merged by ship: at its start, then hourly"),
             (".….part", "a file that is being written: it takes its name only when it is whole. What a process that "
-             "was killed left is removed after a day"),
+             "was killed left is removed after a day; of uploads to a bucket, by its rule for incomplete ones"),
         ],
         "A file is written every minute, or at 10,000 exchanges (of streams at 1,000), and is private (0600) in a "
         "directory. A batch that is written again replaces its files. An exchange that is derived again, or shipped "

@@ -20,7 +20,7 @@ from viewer.fleet import archive_rows, compaction, tables
 from viewer.fleet.acknowledged import Acknowledged, Progress
 from viewer.fleet.archive_rows import Maker
 from viewer.fleet.batches import Origin
-from viewer.fleet.files import SUFFIX, Files
+from viewer.fleet.files import SUFFIX, Files, cause
 from viewer.fleet.tables import EngineTable
 from viewer.tape import shipping
 
@@ -199,8 +199,8 @@ class Archiver:
         now = self.clock.now()
         if self._compacted_ns is not None and now - self._compacted_ns < _COMPACT_NS:
             return
-        self.files.remove_unfinished(self.clock.wall_ns() / 1e9 - _UNFINISHED_SECONDS)
         for table in self._tables():
+            self.files.remove_unfinished(table.name, self.clock.wall_ns() / 1e9 - _UNFINISHED_SECONDS)
             compaction.compact(self.files, table, self.origin.host, self.clock.wall()[: len("2026-01-01")])
         self._compacted_ns = now
 
@@ -210,6 +210,4 @@ def _hashed(text: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    reason = error.strerror if isinstance(error, OSError) else None
-    name = getattr(error, "filename", None)
-    return f"the archive cannot be written ({reason or clipped(safe(str(error)), _SHOWN)}{f': {name}' if name else ''})"
+    return f"the archive cannot be written ({clipped(safe(cause(error)), _SHOWN)})"
