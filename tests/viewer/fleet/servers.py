@@ -162,15 +162,21 @@ def _zookeeper(place: Path, port: int) -> Iterator[None]:
         process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)
     deadline = time.monotonic() + _START_SECONDS
     try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 0.2).close()
-                break
-            except OSError:
-                assert process.poll() is None, (place / "log").read_text()[-2000:]
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        while not _serves(port):
+            assert process.poll() is None, (place / "log").read_text()[-2000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         yield
     finally:
         process.kill()
         process.wait()
+
+
+def _serves(port: int) -> bool:
+    """Return whether ZooKeeper serves: its port is open some time before, and a server that comes then does not recover."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as sock:
+            sock.sendall(b"srvr")
+            return b"Mode: standalone" in sock.makefile("rb").read()
+    except OSError:
+        return False
