@@ -173,7 +173,7 @@ def _zookeeper(place: Path, port: int) -> Iterator[None]:
 
 
 def _serves(port: int) -> bool:
-    """Return whether ZooKeeper serves: its port is open some time before, and a server that comes then does not recover."""
+    """Return whether ZooKeeper serves: its port is open before, and a server that comes then does not recover."""
     try:
         with socket.create_connection(("127.0.0.1", port), 1) as sock:
             sock.sendall(b"srvr")
