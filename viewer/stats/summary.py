@@ -279,6 +279,11 @@ def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Se
     return row_of(measure(sample, method, bounds), by)
 
 
+def _rounded(value: float) -> float:
+    """Return a value as it is laid out: of two halfway ones, which differ by the order of adding up, the same."""
+    return round(round(value, _DECIMALS + 3), _DECIMALS)
+
+
 def row_of(given: Figures, by: Sequence[str]) -> TableRow:
     """Return the statistics that figures are laid out as."""
     attempts, after_2xx = Attempts.of(given.outcomes), Attempts.of(given.after_2xx)
@@ -307,7 +312,7 @@ def row_of(given: Figures, by: Sequence[str]) -> TableRow:
             for name, value in given.statistics[quantity.name].items()
         },
     }
-    values = {name: round(value, _DECIMALS) if isinstance(value, float) else value for name, value in values.items()}
+    values = {name: _rounded(value) if isinstance(value, float) else value for name, value in values.items()}
     return {
         **values,
         "warnings": _warnings(values, dict(zip(FLAGS, given.flagged, strict=True)), given.is_estimated),

@@ -53,6 +53,11 @@ def test_a_tape_in_figures(connection: Connection) -> None:
     assert (found["each_icl_max_min_ms"], found["tps_p50"], found["tpot_n"]) == (50, 50, 1)
 
 
+def test_a_mean_that_is_halfway_does_not_tell_in_which_order_it_was_added_up() -> None:
+    ways = ([36.14504650000001], [36.14504649999999])
+    assert {summary.row(sample(1, each_icl_p50=values), ())["each_icl_p50_mean_ms"] for values in ways} == {36.145046}
+
+
 def test_a_stall_that_vanishes_in_the_pool_shows_in_each_exchanges_own_figures() -> None:
     gaps = [10 * MS] * 9999 + [5000 * MS]
     found = summary.row(sample(100, gaps, each_icl_max=[10.0] * 99 + [5000], ttft=[1.0] * 100), ())
