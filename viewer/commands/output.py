@@ -5,6 +5,7 @@ import io
 import os
 import re
 import select
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -252,11 +253,7 @@ def _remedy() -> str:
 
 def width() -> int | None:
     """Return the terminal's width in cells; None if stdout is none."""
-    if not on_terminal():
-        return None
-    from rich.console import Console
-
-    return Console(file=sys.stdout).width
+    return shutil.get_terminal_size().columns if on_terminal() else None  # rich takes a dumb one for 80 wide
 
 
 def on_terminal() -> bool:

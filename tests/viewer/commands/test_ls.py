@@ -87,8 +87,10 @@ def test_what_is_followed_has_no_other_order_and_no_end(tape: Path, arguments: t
     assert "--follow goes by the order of ending" in run(tape, "ls", "-F", *arguments, code=2).stderr
 
 
-def test_ls_fits_its_terminal(tape: Path) -> None:
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "ls", columns=60)).split("\r\n")
+@pytest.mark.parametrize("terminal", ["xterm-256color", "dumb"])
+def test_ls_fits_its_terminal(tape: Path, terminal: str) -> None:
+    shown = on_terminal(tape, "ls", columns=60, terminal=terminal)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).split("\r\n")
     assert max(map(len, lines)) <= 60
     said = " ".join(" ".join(lines).partition("hidden: ")[2].split())
     assert said.startswith("upstream, ")
