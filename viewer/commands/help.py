@@ -523,8 +523,8 @@ def _shipping() -> Iterator[Section]:
              "tape: gaps are ranked in the memory of the server, of which a billion take about 20 GB; percentiles of "
              "more are estimates (t-digest), and said to be, unless --exact"),
             ("filters", "those on texts (text, prompt, error, a bare word), conversations and costs are of tapes; "
-             "regular expressions have no look-around and no back-references. error_message, conversation and costs "
-             "are empty in lists and figures"),
+             "regular expressions have no look-around and no back-references. error_message and conversation are "
+             "empty in lists and figures; costs are there, by the prices of your configuration"),
             ("wiretape pull -o TAPE", "copies what was shipped with --bodies to a tape, for show, view, play, serve, "
              "stats --as and all else"),
         ],

@@ -70,10 +70,6 @@ def figures(
         from viewer.fleet import figures, gaps
         from viewer.model import prices
 
-        if prices.read():
-            click.echo(
-                "wiretape: costs are not worked out at a centre: 'wiretape pull' copies exchanges to a tape", err=True
-            )
         yield from figures.groups(
             connection,
             keys,
@@ -83,6 +79,7 @@ def figures(
             bounds=bounds,
             drawn=drawn,
             most=None if measuring.exact else gaps.MOST_EXACT,
+            prices=prices.read(),
         )
         return
     from viewer.stats import summary

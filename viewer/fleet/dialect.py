@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Column, TableValuedAlias, null, types
+from sqlalchemy import func as functions
 from sqlalchemy.engine.default import DefaultDialect
-from sqlalchemy.sql import operators
+from sqlalchemy.sql import operators, visitors
 from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQLCompiler
 from sqlalchemy.sql.elements import False_
 from sqlalchemy.sql.functions import Function
@@ -21,7 +22,9 @@ from recorder.tape import schema
 from viewer.fleet import driver, re2
 from viewer.fleet.ddl import literal
 from viewer.fleet.tables import EXCHANGES
-from viewer.tape import columns
+from viewer.model import prices
+from viewer.stats.prices import UNITS
+from viewer.tape import columns, pricing
 
 _PLACES: Final = {
     (one.source.table.name, one.source.name): one.name for one in EXCHANGES.columns if one.source is not None
@@ -39,7 +42,7 @@ _EARLIEST, _LATEST = "1971", "2105"
 """Between these years a time is a `DateTime`."""
 
 _ELSEWHERE: Final = {
-    columns.COST: "costs, which are worked out by the prices beside a tape",
+    columns.COST: "costs, which are worked out here, by your prices",
     columns.CONVERSATION: "conversations",
     columns.CONTINUED: "what an exchange continues",
     columns.ABOVE: "the tree of a conversation",
@@ -91,6 +94,11 @@ class Compiler(SQLCompiler):
         is_absent = isinstance(element, Column) and _name(element) is None
         is_absent |= isinstance(element, Function) and element.name in _ELSEWHERE
         known = null().label(label.name) if is_absent else label
+        if isinstance(label.type, columns.Cost | columns.Currency):
+            cost = next(
+                one for one in visitors.iterate(element) if isinstance(one, Function) and one.name == columns.COST
+            )
+            known = functions.tuple(*cost.clauses, type_=label.type).label(label.name)
         written: str = super().visit_label(known, *args, **kwargs)  # type: ignore[no-untyped-call]
         return written
 
@@ -180,7 +188,7 @@ class Compiler(SQLCompiler):
         return f"arrayMap(sorted -> if(empty(sorted), NULL, {rounded}), [{ordered}])[1]"
 
     def visit_currency_of_func(self, function: Any, **kw: Any) -> str:
-        """Write that no cost is known."""
+        """Write that the engine knows no prices."""
         return "NULL"
 
     def visit_cache_total_of_func(self, function: Any, **kw: Any) -> str:
@@ -225,6 +233,23 @@ def _name(column: Any) -> str | None:
     return _OWN.get(key) or _PLACES.get(key)
 
 
+class _Cost(columns.Cost):
+    def result_processor(self, dialect: Any, coltype: Any) -> Any:
+        known = prices.read()
+
+        def cost(facts: Any) -> float | None:
+            units = pricing.cost(known, *facts)
+            return None if units is None else units / float(UNITS)
+
+        return cost
+
+
+class _Currency(columns.Currency):
+    def result_processor(self, dialect: Any, coltype: Any) -> Any:
+        known = prices.read()
+        return lambda facts: None if pricing.cost(known, *facts) is None else known.currency
+
+
 class _Names(IdentifierPreparer):
     def format_label(self, label: Any, name: str | None = None) -> str:
         """Return a name that no column has: ClickHouse would take it for the column within the expression, too."""
@@ -240,6 +265,7 @@ class Dialect(DefaultDialect):
     statement_compiler = Compiler
     type_compiler_cls = GenericTypeCompiler
     preparer = _Names
+    colspecs = {columns.Cost: _Cost, columns.Currency: _Currency}
     supports_native_boolean = False
     div_is_floordiv = False
     supports_simple_order_by_label = False

@@ -7,6 +7,7 @@ are estimated where there are too many. Gaps are ranked in the memory of the ser
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,12 +18,12 @@ from sqlalchemy.types import NullType
 
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape.schema import exchanges, measures
-from viewer.fleet import gaps
+from viewer.fleet import costs, gaps
 from viewer.fleet.dialect import NotAtCentre
 from viewer.stats import summary
 from viewer.stats.histogram import EDGES, filled
 from viewer.stats.metrics import QUANTITIES, Bound, Quantity
-from viewer.stats.prices import Paid
+from viewer.stats.prices import Paid, Prices
 from viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Method
 from viewer.tape import queries
 from viewer.tape.columns import JOINED, cache_total, column
@@ -43,6 +44,7 @@ def groups(
     bounds: Sequence[Bound] = (),
     drawn: Quantity | None = None,
     most: int | None = gaps.MOST_EXACT,
+    prices: Prices | None = None,
 ) -> list[Figures]:
     """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
 
@@ -60,8 +62,14 @@ def groups(
             rows = connection.execute(statement).all()
         with contextlib.suppress(gaps.Changed):
             made = [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), plan, bounds, drawn) for row in rows]
-            return sorted(made, key=lambda one: sortable(one.key))
-    raise AssertionError("the last plan cannot change")
+            break
+    if prices:
+        spent, known = costs.by_group(connection, by, where, prices)
+        for one in made:
+            cost, n = spent[one.key], known[one.key]
+            unknown_n = max(one.paid.unknown_n - n, 0)
+            one.paid = replace(one.paid, cost=cost, cost_n=n, unknown_n=unknown_n, currency=prices.currency)
+    return sorted(made, key=lambda one: sortable(one.key))
 
 
 def _statement(

@@ -10,19 +10,19 @@ from viewer.fleet.client import Centre
 from viewer.fleet.ddl import literal
 
 FIELDS: Final = (
-    "kind", "name", "tenant", "exchanges", "newest_at", "heard_at", "silent_ms", "waiting", "lag_ms", "rows", "bytes",
+    "kind", "name", "tenant", "rows", "newest_at", "heard_at", "silent_ms", "waiting", "lag_ms", "bytes",
 )  # fmt: skip
 MEANINGS: Final = {
     "kind": "host: one that ships; table: one of the centre",
     "name": "of the host, or the table",
     "tenant": "whose exchanges the host ships",
-    "exchanges": "rows of the host, those included that a newer version replaces",
+    "rows": "of exchanges of the host, or of the table on one replica of each shard; those included that a newer "
+    "version replaces, so that there may be fewer exchanges",
     "newest_at": "when the newest exchange of the host began, UTC",
     "heard_at": "when the host last said how far it was, by its own clock, UTC",
     "silent_ms": "how long that was ago, by the clock of the centre",
     "waiting": "exchanges of its tapes that were not shipped then",
     "lag_ms": "how long the first of these had been settled then; unknown: none was waiting, or nobody knows",
-    "rows": "of the table, on one replica of each shard",
     "bytes": "of the table on disk, on one replica of each shard",
 }
 """The fields of a row; one that is of no use for its kind is unknown."""
@@ -42,13 +42,12 @@ class Row:
     kind: str
     name: str
     tenant: str | None = None
-    exchanges: int | None = None
+    rows: int | None = None
     newest_at: str | None = None
     heard_at: str | None = None
     silent_ms: int | None = None
     waiting: int | None = None
     lag_ms: int | None = None
-    rows: int | None = None
     bytes: int | None = None
 
 

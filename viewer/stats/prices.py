@@ -158,6 +158,11 @@ class Prices:
     def __bool__(self) -> bool:
         return bool(self._entries)
 
+    @property
+    def since(self) -> list[str]:
+        """The times from which on an entry holds, in their order: between two of them, prices stay what they are."""
+        return sorted({one.since for one in self._entries} - {""})
+
     def cost(self, names: Names, started_at: str, usage: Usage) -> int | None:
         """Return what an exchange cost that is complete; None if its price or its usage is not known."""
         price = next((one for one in self._fitting(names) if one.since <= started_at), None)

@@ -52,6 +52,14 @@ CACHE_TOTAL: Final = "cache_total_of"
 all tokens of a request of which those from a cache are known."""
 
 
+class Cost(Float[float]):
+    """What an exchange cost, in the currency."""
+
+
+class Currency(Text):
+    """The currency of a cost that is known."""
+
+
 def among(numbers: Iterable[int]) -> ColumnElement[bool]:
     """Return the condition that an exchange is one of these; however many they are, they are one bound value."""
     known = list(numbers)
@@ -120,8 +128,8 @@ def _cache_hit_rate() -> ColumnElement[float]:
 _WORKED_OUT: Final[dict[str, Callable[[], ColumnElement[Any]]]] = {
     "conversation": lambda: resolved(CONVERSATION),
     "continues": lambda: resolved(CONTINUED),
-    "cost": lambda: cost_units() / literal(float(UNITS)),
-    "currency": lambda: func.currency_of(cost_units(), type_=Text),
+    "cost": lambda: type_coerce(cost_units() / literal(float(UNITS)), Cost()),
+    "currency": lambda: func.currency_of(cost_units(), type_=Currency),
     "cache_hit_rate": _cache_hit_rate,
 }
 """The expressions of `rows.WORKED_OUT`."""

@@ -1,7 +1,7 @@
 """What exchanges cost, as functions of SQL; the prices are read when a statement first asks for them."""
 
 import sqlite3
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -9,7 +9,11 @@ from viewer.model import prices
 from viewer.stats.prices import Names, Prices, usage
 from viewer.tape.columns import CACHE_TOTAL, COST, CURRENCY
 
-_ADDITIVE = "reasoning_additive"
+ADDITIVE: Final = "reasoning_additive"
+"""The flag of usage whose output does not count reasoning."""
+
+MOST_TOKENS: Final = (1 << 52) - 1
+"""More are no count."""
 
 
 class Pricing:
@@ -37,12 +41,17 @@ class Pricing:
         """Return the currency of a cost; None if there is no cost, or there are no prices."""
         return self._known.currency if cost is not None and self._known else None
 
-    def _cost(self, outcome: Any, flags: Any, started_at: Any, *rest: Any) -> int | None:
-        names, (input, output, reasoning, read, write) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
-        if outcome != "complete" or not isinstance(started_at, str):
-            return None
-        besides = (reasoning or 0) if isinstance(flags, str) and _ADDITIVE in flags.split() else 0
-        return self._known.cost(names, started_at, usage(names.api, input, output, read, write, besides))
+    def _cost(self, *facts: Any) -> int | None:
+        return cost(self._known, *facts)
+
+
+def cost(prices: Prices, outcome: Any, flags: Any, started_at: Any, *rest: Any) -> int | None:
+    """Return what an exchange cost by prices, given the arguments of `COST`; None if that is not known."""
+    names, (input, output, reasoning, read, write) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
+    if outcome != "complete" or not isinstance(started_at, str):
+        return None
+    besides = (reasoning or 0) if isinstance(flags, str) and ADDITIVE in flags.split() else 0
+    return prices.cost(names, started_at, usage(names.api, input, output, read, write, besides))
 
 
 def _cache_total(api: Any, input: Any, read: Any, write: Any) -> int | None:
@@ -56,4 +65,4 @@ def _text(value: Any) -> str | None:
 
 def _count(value: Any) -> int | None:
     """Return a cell of which nothing has been checked, if it is a count."""
-    return value if isinstance(value, int) and 0 <= value < 1 << 52 else None
+    return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else None

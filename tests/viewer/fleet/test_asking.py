@@ -55,7 +55,27 @@ QUESTIONS = (
     "export --table summary --by model",
     "ls --columns id,model,status,outcome,ttft,gap_p99,flags,max_stall --format csv",
     "ls --sort -ttft -n 9 --columns id,ttft --format csv",
+    "ls --columns id,cost,currency,cache_hit_rate --format csv",
+    "stats --columns cost,cost_mean,cost_n,cost_unknown_n,currency --by model,day --format csv",
 )
+PRICES = """currency = "EUR"
+[[prices]]
+model = "*mini*"
+since = 2026-01-01T00:20:00Z
+input = 1.25
+cached_input = 0.125
+output = 10
+[[prices]]
+upstream = ["127.0.0.1", "nowhere"]
+model = ["gpt*", "*thinker"]
+input = 0.1
+output = 0.333333
+[[prices]]
+api = "openai.chat"
+input = 3
+output = 0
+cache_write = 4
+"""
 FILTERS = (
     "ttft>300ms or gap.max>1s", "model:gpt-*", "-ttft>1s", "gap:20ms..1s", "gap>1s", "gap.p90>20ms", "flag:stall",
     "has:usage", "label:run", "-label:run=r1", "label:team=b*", "since:2026-01-01T00:30Z", "until:2026-01-01T00:10Z",
@@ -83,6 +103,12 @@ def tape(tmp_path: Path) -> Path:
 def account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(centres.USER, "default")
     monkeypatch.setenv(centres.PASSWORD, servers.PASSWORD)
+
+
+@pytest.fixture(autouse=True)
+def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text(PRICES)
 
 
 def check_answers(tape: Path, to: str) -> None:

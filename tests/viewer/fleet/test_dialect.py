@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import date
 from typing import Any
 
 import httpx
@@ -17,11 +18,12 @@ from tests.viewer.fleet.engine import HEADERS
 from viewer import rows
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import figures, gaps, reading
+from viewer.fleet import costs, figures, gaps, reading
 from viewer.fleet.client import Centre
 from viewer.fleet.dialect import Dialect, NotAtCentre
 from viewer.fleet.driver import literal
 from viewer.stats.metrics import objective
+from viewer.stats.prices import UNITS, Prices, entry
 from viewer.tape import conditions, queries
 
 WHERE = {
@@ -127,9 +129,10 @@ def test_what_only_a_tape_has_is_refused_by_name() -> None:
 def test_a_list_has_null_for_what_the_centre_lacks() -> None:
     engine = Engine()
     with reading.opened(engine.centre) as connection:
-        list(queries.exchanges(connection, rows.FIELDS, newest_first=True, limit=2))
+        list(queries.exchanges(connection, (*rows.FIELDS, "cost", "currency"), newest_first=True, limit=2))
     (asked,) = engine.asked
     assert "NULL AS _error_message" in asked
+    assert "cache_creation_input_tokens) AS _cost, tuple(outcome, flags, started_at," in asked
     assert "ORDER BY concat(started_at, ' ', id) DESC" in asked
     assert asked.endswith("LIMIT 2")
 
@@ -144,6 +147,20 @@ def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> 
     assert asked.count("SELECT") == asked.count("FINAL") == 1
     assert "GROUP BY coalesce(request_model, response_model)" in asked
     assert "ttft_ns / 1000000.0 >= 800.0" in asked
+
+
+def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> None:
+    engine = Engine()
+    engine.rows = [
+        ["m'", None, "http://h", "openai.chat", *[0] * 6, "2026-01-02T00:00:00Z", 3, "3000000", "100", "2000000", "0"],
+        ["m'", None, "http://h", "openai.chat", 0, 1, *[0] * 4, "2026-01-02T00:00:00Z", 5, "2", None, "1", "1"],
+    ]
+    entries = ({"model": "m*", "since": date(2026, 1, 2), "input": 1, "output": 0, "cached_input": 0.5},
+               {"model": "m'", "input": 7, "output": 7})  # fmt: skip
+    with reading.opened(engine.centre) as connection:
+        spent, known = costs.by_group(connection, (), None, Prices(map(entry, entries)))
+    assert (spent[()] / UNITS, known[()]) == (2.0000015, 8)
+    assert "'2026-01-02' <= started_at" in engine.asked[0]
 
 
 def test_gaps_of_large_groups_are_selected_by_rank_unless_they_change_meanwhile() -> None:
