@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from recorder.decode import encoding, payloads
 from recorder.decode.dialect import Chunk, Dialect
@@ -25,7 +25,9 @@ from recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
 from recorder.decode.outcome import Close, Exchange, Read, Reads
 from recorder.decode.payloads import Reader
 from recorder.decode.templates import Templates, filler
-from recorder.decode.websocket import Turn, converse
+
+if TYPE_CHECKING:
+    from recorder.decode.websocket import Turn
 
 MAX_ITEMS: Final = 1_000_000
 """Items and chunks decoded of one body: more than 64 MiB of a real stream holds."""
@@ -161,7 +163,7 @@ class Decoded:
     ids: dict[int, str] = field(default_factory=dict)
     fields: dict[int, tuple[str, str]] = field(default_factory=dict)
     sent: set[int] = field(default_factory=set)
-    turns: list[Turn] = field(default_factory=list)
+    turns: "list[Turn]" = field(default_factory=list)
     close: Close | None = None
 
     @property
@@ -353,6 +355,8 @@ def _decode_records(decoded: Decoded, reader: Reader) -> None:
 
 def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes) -> Decoded:
     """Decode both directions of a WebSocket, their messages in the order in which they were completed."""
+    from recorder.decode.websocket import converse  # few tapes have any: wsproto is loaded where one is met
+
     found = converse(exchange, reads, body, MAX_ITEMS)
     decoded = Decoded(
         bytes(found.data),
