@@ -97,11 +97,14 @@ def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
     except ValueError as error:
         raise click.UsageError(f"{one.row.id}: {error}") from error
     made = pieces.pieces(one, job.form, terminal=output.on_terminal())
-    _write_in_time(section.of(made), section, job.pace, out)
+    chosen = section.of(made)
+    _write_in_time(chosen, section, job.pace, out)
     if section.until_ns >= (one.last_ns or 0) and one.row.outcome != "complete":
         return "it still runs: this is what has come so far" if one.row.outcome == "open" else one.ending
     if job.form == "text" and not made:
         return f"there is no text: {facts.no_text(one.row, '--as sse plays it')}"
+    if made and not chosen:
+        return f"nothing came in that part; it ended after {(one.last_ns or 0) / 1e9:.3f} s"
     return ""
 
 

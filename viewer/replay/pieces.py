@@ -58,14 +58,18 @@ def pieces(one: FullExchange, form: Form, *, terminal: bool) -> list[Piece]:
 def section(one: FullExchange, begin: str | None, end: str | None) -> Section:
     """Return the part between two positions, as the viewer's `go to` takes them; None is the start, or the end.
 
-    A distance such as +2s counts from the start, or from `begin`. Raises `ValueError` if there is no such place.
+    A distance such as +2s counts from the start, or from `begin`. Raises `ValueError` if there is no such place, or if
+    the end is before the beginning.
     """
     transcript, last_ns = _transcript(one), one.last_ns or 0
     playback = Playback(transcript.at, last_ns, lambda: 0)
     times = Times(started_at=one.row.started_at)
     from_ns = 0 if begin is None else _place(begin, playback, transcript, times)
     playback.seek_to(from_ns)
-    return Section(from_ns, playback.end_ns if end is None else _place(end, playback, transcript, times))
+    until_ns = playback.end_ns if end is None else _place(end, playback, transcript, times)
+    if until_ns < from_ns and begin is not None and end is not None:
+        raise ValueError(f"{end!r} is before {begin!r}: there is nothing between them")
+    return Section(from_ns, until_ns)
 
 
 def _place(position: str, playback: Playback, transcript: Transcript, times: Times) -> int:

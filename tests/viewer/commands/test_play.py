@@ -34,6 +34,13 @@ def test_how_a_broken_stream_ended_is_said_on_stderr(tape: Path) -> None:
     assert run(tape, "play", FAILED, "--no-wait", "--as", "text").stderr.endswith("(mid_stream): overloaded\n")
 
 
+def test_a_part_in_which_nothing_came_is_said_on_stderr(tape: Path) -> None:
+    played = run(tape, "play", COMPLETE, "--no-wait", "--from", "3s")
+    assert (played.stdout, played.stderr) == (
+        "", f"wiretape: {COMPLETE}: nothing came in that part; it ended after 0.181 s\n"
+    )  # fmt: skip
+
+
 def test_a_terminal_gets_text_and_no_raw_bytes(tape: Path) -> None:
     shown = on_terminal(tape, "play", TOOLS, "--max-gap", "1ms")
     assert "Think. " in shown

@@ -55,6 +55,8 @@ def test_positions_are_those_of_go_to(
 def test_a_place_that_is_not_there_is_an_error(connection: Connection) -> None:
     with pytest.raises(ValueError, match="'#99' is no place in it"):
         pieces.section(full(connection, TOOLS), "#99", None)
+    with pytest.raises(ValueError, match="'#1' is before '#2': there is nothing between them"):
+        pieces.section(full(connection, TOOLS), "#2", "#1")
 
 
 def test_a_section_includes_what_came_at_its_ends(connection: Connection) -> None:
