@@ -30,10 +30,20 @@ _RECOGNISED: Final = {
 }
 """How each begins; the first that fits."""
 
+_OTHERS: Final = {
+    "it is a tape, or another database: 'wiretape db merge' copies tapes": re.compile(rb"SQLite format 3\x00"),
+    "it is a tape as text: 'wiretape db merge' copies it": re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"wiretape"\s*:'),
+    "it is compressed: unpack it": re.compile(rb"\x1f\x8b|PK\x03\x04|\x28\xb5\x2f\xfd"),
+}
+"""How what is none of them begins, by what to do with it."""
+
 
 def recognised(data: Data) -> str:
     """Return the format of a file. Raises `NotImportable`."""
     head = data[:_LOOKED_AT]
+    for advice, looks in _OTHERS.items():
+        if looks.match(head):
+            raise NotImportable(advice)
     for name, looks in _RECOGNISED.items():
         if looks.match(head):
             return name

@@ -1,5 +1,6 @@
 """`import`: what other programs recorded is on the tape as far as they knew it, and no further."""
 
+import gzip
 import json
 import os
 import stat
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from recorder.tape import cut
 from recorder.tape import reading as tape_reading
 from tests.recorder.frames import opened
 from tests.viewer.commanding import run
@@ -95,6 +97,9 @@ def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_
         ("empty", b"", "it is empty"),
         ("blank.sse", b" \n", "its format is not known"),
         ("noise", b"\x89PNG\r\n\x1a\n" * 9, "its format is not known"),
+        ("cut.jsonl", cut.encoded(cut.FIRST), "it is a tape as text: 'wiretape db merge' copies it"),
+        ("tape.db", b"SQLite format 3\x00" + bytes(84), "it is a tape, or another database"),
+        ("page.har.gz", gzip.compress(b"{}"), "it is compressed: unpack it"),
     ):
         (source := tmp_path / name).write_bytes(data)
         printed = imported(tape, source, code=1)
