@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import sys
+from typing import TextIO
 
 import click
 
@@ -58,6 +59,8 @@ db.add_command(cut)
 
 def main() -> None:
     """Run the command line; a failure that wiretape foresees is one line and its own exit code."""
+    if sys.stdout is None and sys.argv[1:2] == ["run"]:  # what a command prints is its own affair
+        sys.stdout = _nowhere()
     if sys.stdout is None:
         print("wiretape: stdout is closed: send it to a file, a pipe or /dev/null", file=sys.stderr)
         sys.exit(1)
@@ -65,6 +68,16 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 is no reason to fail
     sys.exit(_run())
+
+
+def _nowhere() -> TextIO:
+    """Return a standard output that leads nowhere, in the place of one that is closed: no socket may get its number."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    if descriptor != 1:
+        os.dup2(descriptor, 1)
+        os.close(descriptor)
+    os.set_inheritable(1, True)
+    return os.fdopen(1, "w")
 
 
 def _run() -> int:

@@ -200,3 +200,10 @@ def test_a_closed_stdout_is_one_line() -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("wiretape: stdout is closed")
+
+
+def test_a_command_is_run_without_a_stdout_all_the_same(tmp_path: Path) -> None:
+    program = "sh -c 'echo out; echo err >&2; exit 9'"
+    command = f"exec {sys.executable} -m viewer.cli run --db {tmp_path}/t.db -- {program} >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (9, "err")
