@@ -26,10 +26,11 @@ from viewer.tape import shipping
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 10_000, tables.STREAMS.name: 1000}
 """Of a batch."""
-ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 100, tables.STREAMS.name: 5}
+ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 200, tables.STREAMS.name: 5}
 _PLANNED: Final = ("started_at", "size")
 """Columns that say which day an exchange is of, and of streams, by asking for it, that there is a body."""
 _VERSIONS_AT_ONCE: Final = 1000
+_ALL: Final = 1 << 62
 POLL_SECONDS: Final = 60.0
 """So often are files written: engines like few and large ones."""
 _COMPACT_NS: Final = 3_600_000_000_000
@@ -133,15 +134,13 @@ class Archiver:
 
     def _days(self, connection: Connection, table: EngineTable, progress: Progress) -> dict[str, list[int]]:
         """Return the versions of the next batch, in their order, by the day when the exchanges started."""
-        days, last, rows = dict[str, list[int]](), progress.until, 0
+        days, last = dict[str, list[int]](), progress.until
         columns = [column.source for column in table.columns if column.source is not None and column.name in _PLANNED]
-        while left := min(MOST_ROWS[table.name] - rows, _VERSIONS_AT_ONCE):
-            found = shipping.settled(connection, columns, last, progress.sending, left)
+        left = _ALL if progress.sending is not None else MOST_ROWS[table.name]  # what is fixed has its own end
+        while found := shipping.settled(connection, columns, last, progress.sending, min(left, _VERSIONS_AT_ONCE)):
             for version, _, started, *_ in found:
                 days.setdefault(archive_rows.day(started), []).append(version)
-            if not found:
-                break
-            last, rows = found[-1][0], rows + len(found)
+            last, left = found[-1][0], left - len(found)
         return days
 
     @property

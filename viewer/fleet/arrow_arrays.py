@@ -7,7 +7,9 @@ Unknown is null. A text has the escape of a lone surrogate, which UTF-8 has no b
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import accumulate, chain
+from operator import is_not
 from types import ModuleType
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ Build = Callable[[Sequence[Any]], Any]
 _INT64: Final = "q"
 _FLOAT64: Final = "d"
 _INT32: Final = "i"
+_is_known: Final = partial(is_not, None)
 _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
@@ -91,7 +94,7 @@ class Arrays:
 
     def _known(self, values: Sequence[Any]) -> Any:
         """Return which values are not None, as bits; None: all."""
-        return self._bits(value is not None for value in values) if None in values else None
+        return self._bits(map(_is_known, values)) if None in values else None
 
     def _bits(self, values: Iterable[bool]) -> Any:
         """Return a bit for each value, that of the first one lowest."""

@@ -141,7 +141,9 @@ _CAUSES: Final = {
 def cause(error: Exception) -> str:
     """Return what went wrong with a file of an archive, in a few words."""
     if isinstance(error, OSError) and error.strerror:
-        name = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror}{name}"
+        path = str(error.filename or "")
+        if path.endswith(_UNFINISHED):
+            path = os.path.dirname(path)
+        return f"{error.strerror}: {path}" if path else error.strerror
     failed = re.search(r"AWS Error ((\w+).*?) during \w+ operation: (.*)", str(error), re.DOTALL)
     return str(error) if failed is None else _CAUSES.get(failed[2], f"{failed[1]}: {failed[3]}")

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,39 @@ def test_a_batch_whose_writing_was_killed_is_written_again_under_its_names(
     assert path.read_bytes() == before
     assert names(root) == ["part", "part"]
     assert found(root, "SELECT count(*) FROM exchanges") == [(2,)]
+
+
+def test_a_batch_that_is_fixed_is_written_as_a_whole_where_batches_have_become_smaller(
+    tape: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(self: Files, path: str, write: Any) -> None:
+        if path.startswith("exchanges/"):
+            raise KeyboardInterrupt
+
+    with recorded(tape, "e1", "e2", "e3"):
+        with monkeypatch.context() as patched:
+            patched.setitem(archiving.MOST_ROWS, "exchanges", 3)
+            patched.setattr(Files, "put", kill)
+            with pytest.raises(KeyboardInterrupt):
+                ship(tape, root)
+        assert ship(tape, root) == 3
+    assert found(root, "SELECT count(*) FROM exchanges") == [(3,)]
+
+
+def test_hosts_that_ship_at_once_have_their_exchanges_on_the_days_when_they_started(tape: Path, root: Path) -> None:
+    hosts = {"höst": "2026-03-01T23:59:59.999999Z", "..": "2026-03-02T00:00:00.000000Z"}
+    with ExitStack() as opened_tapes:
+        for number, (host, started_at) in enumerate(hosts.items()):
+            own = tape.with_name(f"{number}.db")
+            store = opened_tapes.enter_context(opened(own, other_session(host)))
+            for id in (f"a{number}", f"b{number}"):
+                record(store, [begin(id, started_at=started_at), *exchange(id)[1:]])
+            assert ship(own, root, origin=Origin(host), clock=LATER) == 2
+    query = "SELECT id, exchanges.date::VARCHAR, exchanges.host, s.host FROM exchanges JOIN sessions s"
+    assert found(root, f"{query} USING (tenant, session) ORDER BY id") == [
+        ("a0", "2026-03-01", "höst", "höst"), ("a1", "2026-03-02", "..", ".."),
+        ("b0", "2026-03-01", "höst", "höst"), ("b1", "2026-03-02", "..", ".."),
+    ]  # fmt: skip
 
 
 def test_runs_of_recorders_are_a_file_a_day_which_is_written_again_when_they_change(tape: Path, root: Path) -> None:
