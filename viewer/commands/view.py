@@ -1,30 +1,37 @@
-"""The command `view`: the tape in a terminal, to look at and to step through, or as live pages in a browser.
+"""The command `view`: a tape, or a centre, in a terminal, to look at and step through; a tape as live pages, too.
 
 What is on the screen is `viewer.tui`'s, what is on pages `viewer.web`'s. What is wrong with what was asked for is said
 before; the tape itself need not be there yet.
 """
 
+import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recorder.commands.options import db
+from recorder import private
+from recorder.commands.centre import Target
 from recorder.decode.stalls import Thresholds
 from viewer.commands import completion, options, output
+from viewer.commands.options import Source
 from viewer.timing import thresholds as limiting
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
+    from viewer.tui.base.host import CentreReader
+
+_PREFIX = "wiretape-view-"
+
 
 @click.command()
 @click.argument("id", required=False, shell_complete=completion.ids)
-@db
+@options.db
 @options.filtered_in_words
 @click.option("--at", metavar="POS", help="With ID: begin there, such as 3.2s, 50% or #120.")
 @click.option("-F", "--follow", is_flag=True, help="Stay on the newest exchange as they come.")
@@ -44,7 +51,7 @@ if TYPE_CHECKING:
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
 def view(
     id: str | None,
-    db: Path | None,
+    db: Source | None,
     filter_text: str,
     at: str | None,
     follow: bool,
@@ -64,8 +71,15 @@ def view(
     --web serves the pages of export --html live, texts included: the list and its figures grow as exchanges come, and
     the page of an exchange as its stream does. The URL, which nobody can guess, is printed on standard output; open it
     in a browser on this machine.
+
+    A centre (--db clickhouse://HOST/DATABASE) is listed, filtered, sorted and counted where it is, however much it
+    holds. What is opened is pulled to a private tape first, which is removed at the end: with its body if that was
+    shipped, else with its facts, measures and gaps. --web and --follow are of tapes.
     """
-    if web:
+    if isinstance(db, Target) and (web or follow):
+        given = "--web" if web else "--follow"
+        raise click.UsageError(f"{given} is of a tape: 'wiretape pull' copies exchanges of a centre to one")
+    if web and not isinstance(db, Target):
         if at is not None or compare or follow:
             raise click.UsageError("--at, --compare and --follow are of the terminal: leave them out with --web")
         _serve(id, options.tape(db), filter_text, thresholds, listen, with_bodies)
@@ -90,7 +104,7 @@ def _serve(
 
 def _take_screen(
     id: str | None,
-    db: Path | None,
+    db: Source | None,
     filter_text: str,
     at: str | None,
     follow: bool,
@@ -108,8 +122,25 @@ def _take_screen(
         raise click.UsageError("--at goes with an ID")
     if compare and id is not None:
         raise click.UsageError("--compare names both exchanges itself: leave ID out")
-    path = options.tape(db)
-    opened, selected = _opened(path, id, at, compare)
+    ids = [one for one in (compare or (id,)) if one is not None]
+    with contextlib.ExitStack() as stack:
+        path, centre = _read(options.source(db), stack)
+        selected, numbers = _numbers(path, centre, ids)
+        _show(path, centre, filter_text, follow, _opened(numbers, at), selected, thresholds, no_mouse, theme, ascii)
+
+
+def _show(
+    path: Path,
+    centre: "CentreReader | None",
+    filter_text: str,
+    follow: bool,
+    opened: "Callable[[], Screen[Any]] | None",
+    selected: int | None,
+    thresholds: Thresholds,
+    no_mouse: bool,
+    theme: str | None,
+    ascii: bool,
+) -> None:
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it
     gc.disable()  # until the first screen is there: a tenth of the start would go into looking at what stays
@@ -119,6 +150,7 @@ def _take_screen(
     configured = settings.read()
     app = ViewerApp(
         path,
+        centre=centre,
         limits=thresholds,
         settings=configured,
         filter_text=filter_text,
@@ -139,23 +171,51 @@ def _take_screen(
     sys.exit(code or app.return_code or 0)
 
 
-def _opened(
-    path: Path, id: str | None, at: str | None, compare: tuple[str, str] | None
-) -> "tuple[Callable[[], Screen[Any]] | None, int | None]":
-    """Return what makes the screen that opens over the list, if one was asked for, and the exchange to select there.
+def _read(source: Source, stack: contextlib.ExitStack) -> "tuple[Path, CentreReader | None]":
+    """Return the tape that is shown, and the centre that is listed instead: then the tape is private, and empty yet.
+
+    Raises `WiretapeError` for a centre that does not answer.
+    """
+    if isinstance(source, Path):
+        return source, None
+    from recorder.tape.file import query_seconds
+    from viewer.commands.centre import connected_to
+    from viewer.fleet import listing
+    from viewer.tui.base.host import CentreReader
+
+    with connected_to(source) as centre:
+        listing.check(centre)  # what is wrong is said before the screen is taken
+    path = stack.enter_context(private.directory(_PREFIX, "what is opened of a centre")) / "pulled.db"
+    reader = CentreReader(source, lambda: connected_to(source, seconds=query_seconds()), path)
+    return path, reader
+
+
+def _numbers(path: Path, centre: "CentreReader | None", ids: Sequence[str]) -> tuple[int | None, list[int]]:
+    """Return the number of the exchange to select, and those of what is to be opened: of a centre, they are pulled.
 
     Raises `NotFound` and its like.
     """
-    if id is None and not compare:
-        return None, None
+    if not ids:
+        return None, []
     from viewer.tape import queries
 
-    with queries.opened(path) as connection:
-        numbers = [queries.find(connection, one) for one in (compare or (id,)) if one is not None]
-    if compare:
+    if centre is None:
+        with queries.opened(path) as connection:
+            numbers = [queries.find(connection, one) for one in ids]
+        return numbers[0], numbers
+    with output.opened(centre.target) as connection:
+        there = [queries.find(connection, one) for one in ids]
+    return there[0], centre.pull(there)
+
+
+def _opened(numbers: Sequence[int], at: str | None) -> "Callable[[], Screen[Any]] | None":
+    """Return what makes the screen that opens over the list, if exchanges were named."""
+    if len(numbers) > 1:
         from viewer.tui.compare.race import CompareScreen
 
-        return lambda: CompareScreen(numbers[0], numbers[1]), numbers[0]
+        return lambda: CompareScreen(numbers[0], numbers[1])
+    if not numbers:
+        return None
     from viewer.tui.inspector.screen import InspectorScreen
 
-    return lambda: InspectorScreen(numbers[0], at), numbers[0]
+    return lambda: InspectorScreen(numbers[0], at)

@@ -17,10 +17,10 @@ from sqlalchemy.sql.elements import False_
 from sqlalchemy.sql.functions import Function
 
 from recorder.decode.dialects.registry import BY_API
-from recorder.errors import WiretapeError
 from recorder.tape import schema
 from viewer.fleet import driver, re2
 from viewer.fleet.ddl import literal
+from viewer.fleet.errors import NotAtCentre
 from viewer.fleet.tables import EXCHANGES
 from viewer.model import prices
 from viewer.stats.prices import UNITS
@@ -48,18 +48,6 @@ _ELSEWHERE: Final = {
     columns.ABOVE: "the tree of a conversation",
 }
 """Functions that only tapes have, and what they are for."""
-
-
-class NotAtCentre(WiretapeError):
-    """Something was asked for that the centre's table `exchanges` does not have."""
-
-    exit_code = 2
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"a centre does not look into {what}: name other fields, such as model:NAME, or copy to a tape, with "
-            "'wiretape pull', what is to be searched"
-        )
 
 
 class Compiler(SQLCompiler):
@@ -91,7 +79,7 @@ class Compiler(SQLCompiler):
     def visit_label(self, label: Any, *args: Any, **kwargs: Any) -> str:
         """Write an expression with its name; NULL for a column that the centre lacks: of it nothing is known there."""
         element = label.element
-        is_absent = isinstance(element, Column) and _name(element) is None
+        is_absent = _is_absent(element)
         is_absent |= isinstance(element, Function) and element.name in _ELSEWHERE
         known = null().label(label.name) if is_absent else label
         if isinstance(label.type, columns.Cost | columns.Currency):
@@ -210,21 +198,35 @@ class Compiler(SQLCompiler):
 _HALF_TO_EVEN: Final = "toInt64(floor(x)) + (x - floor(x) > 0.5 OR (x - floor(x) = 0.5 AND toInt64(floor(x)) %% 2 = 1))"
 """Rounds as Python does; what the engine's own function makes of a half depends on its release."""
 
-_LEAST: Final = (operators.gt, operators.ge, operators.eq, operators.in_op)
-_MOST: Final = (operators.lt, operators.le, operators.eq, operators.in_op)
+_LEAST: Final = (operators.gt, operators.ge, operators.eq)
+_MOST: Final = (operators.lt, operators.le, operators.eq)
 
 
 def _bounds(operator: Any, limits: Sequence[Any]) -> list[str]:
     """Return what a comparison of the start, or of a `no`, which begins with it, says of the second that it is in."""
     if not limits or not all(isinstance(one, str) and _EARLIEST <= one < _LATEST for one in limits):
         return []
+    if operator is operators.in_op:
+        return [f"started IN ({', '.join(map(_second, sorted({one[:19] for one in limits})))})"]
     bounds = [(">=", min(limits))] * (operator in _LEAST) + [("<=", max(limits))] * (operator in _MOST)
-    return [f"started {sign} toDateTime({_fixed(one[:19].replace('T', ' '))}, 'UTC')" for sign, one in bounds]
+    return [f"started {sign} {_second(one)}" for sign, one in bounds]
+
+
+def _second(moment: str) -> str:
+    """Return the second of a time, as the column `started` has it."""
+    return f"toDateTime({_fixed(moment[:19].replace('T', ' '))}, 'UTC')"
 
 
 def _fixed(text: str) -> str:
     """Return a text as a literal within a statement that parameters are put into."""
     return literal(text).replace("%", "%%")
+
+
+def _is_absent(element: Any) -> bool:
+    """Return whether an expression is a column that the centre lacks, or the beginning of one."""
+    if isinstance(element, Function) and element.name == "substr":
+        element = next(iter(element.clauses))
+    return isinstance(element, Column) and _name(element) is None
 
 
 def _name(column: Any) -> str | None:

@@ -19,7 +19,7 @@ from sqlalchemy.types import NullType
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape.schema import exchanges, measures
 from viewer.fleet import costs, gaps
-from viewer.fleet.dialect import NotAtCentre
+from viewer.fleet.errors import NotAtCentre
 from viewer.stats import summary
 from viewer.stats.histogram import EDGES, filled
 from viewer.stats.metrics import QUANTITIES, Bound, Quantity

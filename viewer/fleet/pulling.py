@@ -57,6 +57,8 @@ def lines(centre: Centre, numbers: Sequence[str], pulled: Pulled) -> Iterator[by
         for row in _rows(centre, SESSIONS, _among("session", sessions)) if sessions else ():
             yield cut.encoded(_session(row))
         for _, id in batch:
+            if id not in facts:
+                continue  # it is gone by now
             pulled.count += 1
             if id not in streams:
                 pulled.without_body.append(id)

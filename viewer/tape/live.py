@@ -61,7 +61,7 @@ _TEXTS: Final = frozenset({
 })  # fmt: skip
 _TAILS: Final = ("content", "reasoning", "refusal")
 _MOST_ROWS: Final = 256
-_MOST_GAPS: Final = 128
+MOST_GAPS: Final = 128
 """More gaps are not read for the list: their sparkline, of 24 cells, is exact enough for a column."""
 
 _MOST_VALUES: Final = 200
@@ -139,7 +139,7 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     listed = []
     room = LARGEST
     for no, last_ns, gaps, *values in found:
-        row = ListRow(no=no, last_read_ms=rows.ms(last_ns), gaps=gaps, **rows.exchange(LISTED, values))
+        row = row_of(no, last_ns, gaps, values)
         if is_measurable(row, room):
             room -= row.bytes or 0
             row = filled(row, figures(connection, no))
@@ -147,14 +147,23 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     return listed
 
 
+def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[Any]) -> ListRow:
+    """Return a row of the list, with the values of `short_columns`."""
+    return ListRow(no=no, last_read_ms=rows.ms(last_ns), gaps=gaps, **rows.exchange(LISTED, values))
+
+
+def short_columns() -> list[ColumnElement[Any]]:
+    """Return what a row of the list is made of, texts cut."""
+    return [_short(name).label(name) for name in LISTED]
+
+
 @functools.cache
 def _listed() -> Select[Any]:
-    columns = (_short(name).label(name) for name in LISTED)
     unended = case((exchanges.c.ended_by.is_(None), last_read()))
     is_wide = func.substr(measures.c.icl, 1, 1, type_=LargeBinary) == b"\x08"
-    most_bytes = case((is_wide, 1 + 8 * _MOST_GAPS), else_=1 + 4 * _MOST_GAPS)
+    most_bytes = case((is_wide, 1 + 8 * MOST_GAPS), else_=1 + 4 * MOST_GAPS)
     few_gaps = case((func.length(measures.c.icl) <= most_bytes, measures.c.icl))
-    statement = select(exchanges.c.no, unended, few_gaps, *columns).select_from(JOINED)
+    statement = select(exchanges.c.no, unended, few_gaps, *short_columns()).select_from(JOINED)
     return statement.where(exchanges.c.no.in_(bindparam("numbers", expanding=True)))
 
 
@@ -228,6 +237,11 @@ def preview(connection: Connection, no: int) -> PreviewRow | None:
         texts = {name: None if text is None else text[-TAIL:] for name, text in measured.items()}
         lengths = {name: None if text is None else len(text) for name, text in measured.items()}
     return PreviewRow(replace(found[0], recorder_pid=recorder_pid), texts | {"tool_calls": calls}, lengths)
+
+
+def without_texts(row: ListRow) -> PreviewRow:
+    """Return a row of the list as a preview of which no text is known."""
+    return PreviewRow(row, dict.fromkeys((*_TAILS, "tool_calls")), dict.fromkeys(_TAILS))
 
 
 def is_measurable(row: ListRow, most: int = LARGEST) -> bool:

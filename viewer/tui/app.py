@@ -34,7 +34,7 @@ from viewer.model.settings import Settings
 from viewer.tape.decoder import Decoders
 from viewer.tui.base import crash, keys
 from viewer.tui.base import theme as themes
-from viewer.tui.base.host import TapeReader
+from viewer.tui.base.host import CentreReader, Reader, TapeReader
 from viewer.tui.base.paint import ASCII
 from viewer.tui.base.terminal import Lag, TerminalDriver
 from viewer.tui.dialogs.cramped import LEAST, CrampedScreen
@@ -110,16 +110,19 @@ class ViewerApp(App[int]):
         follow: bool = False,
         opened: Callable[[], Screen[Any]] | None = None,
         selected: int | None = None,
+        centre: CentreReader | None = None,
         limits: Thresholds = DEFAULTS,
         settings: Settings | None = None,
         ascii: bool = False,
     ) -> None:
         """Show the list, filtered and followed, with the cursor on the exchange `selected`, and over it `opened`.
 
-        `limits` are those of the verdicts, `settings` what the configuration says.
+        `limits` are those of the verdicts, `settings` what the configuration says. A `centre` is listed instead of the
+        tape, to which what is opened is pulled.
         """
         super().__init__()
         self.tape = TapeReader(tape)
+        self.listed: Reader = centre or self.tape
         self.clock = clock
         self.lag = Lag(clock)
         self.limits = limits
@@ -203,6 +206,7 @@ class ViewerApp(App[int]):
         """Close the tape."""
         self._typed_ahead.stop()
         self.tape.close()
+        self.listed.close()
         self.decoders.close()
 
     async def on_event(self, event: Event) -> None:

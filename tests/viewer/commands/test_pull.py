@@ -1,41 +1,17 @@
 """`wiretape pull`: a selection of a tape, or of a centre, as an ordinary tape."""
 
-import re
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 from click.testing import CliRunner
 
 from recorder.demo import synthetic
 from recorder.tape import cut, file
 from tests.viewer.fleet import engine as engines
+from tests.viewer.fleet.engine import Readable
 from viewer.cli import group
 from viewer.fleet import pulling
 from viewer.tape import queries
-
-
-class Readable(engines.Engine):
-    """An engine that also gives what was inserted, all of a table, whatever is asked of it."""
-
-    def answered(self, request: httpx.Request) -> httpx.Response:
-        match = re.match(r"SELECT (.*) FROM (\w+) FINAL WHERE ", request.content.decode("utf-8", "replace"))
-        if match is None:
-            return super().answered(request)
-        rows = self.rows["sessions"][-1:] if match[2] == "sessions" else self.final(match[2]).values()
-        data = [[_shown(row, asked) for asked in match[1].split(", ")] for row in rows]
-        return httpx.Response(200, headers=engines.HEADERS, json={"data": data})
-
-
-def _shown(row: dict[str, Any], asked: str) -> Any:
-    is_hex = asked.startswith("hex(")
-    value = row[asked.removeprefix("hex(").removesuffix(")")]
-    if isinstance(value, list):
-        return [one.decode() if isinstance(one, bytes) else one for one in value]
-    if not isinstance(value, bytes):
-        return value
-    return value.hex() if is_hex else value.decode()
 
 
 @pytest.fixture
@@ -89,7 +65,7 @@ def test_what_is_pulled_of_a_centre_is_what_was_shipped(tape: Path, tmp_path: Pa
 
 def figures(path: Path) -> list[list[str]]:
     """Return what lists, figures and gates say of a tape, without the flag of bytes that were not shipped."""
-    asked = (["ls", "--format", "tsv"], ["stats", "--by", "model"], ["export"], ["ls", "--spark", "-f", "gap>20ms"])
+    asked = (["stats", "--by", "model"], ["export", "-f", "gap>20ms"])
     return [run(*one, "--db", path)[1].replace("bytes_not_shipped", "").replace(" ", "").splitlines() for one in asked]
 
 
@@ -109,9 +85,9 @@ def test_what_was_shipped_without_its_body_keeps_its_figures_and_says_what_is_mi
     assert run("pull", "--db", out, "-o", again)[0] == 0
     for path in (out, text, again):
         assert figures(path) == figures(whole), path
-        for asked in (["show", "@", "--part", "raw"], ["show", "@", "--part", "request"], ["play", "@"]):
-            assert "were not shipped" in run(*asked, "--db", path)[1], (asked, path)
-        assert "it was pulled from a centre" in run("show", "@", "--part", "text", "--db", path)[1], path
+    for asked in (["show", "@", "--part", "raw"], ["show", "@", "--part", "request"], ["play", "@"]):
+        assert "were not shipped" in run(*asked, "--db", out)[1], asked
+    assert "it was pulled from a centre" in run("show", "@", "--part", "text", "--db", out)[1]
     assert run("db", "check", "--db", again)[0] == 0
 
 
@@ -125,7 +101,7 @@ def test_a_tape_without_bytes_ships_none_in_the_place_of_those_of_another(tape: 
 
 def test_what_works_on_tapes_only_says_how_a_centre_becomes_one(tmp_path: Path) -> None:
     url = "clickhouse://127.0.0.1:1/db"
-    for arguments in (["show", "@"], ["play", "@"], ["serve"], ["view"], ["rm", "@"], ["db", "info"],
+    for arguments in (["show", "@"], ["play", "@"], ["serve"], ["view", "--web"], ["rm", "@"], ["db", "info"],
                       ["export", "--table", "chunks"], ["stats", "--as", "vllm"]):  # fmt: skip
         code, said = run(*arguments, "--db", url)
         assert code == 2, arguments

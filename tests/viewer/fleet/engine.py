@@ -110,6 +110,63 @@ class Engine:
         return found
 
 
+class Readable(Engine):
+    """An engine that also gives what was inserted, all of a table, whatever is asked of it."""
+
+    def answered(self, request: httpx.Request) -> httpx.Response:
+        match = re.match(r"SELECT (.*) FROM (\w+) FINAL WHERE ", request.content.decode("utf-8", "replace"))
+        if match is None:
+            return super().answered(request)
+        rows = self.rows["sessions"][-1:] if match[2] == "sessions" else self.final(match[2]).values()
+        data = [[_shown(row, asked) for asked in match[1].split(", ")] for row in rows]
+        return httpx.Response(200, headers=HEADERS, json={"data": data})
+
+
+def _shown(row: dict[str, Any], asked: str) -> Any:
+    is_hex = asked.startswith("hex(")
+    value = row[asked.removeprefix("hex(").removesuffix(")")]
+    if isinstance(value, list):
+        return [one.decode() if isinstance(one, bytes) else one for one in value]
+    if not isinstance(value, bytes):
+        return value
+    return value.hex() if is_hex else value.decode()
+
+
+class Listed(Readable):
+    """An engine whose exchanges are listed: their numbers by key, the newest first, and rows by numbers."""
+
+    def answered(self, request: httpx.Request) -> httpx.Response:
+        asked = request.content.decode("utf-8", "replace")
+        numbers = {f"{row['started_at'].decode()} {id}": row for id, row in self.final().items()}
+        if "max(started)" in asked:
+            return _rows(["String"], [[max(numbers)[:19].replace("T", " ")]])
+        if asked.startswith("SELECT count("):
+            return _rows(["UInt64"], [[str(len(numbers))]])
+        if match := re.search(r" LIMIT (\d+)", asked):
+            before = re.search(r"concat\(started_at, ' ', id\) < '([^']*)'", asked)
+            since = re.search(r"started_at >= '([^']*)'", asked)
+            found = [one for one in numbers if (not before or one < before[1]) and (not since or one >= since[1])]
+            return _rows(["String"], [[one] for one in sorted(found, reverse=True)[: int(match[1])]])
+        if "arraySlice" in asked:
+            names = re.findall(r' AS "?_(\w+)', asked)
+            listed = [number for number in numbers if f"'{number}'" in asked]
+            return _rows(
+                ["String", "String", "Array(Int64)", *["String"] * (len(names) - 2)],
+                [[one, None, [], *(_field(numbers[one], name) for name in names[2:])] for one in listed],
+            )
+        return super().answered(request)
+
+
+def _rows(types: Sequence[str], data: Sequence[Sequence[Any]]) -> httpx.Response:
+    meta = [{"name": f"c{place}", "type": type} for place, type in enumerate(types)]
+    return httpx.Response(200, headers=HEADERS, json={"meta": meta, "data": data})
+
+
+def _field(row: dict[str, Any], name: str) -> Any:
+    value = row.get({"model": "request_model", "bytes": "bytes"}.get(name, name.replace("_ms", "_ns")))
+    return value.decode() if isinstance(value, bytes) else value
+
+
 def failed(status: int, code: int, message: str) -> httpx.Response:
     text = f"Code: {code}, e.displayText() = DB::Exception: {message}, e.what() = DB::Exception\n"
     return httpx.Response(status, text=text)

@@ -65,10 +65,10 @@ def _part(label: str, part: bytes, transcript: Transcript, event: int) -> Node:
     return Node(label, *((place, place + len(part)) if place >= 0 else (start, end)), 1, shown)
 
 
-def of_body(data: bytes) -> list[Node]:
-    """Return the parts of a body without any event: its JSON, or its lines."""
+def of_body(data: bytes, nothing: str = "no body came") -> list[Node]:
+    """Return the parts of a body without any event: its JSON, or its lines; or `nothing`, where there is none."""
     if not data:
-        return [Node("no body came", 0, 0, 0, "")]
+        return [Node(nothing, 0, 0, 0, "")]
     head = Node("body", 0, len(data), 0, f"({counted(len(data), 'byte')}, no event in it)")
     values = json_spans.scan(data) if _is_json(data, 0, len(data)) else []
     return [head, *(_nested(values) or _lines(data, 0, len(data)))]

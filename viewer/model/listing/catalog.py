@@ -1,14 +1,14 @@
 """Pure: a list of exchanges that may be as long as a tape: their numbers, the rows lately looked at, and the marks.
 
 By time, the numbers ascend and are counted from the end, the newest first: what arrives is appended, and moves nothing.
-In another order the numbers stand as they were sorted, and arrivals are only counted, until somebody sorts again. Rows
-come in pages, of which the longest unused are forgotten.
+In another order the numbers stand as they were sorted, and arrivals are only counted, until somebody sorts again; a
+list that is read by and by is extended below. Rows come in pages, of which the longest unused are forgotten.
 """
 
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Final
 
 from viewer.rows import ListRow
@@ -30,7 +30,7 @@ class Catalog:
         self.by_time = by_time
         self._arrived: set[int] = set()
         self._ended: set[int] = set()
-        self._numbers = array("q", numbers)
+        self._numbers: MutableSequence[int] = _held(numbers)
         self._places: dict[int, int] | None = None
         self._pages: OrderedDict[int, dict[int, ListRow]] = OrderedDict()
 
@@ -53,7 +53,7 @@ class Catalog:
 
     def numbers(self) -> list[int]:
         """Return all numbers, from the top."""
-        numbers = self._numbers.tolist()
+        numbers = list(self._numbers)
         return numbers[::-1] if self.by_time else numbers
 
     def place(self, number: int) -> int | None:
@@ -92,7 +92,7 @@ class Catalog:
             if page:
                 self._pages.move_to_end(number)
             if any(one not in page for one in listed):
-                pages.append(listed.tolist())
+                pages.append(list(listed))
         return pages
 
     def put(self, rows: Iterable[ListRow]) -> None:
@@ -132,18 +132,31 @@ class Catalog:
             self._numbers.insert(index, number)
         return len(added)
 
+    def extend(self, numbers: Sequence[int]) -> None:
+        """Add exchanges below all others, where it is not by time."""
+        start = len(self._numbers)
+        self._numbers.extend(numbers)
+        if self._places is not None:
+            self._places.update((number, place) for place, number in enumerate(numbers, start))
+
     def drop(self, numbers: Sequence[int]) -> None:
         """Remove exchanges that do not fit any more, or are gone."""
         self._arrived.difference_update(numbers)
         self._ended.difference_update(numbers)
         dropped = {number for number in numbers if self.place(number) is not None}
         if dropped:
-            self._numbers = array("q", (number for number in self._numbers if number not in dropped))
+            self._numbers = _held([number for number in self._numbers if number not in dropped])
             self._places = None
             self._pages.clear()
 
     def _index(self, place: int) -> int:
         return len(self._numbers) - 1 - place if self.by_time else place
+
+
+def _held(numbers: Sequence[int]) -> MutableSequence[int]:
+    """Return numbers in little memory; those of a centre are texts."""
+    first: object = numbers[0] if numbers else 0
+    return list(numbers) if isinstance(first, str) else array("q", numbers)
 
 
 class Marks:
@@ -183,9 +196,9 @@ class Marks:
         """Unmark all."""
         self._ids.clear()
 
-    def pair(self, selected: int | None) -> tuple[int, int] | None:
-        """Return the two that are marked, or the one that is and the one selected; None if these are not two."""
+    def compared(self, selected: int | None) -> list[int]:
+        """Return those that are marked; of one alone, that and the one selected, if that is another."""
         chosen = list(self._ids)
         if len(chosen) == 1 and selected is not None and selected != chosen[0]:
             chosen.append(selected)
-        return (chosen[0], chosen[1]) if len(chosen) == 2 else None
+        return chosen

@@ -92,10 +92,21 @@ def _alone(term: Term) -> list[Part]:
     ]  # fmt: skip
 
 
-def failed(error: WiretapeError) -> Lines:
-    """Return the notice why a tape cannot be read."""
+def nothing_shipped(name: str) -> Lines:
+    """Return the notice that a centre has no exchanges, and what to do."""
     return [
-        [("The tape cannot be read.", "strong")],
+        [("Nothing has been shipped yet.", "strong")],
+        [(safe(name), "muted")],
+        [],
+        [("ship a tape to it   ", "muted"), ("wiretape ship --db TAPE --to clickhouse://…", "accent")],
+        [("R reads again", "muted")],
+    ]
+
+
+def failed(error: WiretapeError, what: str = "tape") -> Lines:
+    """Return the notice why a tape, or what it is, cannot be read."""
+    return [
+        [(f"The {what} cannot be read.", "strong")],
         [(safe(str(error)), "error")],
         [],
         [("It is tried again and again; q leaves.", "muted")],

@@ -11,7 +11,8 @@ import contextlib
 import functools
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from textual.screen import Screen
 
 from recorder.clock import Clock
+from recorder.commands.centre import Target
 from recorder.decode.stalls import Thresholds
 from recorder.errors import WiretapeError
 from viewer.tui.base.terminal import Lag
@@ -26,9 +28,12 @@ from viewer.tui.base.terminal import Lag
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from viewer.fleet.client import Centre
+    from viewer.fleet.copies import Copies
     from viewer.tape.decoder import Decoders
 
 T = TypeVar("T")
+Source = Path | Target
 
 _CLOSING_SECONDS: Final = 0.2
 _STEPS: Final = 10_000
@@ -36,9 +41,10 @@ _STEPS: Final = 10_000
 
 
 class Host(Protocol):
-    """The application, as a screen sees it."""
+    """The application, as a screen sees it: what is `listed` is the tape, or a centre of which it is a part."""
 
     tape: "TapeReader"
+    listed: "Reader"
     clock: Clock
     lag: Lag
     limits: Thresholds
@@ -95,20 +101,20 @@ class _Question:
     answer: "asyncio.Future[Any]"
 
 
-class TapeReader:
-    """A tape's read-only connection in a thread of its own; the first question opens it.
+class Reader:
+    """A read-only connection in a thread of its own; the first question opens it.
 
-    A tape that was missing or has been replaced is opened again by the next question; `openings` counts how often.
+    `place` is what is read, and `name` what it is called. One that was missing, failed or has been replaced is opened
+    again by the next question; `openings` counts how often.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, place: Source, name: str) -> None:
+        self.place, self.name = place, name
         self.openings = 0
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tape", daemon=True)
         self._opened = contextlib.ExitStack()
         self._connection: Connection | None = None
-        self._file: tuple[int, int] | None = None
         self._newest: dict[str, _Question] = {}
         self._running: _Question | None = None
         self._closed = False
@@ -138,14 +144,11 @@ class TapeReader:
         self._disconnect()
 
     def _answer(self, question: _Question) -> Any:
-        from viewer.tape import queries
-
         self._running = question
         try:
             if self._is_stale():
                 raise Superseded
-            with queries.explained(self.path):
-                return question.ask(self._connected())
+            return self._asked(question.ask)
         except WiretapeError as error:
             if self._is_stale():
                 raise Superseded from error
@@ -164,6 +167,35 @@ class TapeReader:
         is_replaced = question.key is not None and self._newest[question.key] is not question
         return self._closed or is_replaced or question.answer.cancelled()
 
+    def _asked(self, ask: "Callable[[Connection], Any]") -> Any:
+        """Return the answer to a question; what goes wrong is raised as a `WiretapeError`."""
+        raise NotImplementedError
+
+    def _connect(self, opening: "AbstractContextManager[Connection]") -> "Connection":
+        self._connection = connection = self._opened.enter_context(opening)
+        self.openings += 1
+        return connection
+
+    def _disconnect(self) -> None:
+        self._connection = None
+        with contextlib.suppress(WiretapeError):  # it was reported when the question failed
+            self._opened.close()
+
+
+class TapeReader(Reader):
+    """The reader of the tape at `path`; a question that is superseded is broken off."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, path.name)
+        self.path = path
+        self._file: tuple[int, int] | None = None
+
+    def _asked(self, ask: "Callable[[Connection], Any]") -> Any:
+        from viewer.tape import queries
+
+        with queries.explained(self.path):
+            return ask(self._connected())
+
     def _connected(self) -> "Connection":
         from viewer.tape import queries
 
@@ -175,14 +207,43 @@ class TapeReader:
         if self._connection is not None and file != self._file:
             self._disconnect()
         if self._connection is None:
-            self._connection = self._opened.enter_context(queries.opened(self.path))
-            driver: Any = self._connection.connection.driver_connection
+            connection = self._connect(queries.opened(self.path))
+            driver: Any = connection.connection.driver_connection
             driver.set_progress_handler(self._is_stale, _STEPS)
             self._file = file
-            self.openings += 1
+            return connection
         return self._connection
 
-    def _disconnect(self) -> None:
-        self._connection = None
-        with contextlib.suppress(WiretapeError):  # it was reported when the question failed
-            self._opened.close()
+
+class CentreReader(Reader):
+    """The reader of a centre, which answers a question that was begun, whoever waits; `pulled` is what is opened of it.
+
+    Its exchanges have texts for numbers: the same exchange has another number on the tape that it is pulled to.
+    """
+
+    def __init__(self, target: Target, connect: "Callable[[], AbstractContextManager[Centre]]", pulled: Path) -> None:
+        super().__init__(target, target.name)
+        self.target = target
+        self._centre = connect
+        self._pulled = pulled
+        self._copies: Copies | None = None
+        self._copying = threading.Lock()
+
+    def _asked(self, ask: "Callable[[Connection], Any]") -> Any:
+        from viewer.fleet import reading
+
+        if self._connection is not None:
+            return ask(self._connection)
+        return ask(self._connect(reading.opened(self._opened.enter_context(self._centre()))))
+
+    def pull(self, numbers: Sequence[int]) -> list[int]:
+        """Copy exchanges to the tape, as far as they are not there; return their numbers there. Slow.
+
+        Raises `WiretapeError`.
+        """
+        from viewer.fleet.copies import Copies
+
+        with self._copying:
+            self._copies = self._copies or Copies(self._pulled)
+            with self._centre() as centre:
+                return self._copies.numbers(centre, numbers)

@@ -17,7 +17,6 @@ from textual.worker import Worker
 from recorder.plurals import counted
 from viewer import formatting
 from viewer.model.listing import ranking
-from viewer.model.listing.catalog import Marks
 from viewer.model.listing.ranking import LABELS, ORDERS, Entry
 from viewer.rows import ListRow
 from viewer.tui.base import paint
@@ -213,12 +212,10 @@ class CompareManyScreen(Screen[None]):
         self._head.show([("compare", "strong"), (f" · {trouble}", "error")])
 
 
-def comparison(marks: Marks, selected: int | None) -> Screen[None] | None:
-    """Return the screen that compares what is marked: two race, more stand in a table; None if there are not two."""
-    if len(marks) > 2:
-        return CompareManyScreen(list(marks))
-    pair = marks.pair(selected)
-    return None if pair is None else CompareScreen(*pair)
+def comparison(numbers: Sequence[int]) -> Screen[None]:
+    """Return the screen that compares exchanges, at least two: two race, more stand in a table."""
+    first, second, *more = numbers
+    return CompareManyScreen(list(numbers)) if more else CompareScreen(first, second)
 
 
 def _description(row: ListRow) -> str:

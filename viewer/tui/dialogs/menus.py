@@ -289,7 +289,7 @@ class ViewsMenu(Menu[str]):
         for name, text in self._views.items():
             with contextlib.suppress(Superseded, WiretapeError):  # a view without its count can be chosen as well
                 question = partial(_fitting_count, text=text, clock=host(self).clock)
-                self._counts[name] = await host(self).tape.ask(question, "views")
+                self._counts[name] = await host(self).listed.ask(question, "views")
                 self._list()
 
     def on_input_changed(self) -> None:

@@ -19,6 +19,7 @@ from viewer.model.exchange.turn import Turn
 from viewer.model.states import Tone
 from viewer.model.text import curl
 from viewer.model.text.wrap import WrappedText
+from viewer.tui.base.host import Source
 from viewer.tui.base.paint import Part
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.offers import Copy, Later
@@ -145,10 +146,11 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> list[Copy]:
+def copies(place: Source, known: Known, opened: Opened | None, position: int) -> list[Copy]:
     """Return what can be copied as (label, text): the id, commands that show the same, the texts, the event."""
-    row, command = known.row, functools.partial(offers.part_command, tape, known.row.id)
-    copies: list[Copy] = [("id", row.id), ("command", offers.command(tape, "show", row.id))]
+    row, command = known.row, functools.partial(offers.part_command, place, known.row.id)
+    verb = "show" if isinstance(place, Path) else "view"
+    copies: list[Copy] = [("id", row.id), ("command", offers.command(place, verb, row.id))]
     texts = [("text", row.content), ("reasoning", row.reasoning), ("request body", known.request.text)]
     for call in (row.tool_calls or [])[:_MOST_CALLS]:
         texts.append((f"arguments of {clipped(formatting.line(call['name']), _NAME)}", call["arguments"]))
@@ -161,7 +163,7 @@ def copies(tape: Path, known: Known, opened: Opened | None, position: int) -> li
         copies.append(("body", body))
         if 0 < position <= len(transcript):
             copies.append((f"event #{position - 1}", _short_or_later(_event(transcript, position), raw)))
-            copies.append(("place", offers.command(tape, "view", row.id, "--at", f"#{position - 1}")))
+            copies.append(("place", offers.command(place, "view", row.id, "--at", f"#{position - 1}")))
     return copies
 
 

@@ -503,5 +503,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         if opened is not None:
             transcript = opened.transcript
             event = max(self._position - 1, 0) if len(transcript) else None
-            self.parts.show(tree.of_body(transcript.data) if event is None else tree.of(transcript, event))
+            nothing = "no body came" if opened.facts.has_bytes else "its bytes were not shipped"
+            self.parts.show(tree.of_body(transcript.data, nothing) if event is None else tree.of(transcript, event))
             self.bytes.show(opened, event, self.times)

@@ -21,7 +21,7 @@ from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
 from viewer.tape import exchange, turns
 from viewer.timing.playback import Playback
-from viewer.tui.base.host import host, in_thread
+from viewer.tui.base.host import CentreReader, host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.dialogs.offers import Copy
@@ -118,7 +118,7 @@ class InspectorScreen(PlaybackScreen):
         """Return what can be copied."""
         if self._known is None:
             return []
-        return pages.copies(host(self).tape.path, self._known, self._opened, self.playback.position)
+        return pages.copies(host(self).listed.place, self._known, self._opened, self.playback.position)
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported."""
@@ -359,6 +359,8 @@ class InspectorScreen(PlaybackScreen):
         self.panes.show_notes(self._notes)
         if self._known is None:
             return
+        if isinstance(host(self).listed, CentreReader):
+            self._warn("notes stand beside tapes, and this is gone at the end: 'wiretape pull' copies to a tape")
         try:
             await in_thread(partial(notes.write, host(self).tape.path, self._known.row.id, self._notes))
         except WiretapeError as error:

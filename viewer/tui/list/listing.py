@@ -1,5 +1,8 @@
 """What the list knows of its tape, and how it finds out: loaded as a whole, then looked at again and again.
 
+Of a centre, which may hold millions, no more is read than is looked at, and counted beside that; it is not looked at
+again unless somebody asks.
+
 Whatever a tape can be (not there yet, locked, damaged, replaced) is kept as `trouble` until it is read again. Questions
 are answered in the tape's thread, where the database library is imported, beside the first frame.
 """
@@ -22,11 +25,12 @@ from viewer.model.listing.notices import Term
 from viewer.rows import ListRow, PreviewRow
 from viewer.tape.decoder import LARGE
 from viewer.timing.verdicts import Verdict
-from viewer.tui.base.host import Host, Superseded, in_thread
+from viewer.tui.base.host import CentreReader, Host, Superseded, in_thread
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from viewer.fleet.listing import Page
     from viewer.tape.conditions import Condition
     from viewer.tape.live import Change
 
@@ -84,7 +88,8 @@ class Details:
 class _Loaded:
     """A list as it was read: the numbers in their order, its first rows, and the state of the tape.
 
-    `ids` are those of the exchanges that were asked about, `started` is when the first and the last began.
+    `ids` are those of the exchanges that were asked about, `started` is when the first and the last began. Of a centre,
+    the numbers are those of the first `page`.
     """
 
     numbers: list[int]
@@ -93,6 +98,7 @@ class _Loaded:
     change: "Change"
     ids: dict[int, str]
     started: tuple[str, str] | None
+    page: "Page | None" = None
 
 
 class Listing:
@@ -114,6 +120,20 @@ class Listing:
         self._openings = 0
         self._loaded: Query | None = None
         self._asked_ns: int | None = None
+        self._page: Page | None = None
+        self._counts: tuple[int, int] | None = None
+
+    @property
+    def is_of_centre(self) -> bool:
+        """Whether it is read page by page, and counted beside that."""
+        return isinstance(self._host.listed, CentreReader)
+
+    @property
+    def total(self) -> int | None:
+        """How many exchanges there are; None is not known yet."""
+        if self.is_of_centre:
+            return None if self._counts is None else self._counts[0]
+        return None if self.change is None else self.change.seen.total
 
     @property
     def is_loading(self) -> bool:
@@ -143,7 +163,9 @@ class Listing:
 
     @property
     def fitting(self) -> int:
-        """The number of exchanges that fit, counting those that have only arrived."""
+        """The number of exchanges that fit, counting those that have only arrived; of a centre those read so far."""
+        if self._counts is not None:
+            return self._counts[1]
         return len(self.catalog) + self.catalog.arrived
 
     async def load(self, known: Sequence[int] = ()) -> Mapping[int, str] | None:
@@ -154,23 +176,60 @@ class Listing:
         query = self.query
         self._asked_ns = self._host.clock.now()
         try:
-            loaded = await self._host.tape.ask(
-                partial(_load, query=query, clock=self._host.clock, known=known), f"list {self._name}"
+            load = _load_of_centre if self.is_of_centre else _load
+            loaded = await self._host.listed.ask(
+                partial(load, query=query, clock=self._host.clock, known=known), f"list {self._name}"
             )
         except WiretapeError as error:
             self._asked_ns = None
             self._fail(error)
             return None
-        self._asked_ns, self.trouble, self._openings = None, None, self._host.tape.openings
+        self._asked_ns, self.trouble, self._openings = None, None, self._host.listed.openings
         self.took_ns, self.change, self.started, self._loaded = loaded.took_ns, loaded.change, loaded.started, query
-        self.catalog = Catalog(loaded.numbers, by_time=query.order is None)
+        self._page, self._counts = loaded.page, None
+        self.catalog = Catalog(loaded.numbers, by_time=query.order is None and loaded.page is None)
         self.catalog.put(loaded.rows)
         return loaded.ids
+
+    async def count(self) -> None:
+        """Count what there is at a centre, and what fits; that may take longer than the list itself."""
+        query, page = self.query, self._page
+        if page is None:
+            return
+        with contextlib.suppress(Superseded, WiretapeError):  # then it stays unknown
+            fitting = len(self.catalog)
+            if page.goes_on:
+                fitting = await self._host.listed.ask(partial(_count, query=query), f"count {self._name}")
+            total = fitting
+            if query.filter is not None:
+                total = await self._host.listed.ask(partial(_count, query=Query()), f"count {self._name}")
+            if self._page is page:
+                self._counts = total, fitting
+
+    def goes_on(self, numbers: Sequence[int]) -> bool:
+        """Return whether there is more to list, and one of these exchanges is near the end of what was read."""
+        if self._page is None or not self._page.goes_on:
+            return False
+        return any((self.catalog.place(one) or 0) >= len(self.catalog) - 2 * PAGE for one in numbers)
+
+    async def extend(self) -> bool:
+        """Read the next numbers of a centre; return whether there are any. Raises `Superseded`."""
+        query, page = self.query, self._page
+        try:
+            further = await self._host.listed.ask(partial(_page, query=query, before=page), f"extend {self._name}")
+        except WiretapeError as error:
+            self._fail(error)
+            return False
+        if self._page is not page:
+            return False
+        self._page = further
+        self.catalog.extend(further.numbers)
+        return bool(further.numbers)
 
     async def holds(self, known: Mapping[int, str]) -> bool:
         """Return whether exchanges are still those that their numbers stood for; False if that cannot be told."""
         with contextlib.suppress(Superseded, WiretapeError):
-            return await self._host.tape.ask(partial(ids, numbers=list(known))) == known
+            return await self._host.listed.ask(partial(ids, numbers=list(known))) == known
         return False
 
     async def look(self, visible: Sequence[int]) -> "Change | None":
@@ -179,16 +238,16 @@ class Listing:
         A tape that was replaced, or that lost exchanges, has to be loaded again: `change` is None then.
         """
         query, known = self.query, self.change
-        if known is None:
+        if known is None or self.is_of_centre:
             return None
         try:
-            change = await self._host.tape.ask(partial(_change, query=query, known=known, visible=visible))
+            change = await self._host.listed.ask(partial(_change, query=query, known=known, visible=visible))
         except Superseded:
             return None
         except WiretapeError as error:
             self._fail(error)
             return None
-        if self._host.tape.openings != self._openings or (change is not None and change.deleted):
+        if self._host.listed.openings != self._openings or (change is not None and change.deleted):
             self.change = None
         if change is None or self.change is not known or self.query is not query:
             return None
@@ -209,7 +268,7 @@ class Listing:
         """Read the rows of these exchanges; return whether some are gone. Raises `Superseded`."""
         catalog = self.catalog
         try:
-            rows = await self._host.tape.ask(partial(_rows, numbers=numbers), f"pages {self._name}")
+            rows = await self._host.listed.ask(partial(_rows, numbers=numbers), f"pages {self._name}")
         except WiretapeError as error:
             self._fail(error)
             return False
@@ -224,7 +283,7 @@ class Listing:
         if query.filter is None or change is None:
             return None
         with contextlib.suppress(Superseded, WiretapeError):
-            terms = await self._host.tape.ask(partial(_terms, filter=query.filter), f"terms {self._name}")
+            terms = await self._host.listed.ask(partial(_terms, filter=query.filter), f"terms {self._name}")
             if self.query is query and self.change is not None:
                 return notices.none_match(self.change.seen.total, terms, self.change.running)
         return None
@@ -236,9 +295,9 @@ class Listing:
         """
         with contextlib.suppress(Superseded, WiretapeError):  # `look` reports the trouble
             question = partial(_details, number=number, limits=self._host.limits)
-            details = await self._host.tape.ask(question, f"preview {self._name}")
+            details = await self._host.listed.ask(question, f"preview {self._name}")
             row = None if details.preview is None else details.preview.row
-            if row is not None and row.bytes is not None and row.bytes > LARGE:
+            if row is not None and row.bytes is not None and row.bytes > LARGE and not self.is_of_centre:
                 ahead = number if row.outcome != "open" else None
                 await in_thread(partial(self._host.decoders.ready, ahead, row.bytes))
             return details
@@ -247,25 +306,62 @@ class Listing:
     async def advice(self) -> str | None:
         """Return what to do about measures of an older decoder, if there are any."""
         with contextlib.suppress(Superseded, WiretapeError):  # then the list says what is wrong with the tape
-            return await self._host.tape.ask(_advice)
+            return await self._host.listed.ask(_advice)
         return None
 
     async def read_vocabulary(self) -> None:
         """Read what a filter can be completed with, once."""
         if not self.vocabulary.values:
             with contextlib.suppress(Superseded, WiretapeError):  # then only names are completed
-                self.vocabulary = await self._host.tape.ask(_vocabulary)
+                self.vocabulary = await self._host.listed.ask(_vocabulary)
 
     def _fail(self, error: WiretapeError) -> None:
         self.trouble = error
-        if not isinstance(error, TapeBusy):
+        if not isinstance(error, TapeBusy) and (self.change is None or not self.is_of_centre):
             self.change, self.catalog = None, Catalog()
 
 
 def _advice(connection: "Connection") -> str | None:
     from viewer.tape import queries
 
-    return queries.advice(connection)
+    return None if _is_centre(connection) else queries.advice(connection)
+
+
+def _is_centre(connection: "Connection") -> bool:
+    return connection.dialect.name != "sqlite"
+
+
+def _load_of_centre(connection: "Connection", query: Query, clock: Clock, known: Sequence[int]) -> _Loaded:
+    from viewer.fleet.listing import rows, start_of
+    from viewer.tape import live, queries
+
+    began = clock.now()
+    page = _page(connection, query)
+    took = clock.now() - began
+    total = len(page.numbers) or (queries.count(connection) if query.filter is not None else 0)
+    change = live.Change(live.Seen(0, total), 0, None)
+    starts = sorted(map(start_of, page.numbers))
+    started = (starts[0], starts[-1]) if starts else None
+    first = rows(connection, page.numbers[:PAGE])
+    return _Loaded(page.numbers, took, first, change, ids(connection, known), started, page)
+
+
+def _page(connection: "Connection", query: Query, before: "Page | None" = None) -> "Page":
+    """Return the numbers of a centre that follow a page, or the first ones."""
+    from viewer.fleet import listing
+
+    condition, last = _condition(query), None if before is None else before.numbers[-1]
+    if query.order is None:
+        return listing.newest(connection, condition, last)
+    by, descending = query.order
+    after = None if before is None or last is None else (before.last, last)
+    return listing.ordered(connection, condition, by, descending=descending, after=after)
+
+
+def _count(connection: "Connection", query: Query) -> int:
+    from viewer.tape import queries
+
+    return queries.count(connection, _condition(query))
 
 
 def _load(connection: "Connection", query: Query, clock: Clock, known: Sequence[int]) -> _Loaded:
@@ -299,6 +395,10 @@ def _change(connection: "Connection", query: Query, known: "Change", visible: Se
 def _rows(connection: "Connection", numbers: Sequence[int]) -> list[ListRow]:
     from viewer.tape import live
 
+    if _is_centre(connection):
+        from viewer.fleet import listing
+
+        return listing.rows(connection, numbers)
     return live.listed(connection, numbers)
 
 
@@ -307,6 +407,9 @@ def _details(connection: "Connection", number: int, limits: Thresholds) -> Detai
     from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
+    if _is_centre(connection):  # its texts and reads come with the exchange, when that is opened
+        found = _rows(connection, [number])
+        return Details(live.without_texts(found[0]) if found else None)
     preview = live.preview(connection, number)
     if preview is None or preview.row.outcome == "open":
         return Details(preview)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from recorder.commands.centre import Target
 from recorder.errors import NotFound, WiretapeError
 from recorder.plurals import counted
 from viewer.model.text import curl
 from viewer.rows import ListRow
-from viewer.tui.base.host import TapeReader
+from viewer.tui.base.host import Reader, Source
 from viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
 from viewer.tui.list.listing import Query, ids
 
@@ -28,29 +28,35 @@ MOST_COPIED: Final = 8 << 20
 """No longer answer, in bytes, goes to a clipboard."""
 
 
-def copies(tape: TapeReader, query: Query, row: ListRow | None, marked: Sequence[str]) -> list[Copy]:
+def copies(reader: Reader, query: Query, row: ListRow | None, marked: Sequence[str]) -> list[Copy]:
     """Return what can be copied: (label, text). `row` is the one under the cursor, `marked` are ids."""
-    offered: list[Copy] = [("this list", command(tape.path, "ls", *_filter(query), *_order(query)))]
-    if row is not None:
+    place = reader.place
+    offered: list[Copy] = [("this list", command(place, "ls", *_filter(query), *_order(query)))]
+    if row is not None and isinstance(place, Target):
+        pulls = command(place, "pull", row.id, "-o", f"{row.id[:8]}.db")
+        offered = [("id", row.id), ("view", command(place, "view", row.id)), *offered, ("pull", pulls)]
+    elif row is not None:
         id = row.id
-        verbs: list[Copy] = [(verb, command(tape.path, verb, id)) for verb in ("show", "view")]
+        verbs: list[Copy] = [(verb, command(place, verb, id)) for verb in ("show", "view")]
         parts = [part for part in PARTS if part != "tool arguments" or row.finish_reason == "tool_calls"]
-        offered = [("id", id), *verbs, *offered, *((part, _later(tape, row.no, id, part)) for part in parts)]
+        offered = [("id", id), *verbs, *offered, *((part, _later(reader, row.no, id, part)) for part in parts)]
     if marked:
         offered.append(("marked ids", "\n".join(marked)))
     return offered
 
 
 def exports(
-    tape: Path, query: Query, row: ListRow | None, marked: Sequence[str], fitting: int
+    place: Source, query: Query, row: ListRow | None, marked: Sequence[str], fitting: int
 ) -> list[tuple[str, list[str]]]:
     """Return what can be exported: (label, arguments); `fitting` is how many exchanges the list has."""
-    listed = arguments(tape, "export", *_filter(query))
-    offered = [(counted(fitting, "exchange"), listed), (f"their texts, {fitting:,}", [*listed, "--table", "texts"])]
+    listed, is_tape = arguments(place, "export", *_filter(query)), not isinstance(place, Target)
+    offered = [(counted(fitting, "exchange"), listed)]
+    if is_tape:
+        offered.append((f"their texts, {fitting:,}", [*listed, "--table", "texts"]))
     if marked:
-        offered.append((f"marked, {len(marked)}", arguments(tape, "export", *marked)))
-    if row is not None:
-        one, short = arguments(tape, "export", row.id), row.id[:8]
+        offered.append((f"marked, {len(marked)}", arguments(place, "export", *marked)))
+    if row is not None and is_tape:
+        one, short = arguments(place, "export", row.id), row.id[:8]
         offered.append((f"bytes of {short}", [*one, "--format", "sse"]))
         offered.append((f"chunks of {short}", [*one, "--table", "chunks"]))
     return offered
@@ -89,9 +95,9 @@ def _answer(connection: "Connection", number: int, id: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _later(tape: TapeReader, number: int, id: str, part: str) -> Later:
+def _later(reader: Reader, number: int, id: str, part: str) -> Later:
     question = partial(text_of, number=number, id=id, part=part)
-    return Later(PARTS[part], partial(tape.ask, question, "copy"), part_command(tape.path, id, part))
+    return Later(PARTS[part], partial(reader.ask, question, "copy"), part_command(reader.place, id, part))
 
 
 def _filter(query: Query) -> list[str]:

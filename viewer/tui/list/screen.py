@@ -7,7 +7,7 @@ in `listing`.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -19,15 +19,17 @@ from textual.events import DescendantFocus, Key
 from textual.screen import Screen
 from textual.worker import Worker
 
-from recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing
+from recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing, WiretapeError
 from recorder.plurals import counted
+from recorder.sanitize import safe
 from viewer.filters.patterns import TooSlow
+from viewer.fleet.errors import NotAtCentre
 from viewer.model import states
 from viewer.model.listing import drilling, notices
 from viewer.model.listing.catalog import Marks
 from viewer.model.states import Look, Part
 from viewer.rows import ListRow
-from viewer.tui.base.host import Host, Superseded, host
+from viewer.tui.base.host import CentreReader, Host, Superseded, host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.offers import Copy
 from viewer.tui.list import offers
@@ -44,12 +46,16 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.15
 _RETRY_SECONDS: Final = 0.5
+_RETRY_CENTRE_SECONDS: Final = 5.0
+_ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
 _OF_ROWS: Final = frozenset(
     {"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "conversations"}
 )
 """Actions that do nothing where nothing is listed."""
+_OF_TAPES: Final = frozenset({"follow", "conversations"})
+"""Actions that a centre does not know."""
 
 
 class StreamsScreen(Screen[None]):
@@ -114,6 +120,8 @@ class StreamsScreen(Screen[None]):
         self._rows.selected = selected
         self._titles = Titles(self._rows)
         self._preview = Preview()
+        self._puller: Worker[None] | None = None
+        self._pulls = ""
         self._notice = Notice()
 
     def compose(self) -> ComposeResult:
@@ -155,12 +163,12 @@ class StreamsScreen(Screen[None]):
 
     def copies(self) -> list[Copy]:
         """Return what can be copied: (label, text)."""
-        return offers.copies(self._host.tape, self.listing.query, self._row, list(self.marks.ids.values()))
+        return offers.copies(self._host.listed, self.listing.query, self._row, list(self.marks.ids.values()))
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported: (label, arguments of `wiretape`)."""
         marked, fitting = list(self.marks.ids.values()), self.listing.fitting
-        return offers.exports(self._host.tape.path, self.listing.query, self._row, marked, fitting)
+        return offers.exports(self._host.listed.place, self.listing.query, self._row, marked, fitting)
 
     @property
     def holds_keys(self) -> bool:
@@ -191,10 +199,10 @@ class StreamsScreen(Screen[None]):
             return
         if ids is not None:
             self._check(known, ids)
-        elif isinstance(self.listing.trouble, TooSlow):
-            self.filter.reject(self.listing.trouble)
-            self._apply_filter()
+        elif isinstance(self.listing.trouble, TooSlow | NotAtCentre):
+            self._refuse(self.listing.trouble)
             self.call_later(self._load)
+            return
         elif self.listing.is_unread:
             self._show_trouble()
             return
@@ -207,6 +215,22 @@ class StreamsScreen(Screen[None]):
             self._is_advised = True
             if advice := await self.listing.advice():
                 self.notify(advice, severity="warning", markup=False)
+
+        if self.listing.is_of_centre:
+            self.run_worker(self._count_all(), group="count", exclusive=True)
+
+    async def _count_all(self) -> None:
+        await self.listing.count()
+        self.show_state()
+
+    def _refuse(self, error: TooSlow | NotAtCentre) -> None:
+        """Undo what cannot be worked out: the filter, or where there is none, the order."""
+        if self.listing.query.filter is None:
+            self.listing.query = replace(self.listing.query, order=None)
+            self.notify(str(error), severity="error", timeout=_ERROR_SECONDS, markup=False)
+        else:
+            self.filter.reject(error)
+            self._apply_filter()
 
     def _check(self, known: Mapping[int, str], ids: Mapping[int, str]) -> None:
         """Forget what was `known` and is another exchange now, or none, by the ids on the tape."""
@@ -228,7 +252,8 @@ class StreamsScreen(Screen[None]):
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_RETRY_SECONDS if self.listing.trouble else POLL_SECONDS)
+            retry_s = _RETRY_CENTRE_SECONDS if self.listing.is_of_centre else _RETRY_SECONDS
+            await asyncio.sleep(retry_s if self.listing.trouble else POLL_SECONDS)
             if self.listing.is_loading:
                 continue
             if self.listing.change is None or self.listing.trouble is not None:
@@ -269,6 +294,9 @@ class StreamsScreen(Screen[None]):
             if await self.listing.read(numbers):
                 self._rows.grown(0, follow=False)
             self._rows.filled()
+            if self.listing.goes_on(numbers) and await self.listing.extend():
+                self._rows.grown(0, follow=False)
+            self.show_state()
 
     def on_cursor_list_moved(self, event: CursorList.Moved) -> None:
         """Show the exchange that the cursor has come to; who moves it by hand follows no longer."""
@@ -282,11 +310,33 @@ class StreamsScreen(Screen[None]):
         self._titles.refresh()
 
     def on_cursor_list_opened(self) -> None:
-        """Open an exchange in the inspector."""
+        """Open an exchange in the inspector; one of a centre is pulled first."""
         from viewer.tui.inspector.screen import InspectorScreen
 
         if self._rows.selected is not None:
-            self.app.push_screen(InspectorScreen(self._rows.selected))
+            self._with_copies([self._rows.selected], lambda there: self.app.push_screen(InspectorScreen(there[0])))
+
+    def _with_copies(self, numbers: list[int], open: Callable[[list[int]], object]) -> None:
+        """Open exchanges with the numbers that they have on the tape: at once, or when they have been pulled to it."""
+        reader = self._host.listed
+        if isinstance(reader, CentreReader):
+            self._puller = self.run_worker(self._pull(reader, numbers, open), group="pull", exclusive=True)
+        else:
+            open(numbers)
+
+    async def _pull(self, reader: CentreReader, numbers: list[int], open: Callable[[list[int]], object]) -> None:
+        self._pulls = counted(len(numbers), "exchange")
+        self.show_state()
+        try:
+            there = await in_thread(partial(reader.pull, numbers))
+        except WiretapeError as error:
+            self.notify(str(error), title="not pulled", severity="error", timeout=_ERROR_SECONDS, markup=False)
+        else:
+            if self.is_current:  # else something else has been opened meanwhile
+                open(there)
+        finally:
+            self._pulls = ""
+            self.show_state()
 
     def action_open(self) -> None:
         """Open the exchange under the cursor."""
@@ -361,6 +411,8 @@ class StreamsScreen(Screen[None]):
             return frozenset()  # nothing is known yet: no key is refused that may be of use in a moment
         marked, text = bool(self.marks), bool(self.filter.text.strip())
         idle = set() if self._rows.count else {*_OF_ROWS}
+        if self.listing.is_of_centre:
+            idle |= _OF_TAPES
         applies = {
             "compare": marked and self._rows.count > 0,
             "toggle_filter": text,
@@ -430,10 +482,10 @@ class StreamsScreen(Screen[None]):
 
         if not await self.listing.holds(self._known):
             self._load()  # which says what is not there any more
-        elif (screen := comparison(self.marks, self._rows.selected)) is None:
+        elif len(numbers := self.marks.compared(self._rows.selected)) < 2:
             self.notify("Mark another exchange with space, then press c.", title="compare", markup=False)
         else:
-            self.app.push_screen(screen)
+            self._with_copies(numbers, lambda there: self.app.push_screen(comparison(there)))
 
     def action_stats(self) -> None:
         """Show the figures of what fits the filter."""
@@ -528,9 +580,10 @@ class StreamsScreen(Screen[None]):
     def _tape_line(self) -> list[Part]:
         """Return the tape's name, and what there is to count."""
         catalog, change, sorts = self.listing.catalog, self.listing.change, ": R sorts them in"
-        parts: list[Part] = [(self._host.tape.path.name, "strong")]
+        parts: list[Part] = [(self._host.listed.name, "strong")]
         if change is not None:
-            parts.append((f" · {counted(change.seen.total, 'exchange')}", "plain"))
+            total = self.listing.total
+            parts.append((f" · {'…' if total is None else counted(total, 'exchange')}", "plain"))
         counts = (
             (change.running if change is not None else 0, "open"),
             (len(self.marks), "marked"),
@@ -542,11 +595,15 @@ class StreamsScreen(Screen[None]):
         return [*parts, (" · following", "accent")] if self._follow else parts
 
     def _recorder_line(self) -> list[Part]:
-        """Return who records, or that the tape is locked."""
+        """Return who records, or that the tape is locked; of a centre, what is pulled of it, or what is wrong."""
+        if self._pulls:
+            return [(f"pulling {self._pulls} …", "warning")]
         if self.listing.is_busy:
-            return [("busy: waiting for the tape", "warning")]
+            return [(f"busy: waiting for the {'centre' if self.listing.is_of_centre else 'tape'}", "warning")]
         if self.listing.change is None:
             return []
+        if self.listing.is_of_centre:
+            return [] if self.listing.trouble is None else [(safe(str(self.listing.trouble)), "error")]
         return notices.recorder_line(self.listing.recorder, self._host.clock.wall_ns())
 
     def _count(self) -> list[Part]:
@@ -558,16 +615,19 @@ class StreamsScreen(Screen[None]):
             return [("…", "muted")]
         if listing.query.filter is None:
             return [("off: \\ switches it on", "warning")] if self.filter.text.strip() else []
-        share = f"{listing.fitting:,} / {listing.change.seen.total:,}"
+        share = "…" if listing.total is None else f"{listing.fitting:,} / {listing.total:,}"
         return [(share, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
 
     def _why_empty(self) -> notices.Lines | None:
         """Return why there is nothing to list; None if there is something, or a filter is why."""
         listing = self.listing
         if listing.is_unread and listing.trouble is not None:
-            is_awaited = isinstance(listing.trouble, NotFound | SchemaMissing)
-            return notices.no_tape(self._host.tape.path) if is_awaited else notices.failed(listing.trouble)
+            if isinstance(listing.trouble, NotFound | SchemaMissing) and not listing.is_of_centre:
+                return notices.no_tape(self._host.tape.path)
+            return notices.failed(listing.trouble, "centre" if listing.is_of_centre else "tape")
         if listing.change is not None and not listing.change.seen.total:
+            if listing.is_of_centre:
+                return notices.nothing_shipped(self._host.listed.name)
             return notices.empty(listing.recorder, self._host.clock.wall_ns())
         return None
 

@@ -26,7 +26,7 @@ from viewer.rows import TableRow
 from viewer.stats import heatmap
 from viewer.stats.heatmap import METRICS, Heatmap
 from viewer.tui.base import paint
-from viewer.tui.base.host import Superseded, host
+from viewer.tui.base.host import CentreReader, Superseded, host
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.menus import AskScreen
@@ -136,16 +136,23 @@ class StatsScreen(Screen[None]):
     def copies(self) -> list[tuple[str, str]]:
         """Return what can be copied: the command that prints these figures, and the filter."""
         objective = ["--slo", self._slo] if self._slo else []
-        command = offers.command(host(self).tape.path, "stats", *self._selection(), "--by", self.shown.by, *objective)
+        command = offers.command(
+            host(self).listed.place, "stats", *self._selection(), "--by", self.shown.by, *objective
+        )
         return [("command", command), ("filter", self.shown.filter_text)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported: the figures of the groups, and the exchanges that they are of."""
-        exported = offers.arguments(host(self).tape.path, "export", *self._selection())
+        tables = ("exchanges",) if self._is_of_centre else ("exchanges", "chunks", "reads")
+        exported = offers.arguments(host(self).listed.place, "export", *self._selection())
         return [
             (f"summary by {self.shown.by}", [*exported, "--table", "summary", "--by", self.shown.by]),
-            *((table, [*exported, "--table", table]) for table in ("exchanges", "chunks", "reads")),
+            *((table, [*exported, "--table", table]) for table in tables),
         ]
+
+    @property
+    def _is_of_centre(self) -> bool:
+        return isinstance(host(self).listed, CentreReader)
 
     def _selection(self) -> list[str]:
         return ["-f", self.shown.filter_text] if self.shown.filter_text else []
@@ -257,15 +264,19 @@ class StatsScreen(Screen[None]):
 
     async def _read_groups(self) -> None:
         by, slo = self._by, self._slo
-        figures = partial(_figures, by=by, slo=slo)
-        if not await self._take("groups", figures, partial(self._show_figures, by, pooled=False)):
+        figures, pooled = partial(_figures, by=by, slo=slo), self._is_of_centre  # which pools the gaps at once
+        if not await self._take("groups", figures, partial(self._show_figures, by, pooled=pooled)):
             return
         if self.shown.heat is None:
             await self._read_heat()
             await self._take("groups", _failures, self._show_failures)
-        await self._take("groups", partial(figures, pooled=True), partial(self._show_figures, by, pooled=True))
+        if not pooled:
+            await self._take("groups", partial(figures, pooled=True), partial(self._show_figures, by, pooled=True))
 
     async def _read_heat(self) -> None:
+        if self._is_of_centre:
+            self._heat.show(None, _HEADS[self._metric], "a centre draws no map: 'wiretape pull' copies to a tape")
+            return
         metric, room = self._metric, (self._heat.room[0], shares(self.size.height, len(self.shown.rows))[1])
         await self._take("heat", partial(_heat, metric=metric, room=room), self._show_heat)
 
@@ -281,7 +292,7 @@ class StatsScreen(Screen[None]):
             return question(connection, parse(text) if text else None)
 
         try:
-            answer = await host(self).tape.ask(asked, key)
+            answer = await host(self).listed.ask(asked, key)
         except Superseded:
             return False
         except WiretapeError as error:
@@ -408,6 +419,8 @@ def _figures(
     from viewer.tape import conditions, overview
 
     covered = _covered(where)
+    if connection.dialect.name != "sqlite":
+        return _figures_of_centre(connection, where, covered, by, slo)
     if pooled and overview.pooled(connection, covered) > overview.MOST_GAPS:
         return None
     figures = overview.figures(connection, by, covered, objective(slo) if slo else (), gaps=pooled)
@@ -416,12 +429,34 @@ def _figures(
     return *figures, overview.left_out(connection, None if where is None else conditions.condition(where))
 
 
+def _figures_of_centre(
+    connection: "Connection", where: "Filter | None", covered: "Condition | None", by: str, slo: str | None
+) -> _Figures:
+    """Return all figures, which the centre works out."""
+    from viewer.fleet.figures import groups as figures_of
+    from viewer.stats.metrics import objective
+    from viewer.stats.summary import row_of
+    from viewer.tape import conditions, overview
+
+    bounds = objective(slo) if slo else ()
+    found, together = (figures_of(connection, keys, covered, bounds=bounds) for keys in ((by,), ()))
+    rows = [row_of(one, (by,)) for one in found]
+    total = row_of(together[0], ()) if found else None
+    if coverage.names_operation(where):
+        return rows, total, {}
+    return rows, total, overview.left_out(connection, None if where is None else conditions.condition(where))
+
+
 def _failures(connection: "Connection", where: "Filter | None") -> "tuple[list[Failures], list[str]]":
     """Return the failures, and the labels that there are."""
     from viewer.tape import overview
 
     covered = _covered(where)
-    return overview.failures(connection, covered), overview.label_keys(connection, covered)
+    if connection.dialect.name != "sqlite":
+        from viewer.fleet.listing import label_keys
+    else:
+        label_keys = overview.label_keys
+    return overview.failures(connection, covered), label_keys(connection, covered)
 
 
 def _heat(connection: "Connection", where: "Filter | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:

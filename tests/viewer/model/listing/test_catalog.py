@@ -130,12 +130,10 @@ def test_number_of_marks_is_limited() -> None:
     assert len(marked) == MOST_MARKS
 
 
-def test_pair_is_two_marks_or_one_and_the_selection() -> None:
+def test_compared_is_what_is_marked_or_the_one_and_the_selection() -> None:
     marked = Marks()
-    assert marked.pair(1) is None
+    assert marked.compared(1) == []
     marked.toggle(1, "")
-    assert (marked.pair(1), marked.pair(None), marked.pair(7)) == (None, None, (1, 7))
+    assert (marked.compared(1), marked.compared(None), marked.compared(7)) == ([1], [1], [1, 7])
     marked.toggle(2, "")
-    assert marked.pair(7) == (1, 2)
-    marked.toggle(3, "")
-    assert marked.pair(7) is None
+    assert marked.compared(7) == [1, 2]

@@ -6,7 +6,6 @@ from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, assert_golden, journey, press, resized, seen, shows, staged, wait_for
-from viewer.model.listing.catalog import Marks
 from viewer.tui.compare.race import CompareScreen
 from viewer.tui.compare.table import CompareManyScreen, comparison
 from viewer.tui.inspector.screen import InspectorScreen
@@ -104,15 +103,9 @@ def test_what_is_not_on_the_tape_any_more_is_told_of(tape: Path) -> None:
     journey(steps())
 
 
-def test_two_marks_race_and_more_stand_in_a_table() -> None:
-    marks = Marks()
-    assert comparison(marks, 1) is None
-    marks.toggle(1, "a")
-    assert isinstance(comparison(marks, 2), CompareScreen)
-    marks.toggle(2, "b")
-    assert isinstance(comparison(marks, None), CompareScreen)
-    marks.toggle(3, "c")
-    assert isinstance(comparison(marks, None), CompareManyScreen)
+def test_two_race_and_more_stand_in_a_table() -> None:
+    assert isinstance(comparison([2, 1]), CompareScreen)
+    assert isinstance(comparison([1, 2, 3]), CompareManyScreen)
 
 
 def test_one_whose_recorder_is_gone_is_an_orphan_as_in_the_list(tmp_path: Path) -> None:

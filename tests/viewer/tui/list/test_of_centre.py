@@ -1,0 +1,127 @@
+"""The list of a centre: read by key as far as it is looked at, and exchanges that are pulled when they are opened."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from recorder.commands.centre import Target
+from recorder.demo import synthetic
+from recorder.tape import file
+from tests.viewer.fleet import engine as engines
+from tests.viewer.fleet.engine import Listed
+from tests.viewer.tui.staging import Watch, journey, press, seen, shows, typed, wait_for
+from viewer.fleet import listing
+from viewer.tui.app import ViewerApp
+from viewer.tui.base.host import CentreReader
+
+TARGET = Target(("http://127.0.0.1:1",), url="clickhouse://127.0.0.1:1/wiretape")
+NUMBERS = "concat(started_at, ' ', id) \nFROM"
+
+
+class Watched(ViewerApp):
+    """The viewer, whose toasts are kept."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.toasts: list[str] = []
+
+    def notify(self, message: str, **kwargs: Any) -> None:
+        self.toasts.append(message)
+        super().notify(message, **kwargs)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Listed:
+    """A centre with 300 exchanges, which are read 130 at once."""
+    monkeypatch.setattr(listing, "AT_ONCE", 130)
+    tape, engine = tmp_path / "tape.db", Listed()
+    with file.writing(tape, "a test") as connection:
+        for _ in synthetic.fill(connection, 300, 4, seed=1):
+            pass
+    engines.ship(tape, engine, bodies=True)
+    return engine
+
+
+@asynccontextmanager
+async def viewing(engine: Listed, directory: Path) -> AsyncIterator[tuple[Watched, Pilot[Any]]]:
+    pulled = directory / "pulled.db"
+    reader = CentreReader(TARGET, lambda: engines.centre(engine, TARGET), pulled)
+    app = Watched(pulled, Watch().clock, centre=reader)
+    async with app.run_test(size=(120, 40)) as pilot:
+        yield app, pilot
+
+
+def ids(engine: Listed) -> list[str]:
+    """Give what is at the centre, the newest first."""
+    final = engine.final()
+    return sorted(final, key=lambda id: final[id]["started_at"], reverse=True)
+
+
+def pages(engine: Listed) -> int:
+    """Count how often numbers were asked for."""
+    return sum("LIMIT 130" in one.content.decode("utf-8", "replace") for one in engine.asked)
+
+
+def test_no_more_is_read_than_is_looked_at(engine: Listed, tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with viewing(engine, tmp_path) as (app, pilot):
+            newest = ids(engine)
+            await shows(pilot, newest[0][:8], f"wiretape at 127.0.0.1:1 · {len(newest)} exchanges")
+            at_once = pages(engine)
+            assert newest[-1][:8] not in seen(app)
+            while newest[-1][:8] not in seen(app):
+                await press(pilot, "end")
+                await pilot.pause(0.01)
+            assert pages(engine) > at_once
+
+    journey(steps())
+
+
+def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Listed, tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with viewing(engine, tmp_path) as (_, pilot):
+            newest = ids(engine)
+            await shows(pilot, newest[1][:8])
+            await press(pilot, "enter")
+            await shows(pilot, "1 Replay", newest[0][:8], "[DONE]")
+            asked = len(engine.asked)
+            await press(pilot, "q")
+            await shows(pilot, newest[1][:8])
+            await press(pilot, "enter")
+            await shows(pilot, "1 Replay", newest[0][:8], "[DONE]")
+            assert len([one for one in engine.asked[asked:] if b"FROM streams" in one.content]) == 0
+            engine.rows["streams"] = []
+            await press(pilot, "q", "j", "enter")
+            await shows(pilot, "1 Replay", newest[1][:8], "the bytes of request and answer are not here")
+            assert (tmp_path / "pulled.db").stat().st_mode & 0o077 == 0
+
+    journey(steps())
+
+
+def test_a_centre_that_fails_is_told_of_and_the_list_stays(engine: Listed, tmp_path: Path) -> None:
+    def away(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    async def steps() -> None:
+        async with viewing(engine, tmp_path) as (app, pilot):
+            newest = ids(engine)
+            await shows(pilot, newest[0][:8], f"{len(newest)} exchanges")
+            engine.faults = [away] * 9
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: any("cannot be reached" in one for one in app.toasts))
+            assert newest[0][:8] in seen(app)
+            engine.faults = []
+            await press(pilot, "slash")
+            await wait_for(pilot, lambda: isinstance(app.focused, Input))
+            await typed(pilot, "content~hello")
+            await shows(pilot, "a centre does not look into content")
+            await wait_for(pilot, lambda: newest[0][:8] in seen(app))
+            assert "t conversations" not in seen(app)
+
+    journey(steps())
