@@ -35,8 +35,11 @@ class Program:
 async def keep_running(
     program: Program, attend: Callable[[asyncio.subprocess.Process], Awaitable[int]], screen: "Screen"
 ) -> None:
-    """Start a program, and again when it ends, until cancelled; `attend` returns its exit code when it has ended."""
-    wait = _AGAIN_SECONDS
+    """Start a program, and again when it ends, until cancelled; `attend` returns its exit code when it has ended.
+
+    What one has said is not said again by those that follow it, until one lasts: it could end for the same reason.
+    """
+    wait, said = _AGAIN_SECONDS, dict[str, object]()
     while True:
         started = SYSTEM.now()
         try:
@@ -51,10 +54,14 @@ async def keep_running(
         except OSError as error:
             screen.line(f"wiretape: the process that {program.does} cannot start ({error.strerror}); trying again")
         else:
-            _TELLING[process] = asyncio.create_task(_tell(process, screen))
+            _TELLING[process] = asyncio.create_task(_tell(process, screen, said))
             code = await attend(process)
-            screen.line(f"wiretape: the process that {program.does} ended (exit code {code}); starting another")
-        has_lasted = SYSTEM.now() - started > _MOST_AGAIN_SECONDS * 1e9
+            line = f"wiretape: the process that {program.does} ended (exit code {code}); starting another"
+            if line not in said:
+                said[line] = process
+                screen.line(line)
+        if has_lasted := SYSTEM.now() - started > _MOST_AGAIN_SECONDS * 1e9:
+            said.clear()
         wait = _AGAIN_SECONDS if has_lasted else min(2 * wait, _MOST_AGAIN_SECONDS)
         await asyncio.sleep(wait)
 
@@ -63,8 +70,11 @@ _TELLING: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
 """What prints the lines of each program, until its end, whoever waits for that."""
 
 
-async def _tell(process: asyncio.subprocess.Process, screen: "Screen") -> None:
-    """Print what a program says on standard error, which would not heed the status line."""
+async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dict[str, object]) -> None:
+    """Print what a program says on standard error, which would not heed the status line.
+
+    `said` has the lines so far, and the process that each was first said by.
+    """
     assert process.stderr is not None
     while True:
         try:
@@ -74,7 +84,9 @@ async def _tell(process: asyncio.subprocess.Process, screen: "Screen") -> None:
         if not line:
             del _TELLING[process]
             return
-        screen.line(line.decode("utf-8", "replace").rstrip("\n"))
+        text = line.decode("utf-8", "replace").rstrip("\n")
+        if said.setdefault(text, process) is process:
+            screen.line(text)
 
 
 class Companion:

@@ -91,8 +91,9 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
 
 def _listen(over: threading.Event, closed: threading.Event) -> None:
     """Heed what the recorder says on standard input, whose end is its own."""
-    for line in sys.stdin.buffer:
-        if line == LEAVE:
-            over.set()
+    with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as pipe:  # a buffer's lock would outlive its thread
+        for line in pipe:
+            if line == LEAVE:
+                over.set()
     over.set()
     closed.set()

@@ -59,6 +59,28 @@ async def test_what_is_recorded_is_shipped_while_it_is_recorded_and_what_is_left
 
 @pytest.mark.nightly
 @on_loop
+async def test_a_centre_that_refuses_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
+    asked = 0
+
+    def choose(_: ReceivedRequest) -> Scene:
+        nonlocal asked
+        asked += 1
+        refusal = b"Code: 193, e.displayText() = DB::Exception: Wrong password, e.what() = DB::Exception"
+        return answer([(0, refusal)], status=401, content_type="text/plain")
+
+    async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream, ScriptedUpstream(choose) as centre:
+        to = centre.url.replace("http://", "clickhouse://") + "/wiretape"
+        async with recording(tmp_path / "tape.db", upstream.url, "--ship", to) as (process, base):
+            await until(lambda: asked == 3)
+            await fetch(base, post(CHAT))
+            code, _, err = await finish(process, signal.SIGINT)
+    assert (code, err.count("does not accept the user or the password")) == (0, 1)
+    assert (err.count("ended (exit code 1); starting another"), "Fatal" in err) == (1, False)
+    assert "what is left is on the tape" in err
+
+
+@pytest.mark.nightly
+@on_loop
 async def test_what_is_recorded_is_archived_with_what_was_said(tmp_path: Path) -> None:
     tape, root = tmp_path / "tape.db", tmp_path / "archive"
     async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream:
