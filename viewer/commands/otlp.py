@@ -62,7 +62,8 @@ def send(
                 waiting = shipper.finish(connection, None if once else LAST_SECONDS)
         screen.status("")
         if not beside:
-            screen.line(f"{counted(shipper.taken, 'exchange')} sent to {collector.name}, {waiting:,} waiting")
+            refused = f", {counted(delivery.refused, 'span')} refused" if delivery.refused else ""
+            screen.line(f"{counted(shipper.taken, 'exchange')} sent to {collector.name}, {waiting:,} waiting{refused}")
     if waiting:
         which = "it" if waiting == 1 else "them"
         raise WiretapeError(

@@ -75,7 +75,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
         signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
 
     def give_up(*_: object) -> None:
-        raise WiretapeError("told to end, and no answer has come: what is left stays on the tape")
+        raise WiretapeError("told to end while it waited for an answer: what is left stays on the tape")
 
     if with_recorder:  # its terminal's signals are the recorder's to answer
         threading.Thread(target=_listen, args=(over, closed), daemon=True).start()

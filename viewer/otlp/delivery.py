@@ -41,6 +41,8 @@ class Delivery:
         self._report = report
         self._trouble = {"spans": "", "metrics": ""}
         self._absent: set[str] = set()
+        self.refused = 0
+        """So many spans were not taken, and must not be sent again."""
 
     def send_spans(self, batch: Sequence[Span], wait: Wait) -> bool:
         """Send spans until they are taken or refused; False if there was no more time for that."""
@@ -70,15 +72,22 @@ class Delivery:
         else:
             self._settle("metrics", answer, 0)
 
+    @property
+    def takes_anything(self) -> bool:
+        """Whether the collector takes spans or metrics, as far as that is known."""
+        return len(self._absent) < len(self._trouble)
+
     def _settle(self, signal: str, answer: Answer, count: int) -> None:
         """Report an answer after which nothing is sent again."""
         if answer.kind == "absent":
             self._absent.add(signal)
             self._report(f"the collector takes no {signal} ({answer.reason}): none are sent")
         elif answer.kind in ("refused", "too_large"):
+            self.refused += count
             lost = f"{counted(count, 'span')} of a batch are lost" if count else "they are sent again"
             self._tell(signal, answer.reason, lost)
         elif answer.rejected or answer.reason:
+            self.refused += answer.rejected if count else 0
             rejected = f"{answer.rejected:,} rejected" if answer.rejected else "all taken"
             self._report(f"{signal}: {rejected} by the collector: {answer.reason or 'it does not say why'}")
         else:

@@ -12,6 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sqlalchemy import Connection
 
 from recorder.clock import SYSTEM, Clock
+from recorder.errors import WiretapeError
 from viewer.fleet.acknowledged import Acknowledged, Progress
 from viewer.otlp import metrics, spans
 from viewer.otlp.delivery import Delivery
@@ -27,6 +28,8 @@ METRICS_SECONDS: Final = 10.0
 
 _SPANS: Final = "spans"
 _TRIES_AT_ONCE: Final = 8
+_MOST_PAUSE_SECONDS: Final = 30.0
+"""Who sends what there is does not wait for longer."""
 
 
 @dataclass(slots=True)
@@ -75,9 +78,13 @@ class Shipper:
 
     def _has_more(self, pause: float, until_ns: int | None) -> bool:
         self._tries += 1
-        if self._tries >= _TRIES_AT_ONCE or (until_ns is not None and self.clock.now() + pause * 1e9 > until_ns):
+        if until_ns is None:
+            if self._tries < _TRIES_AT_ONCE and pause <= _MOST_PAUSE_SECONDS:
+                return self._has_time(pause)
             return False
-        self.clock.sleep(pause)
+        if self._tries >= _TRIES_AT_ONCE or self.clock.now() + pause * 1e9 > until_ns:
+            return False
+        self.clock.sleep(pause)  # it is over already
         return True
 
     def _send(self, connection: Connection, has_time: Callable[[float], bool]) -> None:
@@ -89,12 +96,14 @@ class Shipper:
             is_all = len(self._unsent) < BATCH
             if not self.delivery.send_spans(self._unsent, has_time):
                 return
+            self._send_metrics(METRICS_SECONDS)
+            if not self.delivery.takes_anything:
+                raise WiretapeError("the collector takes neither spans nor metrics: check its URL, without /v1/…")
             self._unsent.clear()
             self.taken, self._gathered, self._tries = self.taken + self._gathered, 0, 0
             if self.acknowledged.of(_SPANS).until != follower.version:
                 self.acknowledged.put(_SPANS, Progress(follower.version))
                 self.tell(self.taken)
-            self._send_metrics(METRICS_SECONDS)
 
     def _gather(self, connection: Connection, follower: session.Follower) -> None:
         """Make the spans of what is settled next, a batch of them."""

@@ -6,10 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from sqlalchemy import Connection
 
 from recorder.clock import Clock
+from recorder.errors import WiretapeError
 from tests.cases import each_case
 from tests.viewer.commanding import run
 from viewer.fleet.acknowledged import held
@@ -72,6 +74,33 @@ def test_where_nothing_was_taken_it_begins_after_a_version_which_it_keeps(
         with (receiver := Receiver()).shipper(tmp_path / "t.db", since=since) as shipper:
             shipper.finish(connection)
         assert receiver.ids == []
+
+
+class Refusing(Receiver):
+    """A collector that answers all with one status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status, self.asked = status, 0
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        return httpx.Response(self.status, stream=httpx.ByteStream(b""))
+
+
+def test_nothing_counts_as_sent_to_a_url_that_takes_nothing_or_not_from_us(
+    connection: Connection, tmp_path: Path
+) -> None:
+    with Refusing(404).shipper(tmp_path / "t.db") as shipper:
+        with pytest.raises(WiretapeError, match="takes neither spans nor metrics: check its URL"):
+            shipper.finish(connection)
+        assert (shipper.taken, shipper.acknowledged.of("spans").until) == (0, 0)
+    with (receiver := Refusing(401)).shipper(tmp_path / "t.db") as shipper:
+        assert shipper.finish(connection) > 3
+        assert (shipper.taken, receiver.asked) == (0, 2)  # nobody waits a minute for another answer
+    with Refusing(400).shipper(tmp_path / "t.db") as shipper:
+        assert shipper.finish(connection) == 0
+        assert shipper.delivery.refused > 3
 
 
 @each_case(
