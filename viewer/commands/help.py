@@ -525,11 +525,13 @@ def _shipping() -> Iterator[Section]:
             ("filters", "those on texts (text, prompt, error, a bare word), conversations and costs are of tapes; "
              "regular expressions have no look-around and no back-references. error_message and conversation are "
              "empty in lists and figures; costs are there, by the prices of your configuration"),
+            ("stats --as", "mlperf and otel, without its gaps between all chunks: other tools' definitions need what "
+             "the chunks hold, which the refusal names"),
             ("wiretape view", "lists the newest first and reads on as you scroll; filters, orders and statistics are "
              "worked out there. What is opened is pulled to a private tape, which is removed at the end. The map over "
              "time, conversations and following are of tapes"),
-            ("wiretape pull -o TAPE", "copies what was shipped to a tape, for show, play, serve, stats --as and all "
-             "else. What was shipped without --bodies has its facts, measures and gaps (flag:bytes_not_shipped)"),
+            ("wiretape pull -o TAPE", "copies what was shipped to a tape, for show, play, serve, every stats --as and "
+             "all else. What was shipped without --bodies has its facts, measures and gaps (flag:bytes_not_shipped)"),
         ],
     )  # fmt: skip
 

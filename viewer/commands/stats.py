@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from viewer.stats.check import Rule
     from viewer.stats.metrics import Quantity
     from viewer.stats.summary import Figures, Sample
+    from viewer.stats.tools.summary import Report
+    from viewer.tape.conditions import Condition
 
 
 @click.command()
@@ -158,10 +160,8 @@ def _stats_as(
 ) -> None:
     from viewer.report import tools
     from viewer.rows import only
-    from viewer.stats.tools.summary import report_of
     from viewer.stats.tools.tools import authority
     from viewer.tape import queries
-    from viewer.tape.observed import measured
 
     parsed("--as", authority, tool)
     if schema:
@@ -169,10 +169,10 @@ def _stats_as(
         return
     names = out.fields(tools.MEANINGS)
     count_tokens = None if tokenizer is None else counter(tokenizer)
-    tape = options.source(db)
-    if not isinstance(tape, Path):
-        raise click.UsageError("--as reads what was said: copy to a tape what it is to measure, by 'wiretape pull'")
-    with output.opened(tape) as connection:
+    source = options.source(db)
+    if count_tokens is not None and not isinstance(source, Path):
+        raise click.UsageError("--tokenizer counts tokens of texts: copy them to a tape, with 'wiretape pull'")
+    with output.opened(source) as connection:
         selected = options.condition(where)
         condition = options.covered(connection, where, selected, all_operations)
         if not queries.count(connection, condition):
@@ -180,15 +180,36 @@ def _stats_as(
                 options.report_nothing(connection, where)
             if out.is_table:
                 return
-        with progress.Bar("measuring", lambda: queries.count(connection, condition), "exchange") as bar:
-            found = bar.over(measured(connection, tape, tool, condition, count_tokens))
-            report = report_of(tool, found, is_tokenized=count_tokens is not None)
+        report = _report(connection, source, tool, condition, count_tokens)
     if out.is_table:
         output.show_table(tools.render(report, output.width(), names))
         return
     out.put(names or tools.FIELDS, only(tools.rows(report), names or tools.FIELDS))
     for line in tools.remarks(report):
         click.echo(line.plain, err=True)
+
+
+def _report(
+    connection: "Connection",
+    source: Source,
+    tool: str,
+    where: "Condition | None",
+    count_tokens: "Callable[[str, bool], int] | None",
+) -> "Report":
+    """Return what a tool would report of the exchanges of a tape, or of a centre."""
+    from viewer.fleet import observed as at_centre
+    from viewer.stats.tools.summary import report_of
+    from viewer.tape import observed, queries
+
+    with progress.Bar("measuring", lambda: queries.count(connection, where), "exchange") as bar:
+        if isinstance(source, Path):
+            found = observed.measured(connection, source, tool, where, count_tokens)
+        else:
+            found = at_centre.measured(connection, tool, where)
+        report = report_of(tool, bar.over(found), is_tokenized=count_tokens is not None)
+    if not isinstance(source, Path):
+        report.absent = at_centre.absent(tool)
+    return report
 
 
 def counter(path: Path) -> "Callable[[str, bool], int]":

@@ -61,7 +61,7 @@ def rows(measured: Report) -> list[TableRow]:
         "excluded": measured.left_out.total(),
         "failures": _counted(measured.failures.most_common()),
         "exclusions": _counted(measured.left_out.most_common()),
-        "omitted": _counted(measured.omitted.items()),
+        "omitted": _counted((measured.omitted | dict.fromkeys(measured.absent, measured.attempts)).items()),
     }
     head = {"tool": measured.tool, "releases": ", ".join(measured.rule.releases.read)}
     return [{name: (head | asdict(summary) | population)[name] for name in FIELDS} for summary in measured.rows]
@@ -98,6 +98,7 @@ def remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
         "complete here, fails there": f"{measured.refused:,}" if measured.refused else "",
         "left out": _counted(measured.left_out.most_common()),
         "omitted": _omitted(measured),
+        "not known here": f"{', '.join(measured.absent)}: 'wiretape pull' what it is of" if measured.absent else "",
         "counts differently": measured.rule.note,
         "definitions of": f"{measured.rule.source}, read from {', '.join(measured.rule.releases.read)}",
     }

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import random
 import socket
 from pathlib import Path
@@ -55,6 +56,8 @@ QUESTIONS = (
     "export --table summary --by model",
     "ls --columns id,model,status,outcome,ttft,gap_p99,flags,max_stall --format csv",
     "ls --sort -ttft -n 9 --columns id,ttft --format csv",
+    "stats --as mlperf --format csv",
+    "stats --as mlperf --format table",
     "ls --columns id,cost,currency,cache_hit_rate --format csv",
     "stats --columns cost,cost_mean,cost_n,cost_unknown_n,currency --by model,day --format csv",
 )
@@ -120,6 +123,13 @@ def check_answers(tape: Path, to: str) -> None:
     for where in FILTERS:
         asked = ("ls", "--format", "ids", *ended, "-f", where)
         assert answer(*asked, "--db", to) == answer(*asked, "--db", tape), where
+    there, here = (json.loads(answer("stats", "--as", "otel", "--format", "json", *ended, "--db", one)[1])
+                   for one in (to, tape))  # fmt: skip
+    absent = "gen_ai.client.operation.time_per_output_chunk"
+    assert absent in there[0]["omitted"]
+    for row in (*there, *here):
+        row.pop("omitted")
+    assert there == [row for row in here if row["metric"] != absent]
     pulled = tape.with_name("pulled.db")
     assert answer("pull", "--db", to, "-f", "label:team=batch", "-o", pulled)[0] == 0
     of_batch = ("-f", "label:team=batch -is:open")

@@ -18,13 +18,14 @@ from tests.viewer.fleet.engine import HEADERS
 from viewer import rows
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import costs, figures, gaps, reading
+from viewer.fleet import costs, figures, gaps, observed, reading
 from viewer.fleet.client import Centre
 from viewer.fleet.dialect import Dialect
 from viewer.fleet.driver import literal
 from viewer.fleet.errors import NotAtCentre
 from viewer.stats.metrics import objective
 from viewer.stats.prices import UNITS, Prices, entry
+from viewer.stats.tools.tools import TOOLS
 from viewer.tape import conditions, queries
 
 WHERE = {
@@ -125,6 +126,18 @@ def test_what_only_a_tape_has_is_refused_by_name() -> None:
             engine.sql(text)
     with reading.opened(engine.centre) as connection, pytest.raises(NotAtCentre, match="conversations"):
         figures.groups(connection, ("model", "conversation"))
+
+
+def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
+    engine = Engine()
+    with reading.opened(engine.centre) as connection:
+        for tool in TOOLS:
+            if tool in ("mlperf", "otel"):
+                assert list(observed.measured(connection, tool)) == []
+                assert " icl" not in engine.asked[-1]
+            else:
+                with pytest.raises(observed.Unmeasurable, match=f"--as {tool} needs .*, with 'wiretape pull'"):
+                    list(observed.measured(connection, f"{tool}@1"))
 
 
 def test_a_list_has_null_for_what_the_centre_lacks() -> None:

@@ -168,16 +168,34 @@ class Request:
 
 def request(exchange: Exchange, body: Decoded, judged: Judged) -> Request | str:
     """Return what tools see of an exchange, or the reason why none of them would have measured it."""
-    outcome = judged.outcome or "open"
-    if outcome == "open":
+    facts = exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "open"
+    seen = Request(*facts, judged.error_code, judged.duration_ns)
+    is_chat = body.framing == "sse" and (body.api in (chat.API, None) or "malformed" in body.flags)
+    return admitted(
+        seen,
+        replace(seen, decoded=body),
+        is_stream=body.stream,
+        is_whole=is_whole(exchange, body),
+        is_chat=is_chat and not (body.runs and EVENT not in body.kinds),
+    )
+
+
+def admitted(seen: Request, whole: Request, *, is_stream: bool, is_whole: bool, is_chat: bool) -> Request | str:
+    """Return an exchange as `seen` without its body, or with the `whole` of it, or why no tool would have measured it.
+
+    `is_chat`: the body is server-sent events of chat completions.
+    """
+    if seen.outcome == "open":
         return "still open"
-    seen = Request(exchange.status, exchange.ended_by, exchange.end_ns, outcome, judged.error_code, judged.duration_ns)
-    if exchange.status is None or exchange.status >= _FIRST_BAD_STATUS:
+    if seen.status is None or seen.status >= _FIRST_BAD_STATUS:
         return seen
-    unfit = _unfit(exchange, body)
-    if unfit is not None:
-        return LEFT if seen.client_left and unfit == _FOREIGN else unfit
-    return replace(seen, decoded=body)
+    if not is_stream:
+        return "not streamed"
+    if not is_whole:
+        return "not wholly on the tape"
+    if not is_chat:
+        return LEFT if seen.client_left else _FOREIGN
+    return whole
 
 
 def load(text: bytes | str, place: str) -> dict[str, Any]:
@@ -248,15 +266,6 @@ def gaps(at: Sequence[int]) -> list[float]:
 def per_token(window_ns: float, tokens: int | None) -> float | None:
     """Return the ms for each token after the first; None without a count of at least 2."""
     return ms(window_ns) / (tokens - 1) if tokens is not None and tokens > 1 else None
-
-
-def _unfit(exchange: Exchange, decoded: Decoded) -> str | None:
-    if not decoded.stream:
-        return "not streamed"
-    if not is_whole(exchange, decoded):
-        return "not wholly on the tape"
-    is_chat = decoded.framing == "sse" and (decoded.api in ("openai.chat", None) or "malformed" in decoded.flags)
-    return _FOREIGN if not is_chat or (decoded.runs and EVENT not in decoded.kinds) else None
 
 
 def is_whole(exchange: Exchange, decoded: Decoded) -> bool:

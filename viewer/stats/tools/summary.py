@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from recorder.decode.decoder import Decoded
 from recorder.decode.outcome import Exchange
 from viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
-from viewer.stats.tools.request import LEFT, ClientLeft, CountTokens, Judged, Numbers, ToolError, request
+from viewer.stats.tools.request import LEFT, ClientLeft, CountTokens, Judged, Numbers, Request, ToolError, request
 from viewer.stats.tools.tools import Authority, authority
 
 _MOST_REASONS: Final = 20
@@ -181,12 +181,14 @@ class Report:
 
     `failures` counts the tool's reasons; `forgiven` counts by outcome what fails here and succeeds there, `refused`
     what is complete here and fails there. `left_out` counts why exchanges are no attempts of the tool, `unknown` by
-    metric the requests of which the tape does not tell it. `is_tokenized` is whether a tokenizer was given.
+    metric the requests of which the tape does not tell it. `is_tokenized` is whether a tokenizer was given. `absent`
+    are the names of metrics that the source knows of no request.
     """
 
     tool: str
     rule: Authority
     is_tokenized: bool = False
+    absent: Sequence[str] = ()
     attempts: int = 0
     failed: int = 0
     refused: int = 0
@@ -270,7 +272,7 @@ class Report:
         for suffix in ("", _WITHOUT_USAGE):
             for metric in self.rule.metrics:
                 name = f"{metric.name}{suffix}"
-                if name not in self.unknown and (name in self._series or not suffix):
+                if name not in (*self.unknown, *self.absent) and (name in self._series or not suffix):
                     series = self._series.get(name, Series())
                     yield summarise(metric.way or self.rule.way, name, metric.unit, series, metric.factor)
 
@@ -296,9 +298,15 @@ def measure(
 ) -> Measured:
     """Measure one exchange as a tool does; `judged` are its measures, or a row that has their outcome."""
     seen = request(exchange, body, judged)
+    if not isinstance(seen, str):
+        seen = replace(seen, requested_tokens=requested_tokens, count_tokens=count_tokens)
+    return measure_seen(tool, seen)
+
+
+def measure_seen(tool: str, seen: Request | str) -> Measured:
+    """Measure one exchange as a tool does that sees so much of it; a text is the reason why none would have."""
     if isinstance(seen, str):
         return Measured(left_out=seen)
-    seen = replace(seen, requested_tokens=requested_tokens, count_tokens=count_tokens)
     rule = authority(tool)
     try:
         return Measured(rule.measure(seen))
