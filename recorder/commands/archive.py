@@ -56,7 +56,7 @@ def read(url: str) -> Archive:
     address, _, query = url.removeprefix(BUCKET).partition("?")
     bucket, _, prefix = address.strip("/").partition("/")
     settings = dict(parse_qsl(query, keep_blank_values=True))
-    if "@" in bucket or "key" in query:
+    if "@" in bucket or any("key" in name or "token" in name for name in settings):
         raise click.BadParameter("credentials in a URL are seen by others: set AWS_ACCESS_KEY_ID and the like")
     if not bucket or any(part in ("", ".", "..") for part in prefix.split("/") if prefix):
         raise click.BadParameter(f"an archive is {FORM}")

@@ -27,12 +27,12 @@ from viewer.tape import shipping
 MOST_ROWS: Final = {tables.EXCHANGES.name: 10_000, tables.STREAMS.name: 1000}
 """Of a batch."""
 ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 200, tables.STREAMS.name: 5}
+POLL_SECONDS: Final = 60.0
+"""So often are files written: engines like few and large ones."""
 _PLANNED: Final = ("started_at", "size")
 """Columns that say which day an exchange is of, and of streams, by asking for it, that there is a body."""
 _VERSIONS_AT_ONCE: Final = 1000
 _ALL: Final = 1 << 62
-POLL_SECONDS: Final = 60.0
-"""So often are files written: engines like few and large ones."""
 _COMPACT_NS: Final = 3_600_000_000_000
 _UNFINISHED_SECONDS: Final = 86_400
 _FIRST_WAIT: Final = 1.0
@@ -77,7 +77,6 @@ class Archiver:
         while not self.is_over():
             try:
                 self._ship(connection)
-                self._compact()
             except (OSError, ValueError) as error:
                 self.warn(f"{_reason(error)}; trying again")
                 wait = min(2 * wait or _FIRST_WAIT, POLL_SECONDS)
@@ -85,15 +84,16 @@ class Archiver:
                 if wait:
                     self.warn("")
                 wait = 0.0
+                self._compact()
             self.wait(wait or POLL_SECONDS)
 
     def finish(self, connection: Connection) -> None:
         """Ship what is left. Raises `WiretapeError` if it cannot be written: what is not shipped stays on the tape."""
         try:
             self._ship(connection)
-            self._compact()
         except (OSError, ValueError) as error:
             raise WiretapeError(f"{_reason(error)}: what is not archived stays on the tape") from error
+        self._compact()
 
     def _tables(self) -> list[EngineTable]:
         return [tables.SESSIONS, *self._shipped_tables()]
@@ -128,8 +128,8 @@ class Archiver:
             name = f"part-{self._tape}-{progress.until:016}-{until:016}{SUFFIX}"
             write = partial(self._write, connection, table, versions)
             self.files.put(f"{archive_rows.partition(table, date, self.origin.host)}/{name}", write)
-            self.shipped += len(versions) if table is tables.EXCHANGES else 0
         self.acknowledged.put(table.name, Progress(until))
+        self.shipped += sum(map(len, days.values())) if table is tables.EXCHANGES else 0
         return True
 
     def _days(self, connection: Connection, table: EngineTable, progress: Progress) -> dict[str, list[int]]:
@@ -194,19 +194,27 @@ class Archiver:
                 self.files.remove(before.path)
 
     def _compact(self) -> None:
-        """Merge what past days left, not more often than worth it."""
-        now = self.clock.now()
+        """Merge what past days left, not more often than worth it. What fails is tried again then: nothing is lost."""
+        now, today = self.clock.now(), archive_rows.day(self.clock.wall())
         if self._compacted_ns is not None and now - self._compacted_ns < _COMPACT_NS:
             return
-        for table in self._tables():
-            self.files.remove_unfinished(table.name, self.clock.wall_ns() / 1e9 - _UNFINISHED_SECONDS)
-            compaction.compact(self.files, table, self.origin.host, self.clock.wall()[: len("2026-01-01")])
         self._compacted_ns = now
+        try:
+            for table in self._tables():
+                self.files.remove_unfinished(table.name, self.clock.wall_ns() / 1e9 - _UNFINISHED_SECONDS)
+                for problem in compaction.compact(self.files, table, self.origin.host, today):
+                    self.warn(f"small files of the archive are not merged ({_shown(problem)})")
+        except OSError as error:
+            self.warn(f"small files of the archive are not merged ({_shown(cause(error))})")
 
 
 def _hashed(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
+def _shown(text: str) -> str:
+    return clipped(safe(text), _SHOWN)
+
+
 def _reason(error: Exception) -> str:
-    return f"the archive cannot be written ({clipped(safe(cause(error)), _SHOWN)})"
+    return f"the archive cannot be written ({_shown(cause(error))})"

@@ -1,8 +1,7 @@
 """Arrow arrays of Python values, made of their buffers. Pure.
 
-`pyarrow.array` would load pandas, and what converts arrays pyarrow's compute library: 65 MiB for nothing.
-
-Unknown is null. A text has the escape of a lone surrogate, which UTF-8 has no bytes for.
+`pyarrow.array` would load pandas, and to convert an array pyarrow's compute library: 65 MiB for nothing. Unknown is
+null. A text has the escape of a lone surrogate, which UTF-8 has no bytes for.
 """
 
 from array import array
@@ -37,8 +36,8 @@ class Arrays:
         """Return a builder of float64."""
         return lambda values: self._numbers(self._arrow.float64(), _FLOAT64, values)
 
-    def booleans(self, values: Sequence[Any]) -> Any:
-        """Return an array of what values are in a condition."""
+    def booleans(self, values: Sequence[bool | int | None]) -> Any:
+        """Return an array of true and false; 0 is false."""
         bits = self._bits(map(bool, values))
         return self._arrow.Array.from_buffers(self._arrow.bool_(), len(values), [self._known(values), bits])
 

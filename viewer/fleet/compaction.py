@@ -6,14 +6,14 @@ after a crash; that is why every row has a version, and of those with one key a 
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final
 
 from viewer.fleet import archive_rows
 from viewer.fleet.archive_rows import VERSION
 from viewer.fleet.arrow_arrays import Arrays
-from viewer.fleet.files import SUFFIX, File, Files
+from viewer.fleet.files import SUFFIX, File, Files, cause
 from viewer.fleet.tables import EngineTable
 
 SMALL: Final = 64 << 20
@@ -22,21 +22,22 @@ MOST_ROWS: Final = 20_000
 """A merged file has no more than this and a file more: the keys of its rows are held in memory."""
 
 
-def compact(files: Files, table: EngineTable, host: str, today: str) -> int:
-    """Merge small files of a host in each partition before `today`; return how many merged files were made.
+def compact(files: Files, table: EngineTable, host: str, today: str) -> Iterator[str]:
+    """Merge small files of a host in each partition before `today`; yield what could not be merged, and why.
 
-    Raises `OSError`, and `ValueError` for files whose columns do not go together. Nothing is lost then.
+    Raises `OSError` if the files cannot be listed. Nothing is lost in either case.
     """
     small = [file for file in files.below(table.name) if file.size < SMALL]
-    count = 0
     for directory, group in groupby(small, key=lambda file: file.path.rpartition("/")[0]):
         _, date, owner = directory.split("/") if directory.count("/") == 2 else ("", "", "")
         if owner == archive_rows.host_directory(host) and date < f"date={today}":
-            with suppress(FileNotFoundError):  # another process has just merged them
+            try:
                 for paths in _groups(files, list(group)):
                     _merge(files, directory, paths, archive_rows.key(table))
-                    count += 1
-    return count
+            except FileNotFoundError:  # another process has just merged them
+                continue
+            except (OSError, files.arrow.ArrowException) as error:  # the latter: broken, or of other types
+                yield f"{directory}: {cause(error)}"
 
 
 def _groups(files: Files, small: Sequence[File]) -> Iterator[list[str]]:

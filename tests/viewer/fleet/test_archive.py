@@ -225,6 +225,24 @@ def test_runs_of_recorders_are_a_file_a_day_which_is_written_again_when_they_cha
     assert found(root, of_exchanges) == [(id, "a-host", SESSION.pid) for id in ("e1", "e2")]
 
 
+def test_a_file_that_cannot_be_merged_is_named_and_keeps_nothing_else_from_it(tape: Path, root: Path) -> None:
+    said: list[str] = []
+    with recorded(tape, "e1", "e2") as store:
+        ship(tape, root, clock=Clock(wall_ns=lambda: 1_772_366_400 * 10**9))
+        broken = root / "exchanges" / "date=2026-02-28" / "host=a-host"
+        broken.mkdir(parents=True)
+        for name in ("part-a", "part-b"):
+            (broken / f"{name}.parquet").write_bytes(b"not of Parquet")
+        unfinished = broken / ".part-c.parquet.part"
+        unfinished.touch()
+        record(store, exchange("e3"))
+        assert ship(tape, root, clock=LATER, warn=said.append) == 1
+    (message,) = said
+    assert message.startswith("small files of the archive are not merged (exchanges/date=2026-02-28/host=a-host: ")
+    assert names(root) == ["merged", "part", "part"]
+    assert not unfinished.exists()
+
+
 def test_an_archive_that_cannot_be_written_loses_nothing(tape: Path, root: Path) -> None:
     root.write_text("not a directory")
     said: list[str] = []
