@@ -182,7 +182,8 @@ def test_it_fails_if_anything_could_not_be_stored(
             told = service.Options(tmp_path / "tape.db", [providers.parse(upstream.url)])
             recording = asyncio.create_task(record.serve(told))
             base = await until(lambda: capfd.readouterr().out.strip())
-            os.kill(children(os.getpid())[-1], signal.SIGSTOP)  # as a disk that never answers
+            writer = int((tmp_path / "tape.db.lock").read_text("utf-8").split("\n")[1])
+            os.kill(writer, signal.SIGSTOP)  # as a disk that never answers
             got = await fetch(base, post("/x"))
             assert (got.complete, got.body) == (True, b"".join(piece for _, piece in STREAM))
             os.kill(os.getpid(), signal.SIGTERM)
