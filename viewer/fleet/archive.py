@@ -73,17 +73,18 @@ class Archiver:
 
     def follow(self, connection: Connection) -> None:
         """Ship what a tape has, and what comes, until it `is_over`."""
-        wait = 0.0
+        wait, said = 0.0, ""
         while not self.is_over():
             try:
                 self._ship(connection)
             except (OSError, ValueError) as error:
-                self.warn(f"{_reason(error)}; trying again")
+                if said != (said := f"{_reason(error)}; trying again"):
+                    self.warn(said)
                 wait = min(2 * wait or _FIRST_WAIT, POLL_SECONDS)
             else:
-                if wait:
+                if said:
                     self.warn("")
-                wait = 0.0
+                wait, said = 0.0, ""
                 self._compact()
             self.wait(wait or POLL_SECONDS)
 
