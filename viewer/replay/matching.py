@@ -9,11 +9,12 @@ of keys nor white space matters.
 import bisect
 import hashlib
 import json
+import math
 import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -33,6 +34,7 @@ _NAMED = re.compile(rb"/@([0-9A-Za-z-]{1,64})(/.*|$)", re.DOTALL)
 _MOUNT = re.compile(rb"/([a-z0-9][a-z0-9_-]*)(?=[/?])")
 _LEAST_PREFIX = 4
 _MOST_DIFFERENCES = 3
+_COUNTED_DIFFERENCES = 200
 _SHOWN = 48
 _CANDIDATES = 50
 """So many recordings are compared in detail to find the nearest."""
@@ -98,31 +100,42 @@ def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
     if not data:
         return Body(None, b"")
     try:
-        value = _value_of(data)
+        value, encoded = _value_of(data.removeprefix(b"\xef\xbb\xbf"))
         for name in ignored:
             _remove(value, name.split("."))
-        canonical = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    except (ValueError, RecursionError):
+        canonical = encoded(value)
+    except (ValueError, RecursionError, OverflowError):
         return Body(data, hashlib.sha256(_without_boundary(data)).digest())
     return Body(value, hashlib.sha256(canonical).digest())
 
 
-def _value_of(data: bytes) -> Any:
-    """Read JSON. Raise ValueError, or RecursionError, if it is none."""
+def _value_of(data: bytes) -> tuple[Any, Callable[[Any], bytes]]:
+    """Read JSON; return the value, and what writes it in one form. Raise ValueError, or RecursionError, if it is none.
+
+    What is fast holds up the streams that are served for less long.
+    """
     try:
-        return _JSON.decode(data)
+        return _JSON.decode(data), _SORTED.encode
     except (msgspec.DecodeError, ValueError, RecursionError):
-        # Takes what msgspec refuses and programs send: lone surrogates, NaN, a byte order mark.
-        return json.loads(data.decode("utf-8-sig"), parse_float=_number)
+        # Takes what msgspec refuses and programs send: lone surrogates, NaN.
+        return json.loads(data, parse_float=_number), _sorted
+
+
+def _sorted(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _number(text: str) -> float | int:
     """Return a number as it is compared: 1.0 and 1e0 are 1."""
     value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large")
     return int(value) if value.is_integer() and abs(value) < _EXACT else value
 
 
 _JSON: Final = msgspec.json.Decoder(float_hook=_number)
+_SORTED: Final = msgspec.json.Encoder(order="sorted")
+_SHOWING: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def _without_boundary(data: bytes) -> bytes:
@@ -396,13 +409,18 @@ def _differing(name: str, mine: Any, theirs: Any) -> Iterator[tuple[str, Any, An
 
 
 def _told(differing: Iterator[tuple[str, Any, Any]]) -> list[tuple[str, str]]:
-    return [(name, f"{name}: {_value(mine)} recorded, {_value(theirs)} asked") for name, mine, theirs in differing]
+    """Return the first places that differ, each with what is told of it."""
+    return [
+        (name, f"{name}: {_value(mine)} recorded, {_value(theirs)} asked")
+        for name, mine, theirs in islice(differing, _COUNTED_DIFFERENCES)
+    ]
 
 
 def _said(differences: Sequence[tuple[str, str]]) -> str:
     more = len(differences) - _MOST_DIFFERENCES
     said = "; ".join(difference for _, difference in differences[:_MOST_DIFFERENCES])
-    return f"{said} and {more} more" if more > 0 else said
+    counted = "many" if len(differences) == _COUNTED_DIFFERENCES else more
+    return f"{said} and {counted} more" if more > 0 else said
 
 
 def _names(differences: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -414,7 +432,12 @@ def _value(value: Any) -> str:
         return "nothing"
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    return _short(json.dumps(value, ensure_ascii=False))
+    text, value = "", value[:_SHOWN] if isinstance(value, str) else value
+    for part in _SHOWING.iterencode(value):  # of a large value, only its beginning is written
+        text += part
+        if len(text) > _SHOWN:
+            break
+    return _short(text)
 
 
 def _short(text: str | None) -> str:

@@ -48,11 +48,12 @@ def test_bodies_are_the_same_by_their_values() -> None:
     ("one", "other"),
     [
         (b'{"n": 1.0, "t": 0.70, "m": 1e3}', b'{"t":0.7,"m":1000,"n":1}'),
-        (b'{"s": "\\u00e9\\/"}', '{"s":"é/"}'.encode()),
+        (b'{"s": "\\u00e9\\/"}', '\ufeff{"s":"é/"}'.encode()),
+        (b'{"n": NaN, "s": "\\ud83d\\u00e9"}', '{"s":"\\ud83dé","n":NaN}'.encode()),
         (b"--a1\r\nx: 1\r\n\r\nfile\r\n--a1--\r\n", b"--b22\r\nx: 1\r\n\r\nfile\r\n--b22--\r\n"),
         (b"[" * 990 + b"]" * 990, b"[" * 990 + b"]" * 990),
     ],
-    ids=["numbers", "escapes", "boundaries", "depth"],
+    ids=["numbers", "escapes", "no JSON by the standard", "boundaries", "depth"],
 )
 def test_forms_of_the_same_body_are_the_same(one: bytes, other: bytes) -> None:
     assert matching.read_body(one).digest == matching.read_body(other).digest
@@ -146,3 +147,13 @@ def test_a_miss_reads_all_bodies_at_once_and_each_once() -> None:
     assert read[0] == 500
     assert sum(read) < 1000
     assert found(many, CHAT, body("321")) == "0321"
+
+
+def test_of_a_large_body_the_first_differences_are_told() -> None:
+    recorded = library(*[(OPENAI, CHAT, body(f"{n}", many=[n] * 300)) for n in range(3)])
+    miss = recorded.find(Asked("POST", CHAT.encode(), body("x", many=list(range(9, 100_000)), more=[[1] * 100])))
+    assert isinstance(miss, Miss)
+    assert len(miss.differs) == 200
+    assert "messages[0].content: " in miss.message
+    assert miss.message.endswith(" and many more")
+    assert len(miss.message) < 1000
