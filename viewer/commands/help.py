@@ -525,6 +525,7 @@ def _shipping() -> Iterator[Section]:
             ("filters", "those on texts (text, prompt, error, a bare word), conversations and costs are of tapes; "
              "regular expressions have no look-around and no back-references. error_message and conversation are "
              "empty in lists and figures; costs are there, by the prices of your configuration"),
+            ("ls --follow", "shows what arrives there of what began within the last hour; it asks every 2 s"),
             ("stats --as", "mlperf and otel, without its gaps between all chunks: other tools' definitions need what "
              "the chunks hold, which the refusal names"),
             ("wiretape view", "lists the newest first and reads on as you scroll; filters, orders and statistics are "

@@ -36,8 +36,9 @@ _READ_AT_ONCE = 200
 @options.sorted_by
 @click.option("--by", type=click.Choice(["conversation"]), help="List conversations, with the totals of each.")
 @click.option(
-    "-F", "--follow", is_flag=True, help="Print exchanges as they end, until interrupted; first the last N, or 10."
-)
+    "-F", "--follow", is_flag=True, help="Print exchanges as they end (at a centre: arrive), until interrupted; first "
+    "the last N, or 10.",
+)  # fmt: skip
 @click.option("--spark", is_flag=True, help="Draw each exchange's gaps, all on one axis of time and one scale.")
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if nothing matches.")
@@ -57,8 +58,10 @@ def ls(
     """List exchanges, the newest first, or conversations."""
 
     _check(by, sort, follow, spark, exit_code, out)
-    if (follow or by is not None) and not isinstance(options.source(db), Path):
-        raise click.UsageError("--follow and --by conversation are of a tape: a centre is asked for lists and figures")
+    if by is not None and not isinstance(options.source(db), Path):
+        raise click.UsageError(
+            "--by conversation is of a tape: copy to one, with 'wiretape pull', what is to be listed"
+        )
     if by is not None:
         count = _conversations(db, where, limit, out, ascii)
     else:
@@ -199,17 +202,22 @@ def _follow(
     ascii: bool,
     names: tuple[str, ...] | None,
 ) -> NoReturn:
+    from viewer.fleet import arriving
     from viewer.report import tables
     from viewer.tape import following
 
+    is_tape = connection.dialect.name == "sqlite"
+    follow, seconds = (
+        (following.ended, following.POLL_SECONDS) if is_tape else (arriving.arrived, arriving.POLL_SECONDS)
+    )
     recent: list[TableRow] | None = None
-    with contextlib.suppress(KeyboardInterrupt), following.interrupts() as pause:
+    with contextlib.suppress(KeyboardInterrupt), following.interrupts(seconds) as pause:
 
         def wait() -> None:
             output.raise_if_unread()
             pause()
 
-        for batch in following.ended(connection, fields, options.condition(where), last=last, wait=wait):
+        for batch in follow(connection, fields, options.condition(where), last=last, wait=wait):
             if not out.is_table:
                 out.put(fields, batch, header=recent is None)
                 recent = []

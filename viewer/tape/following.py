@@ -24,7 +24,7 @@ POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def interrupts() -> Iterator[Callable[[], None]]:
+def interrupts(seconds: float = POLL_SECONDS) -> Iterator[Callable[[], None]]:
     """Yield a function that waits for the next poll, and raises `KeyboardInterrupt` for an interrupt until then.
 
     By itself Python raises it wherever it happens to be; within a callback of a library it would be lost.
@@ -32,7 +32,7 @@ def interrupts() -> Iterator[Callable[[], None]]:
     came = threading.Event()
 
     def pause() -> None:
-        if came.wait(POLL_SECONDS):
+        if came.wait(seconds):
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, lambda *_: came.set())

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Connection
 
+from recorder.clock import Clock
 from recorder.commands import centre as centres
 from recorder.demo import synthetic
 from recorder.tape import file
@@ -22,7 +23,7 @@ from viewer import rows
 from viewer.cli import group
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import figures, gaps, reading
+from viewer.fleet import arriving, figures, gaps, reading
 from viewer.fleet.client import Centre
 from viewer.fleet.dialect import NotAtCentre
 from viewer.stats import summary
@@ -192,6 +193,35 @@ def test_every_field_is_the_same_there_and_so_is_what_each_filter_finds(tmp_path
                     compared += 1
                     different += [] if is_same else [text]
             assert (different, compared > 2000) == ([], True)
+
+
+def test_a_list_that_is_followed_has_once_what_arrives(tmp_path: Path) -> None:
+    with servers.one(tmp_path) as server:
+
+        def insert(*rows: tuple[str, int]) -> None:
+            values = ", ".join(
+                f"(toDateTime(1767225600), '{id}', {version}, '2026-01-01T00:00:00.00{id[-1]}Z', 'complete', 'end', 1)"
+                for id, version in rows
+            )
+            columns = "started, id, row_version, started_at, outcome, ended_by, decoder_version"
+            server.query(f"INSERT INTO wiretape.exchanges ({columns}) VALUES {values}")
+
+        to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
+        assert answer("fleet", "init", "--to", to)[0] == 0
+        insert(("e1", 1), ("e2", 1), ("e3", 1))
+        arriving_next = iter([[("e2", 2), ("e5", 1)], [("e4", 1), ("e2", 3)]])
+        with (
+            Centre(centres.parse(to), centres.Credentials("default", servers.PASSWORD)) as centre,
+            reading.opened(centre) as connection,
+        ):
+            followed = arriving.arrived(
+                connection,
+                ("id",),
+                last=2,
+                wait=lambda: insert(*next(arriving_next)),
+                clock=Clock(wall_ns=lambda: (1767225600 + 1800) * 10**9),
+            )
+            assert [[row["id"] for row in next(followed)] for _ in range(3)] == [["e2", "e3"], ["e5"], ["e4"]]
 
 
 def gaps_of_every_kind() -> dict[str, list[int]]:
