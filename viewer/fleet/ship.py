@@ -153,10 +153,17 @@ class Shipper:
 
     def _read(self, encoder: Encoder, progress: Progress) -> Iterator[tuple[int, int, bytes]]:
         """Yield encoded rows, some at once: the version of the last, how many they are, and their bytes."""
-        after, most = progress.until, ROWS_AT_ONCE[encoder.table.name]
+        after, most = progress.until, self._at_once(encoder.table, progress.until)
         while rows := shipping.settled(self._connection, encoder.sources, after, progress.sending, most):
             after = rows[-1][0]
             yield after, len(rows), encoder.encode([row[2:] for row in rows], [row[1] for row in rows])
+            del rows  # their memory is for the next
+            most = self._at_once(encoder.table, after)
+
+    def _at_once(self, table: EngineTable, after: int) -> int:
+        """Return how many rows are read at once: of what was said only as much as is held in memory."""
+        most = ROWS_AT_ONCE[table.name]
+        return shipping.fitting(self._connection, after, most, _MOST_BYTES) if table is tables.STREAMS else most
 
     def _insert(self, batch: Batch) -> None:
         columns = [column.name for column in batch.table.columns]

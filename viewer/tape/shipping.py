@@ -5,6 +5,7 @@ process of its own that stays, and takes little memory.
 """
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,17 @@ _STREAMED = _JOINED.outerjoin(FROM_UPSTREAM.bodies, FROM_UPSTREAM.bodies.c.excha
 )
 
 
+_SIZES = (
+    select(
+        func.coalesce(exchanges.c.request_size, 0)
+        + func.coalesce(FROM_UPSTREAM.bodies.c.size, 0)
+        + func.coalesce(FROM_CLIENT.bodies.c.size, 0)
+    )
+    .select_from(_STREAMED)
+    .where(settlements.c.version > bindparam("after"))
+    .order_by(settlements.c.version)
+    .limit(bindparam("most", type_=Integer))
+)
 _CACHE_KIB = 256
 _LAST = (1 << 63) - 1
 
@@ -75,6 +87,14 @@ def settled(
     statement = _statement(tuple(columns)).params(after=after, until=_LAST if until is None else until, most=most)
     with connection.begin():
         return cells.fetch(connection, statement)
+
+
+def fitting(connection: Connection, after: int, most: int, size: int) -> int:
+    """Return how many exchanges settled after a version, at most so many, had so many bytes together; one at least."""
+    with connection.begin():
+        sizes = connection.execute(_SIZES.params(after=after, most=most)).scalars().all()
+    count: int = sum(so_far <= size for so_far in itertools.accumulate(sizes))
+    return max(count, 1)
 
 
 def of_versions(

@@ -36,7 +36,7 @@ from viewer.fleet import tables
 from viewer.fleet.acknowledged import Progress, destinations, held, path_of
 from viewer.fleet.batches import Origin, second
 from viewer.fleet.client import Refused, Unavailable
-from viewer.tape.shipping import waiting
+from viewer.tape.shipping import fitting, waiting
 
 
 @pytest.fixture(autouse=True)
@@ -244,6 +244,19 @@ def test_a_tape_is_shipped_for_one_tenant(tape: Path) -> None:
     rows = engine.final().values()
     assert {row["label_values"][row["label_names"].index(b"tenant")] for row in rows} == {b"acme"}
     assert {row["tenant"] for row in rows} == {b"acme"}
+
+
+def test_of_what_was_said_only_so_much_is_read_at_once(tape: Path) -> None:
+    size = sum(map(len, STREAM)) + len(begin("e").body)
+    with recorded(tape, "e1", "e2", "e3"), reading(tape) as connection:
+        assert [fitting(connection, 0, 5, most) for most in (0, size, 2 * size, 2 * size + 1, 9 * size)] == [
+            1,
+            1,
+            2,
+            2,
+            3,
+        ]
+        assert fitting(connection, 0, 2, 9 * size) == 2
 
 
 def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(tape: Path) -> None:
