@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, null, or_, select
 
+from recorder.tape import packing
 from recorder.tape.schema import exchanges, measures
 from viewer.fleet.client import Centre
 from viewer.fleet.tables import EXCHANGES
@@ -93,15 +94,16 @@ def _newest_start(connection: Connection) -> datetime | None:
 
 def rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     """Return the rows of these exchanges, as far as they are at the centre."""
-    few_gaps = func.arraySlice(measures.c.icl, 1, live.MOST_GAPS + 1, type_=measures.c.icl.type)
+    few_gaps = func.arraySlice(measures.c.icl, 1, live.MOST_GAPS + 1)
     statement = select(_NO, null(), few_gaps, *live.short_columns()).select_from(JOINED).where(_NO.in_(numbers))
     with connection.begin():
         found = connection.execute(statement).all()
     return [live.row_of(no, None, _if_few(gaps), values) for no, _, gaps, *values in found]
 
 
-def _if_few(gaps: bytes | None) -> bytes | None:
-    return None if gaps is None or len(gaps) > 8 * live.MOST_GAPS else gaps
+def _if_few(packed: bytes) -> bytes | None:
+    gaps = packing.unpack_gaps(packed)
+    return None if len(gaps) > 8 * live.MOST_GAPS else gaps
 
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:

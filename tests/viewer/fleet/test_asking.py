@@ -5,6 +5,8 @@ import itertools
 import json
 import random
 import socket
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +25,12 @@ from viewer import rows
 from viewer.cli import group
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import arriving, figures, gaps, reading
+from viewer.fleet import arriving, figures, gaps, listing, reading
 from viewer.fleet.client import Centre
-from viewer.fleet.dialect import NotAtCentre
+from viewer.fleet.errors import NotAtCentre
 from viewer.stats import summary
 from viewer.stats.summary import Figures, Method
-from viewer.tape import conditions, queries
+from viewer.tape import conditions, live, overview, queries
 
 pytestmark = [
     pytest.mark.nightly,
@@ -115,6 +117,44 @@ def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".wiretape.toml").write_text(PRICES)
 
 
+def check_list(tape: Path, to: str) -> None:
+    """Read the list of a centre as the viewer does, page after page, and compare it with that of the tape."""
+    with centre_of(to) as connection, queries.opened(tape) as own:
+        fitting = conditions.condition(parse("-is:open"))
+        for order in (None, ("ttft_ms", True), ("ttft_ms", False), ("model", False), ("icl_p99_ms", True)):
+            numbers, page = list[int](), _page(connection, order, None)
+            while page.numbers:
+                numbers += page.numbers
+                page = _page(connection, order, page)
+            by = None if order is None else order[0]
+            expected = live.numbers(own, fitting, by, descending=order is not None and order[1])
+            expected = expected[::-1] if order is None else expected
+            ids = [row["id"] for row in queries.numbered(own, ("id",), expected)]
+            assert [str(number).partition(" ")[2] for number in numbers] == ids, order
+            some = range(0, len(numbers), 61)
+            found = {one.id: one for one in listing.rows(connection, [numbers[place] for place in some])}
+            for row in live.listed(own, [expected[place] for place in some]):
+                assert replace(row, no=0, error_message=None, gaps=row.gaps or b"") == replace(found[row.id], no=0), (
+                    row.id
+                )
+        assert listing.label_keys(connection) == overview.label_keys(own, fitting)
+
+
+def _page(connection: Connection, order: tuple[str, bool] | None, before: listing.Page | None) -> listing.Page:
+    last = None if before is None else before.numbers[-1]
+    if order is None:
+        return listing.newest(connection, None, last)
+    after = None if before is None or last is None else (before.last, last)
+    return listing.ordered(connection, None, order[0], descending=order[1], after=after)
+
+
+@contextlib.contextmanager
+def centre_of(to: str) -> Iterator[Connection]:
+    credentials = centres.Credentials("default", servers.PASSWORD)
+    with Centre(centres.parse(to), credentials) as centre, reading.opened(centre) as connection:
+        yield connection
+
+
 def check_answers(tape: Path, to: str) -> None:
     """Ask a centre that has what is on a tape what the tape is asked."""
     ended = ("-f", "-is:open")  # what still runs is not shipped
@@ -136,6 +176,7 @@ def check_answers(tape: Path, to: str) -> None:
     of_batch = ("-f", "label:team=batch -is:open")
     assert answer("stats", "--db", pulled) == answer("stats", "--db", tape, *of_batch)
     assert answer("db", "check", "--db", pulled)[0] == 0
+    check_list(tape, to)
 
 
 def test_a_centre_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(

@@ -23,6 +23,7 @@ from tests.recorder.frames import damage, exchange, opened, record, until
 from tests.relay import make_authority
 from tests.viewer.fleet import servers
 from tests.viewer.fleet.servers import Server
+from tests.viewer.tui.terminal import Terminal
 from viewer.commands.fleet import READ_PASSWORD, SHIP_PASSWORD
 from viewer.fleet.acknowledged import path_of
 
@@ -194,6 +195,38 @@ def test_a_server_whose_certificate_is_of_a_private_authority_is_verified(
         for file, code in ((ours, 0), (other, 1)):
             monkeypatch.setenv("SSL_CERT_FILE", str(file))
             assert run("stats", "--db", to)[0] == code, file
+
+
+@needs_server
+@pytest.mark.usefixtures("account")
+def test_what_was_shipped_without_bodies_is_pulled_and_viewed_with_its_figures(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulled, own = tmp_path / "pulled.db", tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setenv("TMPDIR", str(own))
+    with servers.one(tmp_path) as server:
+        to = url(server)
+        assert run("fleet", "init", "--to", to)[0] == 0
+        assert run("ship", "--db", tape, "--to", to, "--once")[0] == 0
+        assert run("pull", "--db", to, "-o", pulled)[0] == 0
+        assert "0 changed" in run("db", "rebuild", "--db", pulled)[1]
+        for asked in (
+            "stats --by model",
+            "ls --format ids -f gap>300ms",
+            "check --max ttft.p95=1s",
+            "ls --columns id,icl_p99",
+        ):
+            assert run(*asked.split(), "--db", to) == run(*asked.split(), "--db", pulled), asked
+        with Terminal([*CLI, "view", "--db", to]) as terminal:
+            terminal.wait_for(f"{of_tape(pulled)[0]} exchanges")
+            terminal.press("\r")
+            terminal.wait_for("are not here")
+            (private,) = own.glob("wiretape-view-*")
+            assert private.stat().st_mode & 0o077 == 0
+            terminal.signal(signal.SIGTERM)
+            assert terminal.ended() == 143
+            assert not private.exists()
 
 
 @needs_server
