@@ -238,11 +238,12 @@ def find(connection: Connection, reference: str) -> int:
     with connection.begin():
         found = connection.execute(statement.limit(_CANDIDATES + 1)).all()
     if len(found) == 1:
-        return int(found[0].no)
+        no: int = found[0][0]  # of a centre a text
+        return no
     if not found:
         raise NotFound(f"no exchange {safe(reference)}{_newest_ids(connection)}")
     more = " and more" if len(found) > _CANDIDATES else ""
-    fitting = ", ".join(safe(row.id) for row in found[:_CANDIDATES])
+    fitting = ", ".join(safe(row[1]) for row in found[:_CANDIDATES])
     raise NotFound(f"{safe(reference)} fits several exchanges: {fitting}{more}: give more of the id")
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select, true
 
 from recorder.commands.centre import Credentials, Target
+from recorder.errors import NotFound
 from recorder.tape.schema import exchanges
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS
@@ -138,6 +139,17 @@ def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
             else:
                 with pytest.raises(observed.Unmeasurable, match=f"--as {tool} needs .*, with 'wiretape pull'"):
                     list(observed.measured(connection, f"{tool}@1"))
+
+
+def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
+    engine = Engine()
+    found = [["2026-03-01T12:00:00Z abcd1", "abcd1"], ["2026-03-01T12:00:01Z abcd2", "abcd2"]]
+    with reading.opened(engine.centre) as connection:
+        engine.rows = found[:1]
+        assert queries.find(connection, "abcd") == "2026-03-01T12:00:00Z abcd1"
+        engine.rows = found
+        with pytest.raises(NotFound, match="fits several exchanges: abcd1, abcd2"):
+            queries.find(connection, "abcd")
 
 
 def test_a_list_has_null_for_what_the_centre_lacks() -> None:
