@@ -302,7 +302,8 @@ class Exchange:
             headers.append((b"expect", b"100-continue"))
             self._continue = asyncio.get_running_loop().call_later(CONTINUE_SECONDS, self.told_to_continue)
         lines = [b"%s %s HTTP/1.1\r\n" % (request.method.encode("ascii"), upstream.target(self._rest))]
-        return b"".join([*lines, *(b"%s: %s\r\n" % pair for pair in headers), b"\r\n"])
+        spelled = request.spelling.get
+        return b"".join([*lines, *(b"%s: %s\r\n" % (spelled(name, name), value) for name, value in headers), b"\r\n"])
 
     def _expects(self) -> bool:
         return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self._request.headers)

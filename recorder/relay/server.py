@@ -120,6 +120,8 @@ class Request:
     pieces: list[bytes] = field(default_factory=list)
     complete: bool = False
     has_news: bool = False
+    spelling: dict[bytes, bytes] = field(default_factory=dict)
+    """Each name as the client writes it, by its lower case."""
 
     def take(self) -> bytes:
         """Return what came of the body since the last call."""
@@ -143,6 +145,7 @@ class Client:
         self._exchange: Exchange | None = None
         self._target = b""
         self._headers: Headers = []
+        self._spelling: dict[bytes, bytes] = {}
         self._has_begun = False
         self._head_bytes = 0
         """What came of a head, or of trailers, in reads that held nothing else."""
@@ -250,7 +253,7 @@ class Client:
 
     def on_message_begin(self) -> None:
         self._in_head, self._head_bytes = True, 0
-        self._target, self._headers = b"", []
+        self._target, self._headers, self._spelling = b"", [], {}
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -258,12 +261,16 @@ class Client:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # else it is a trailer
-            self._headers.append((name.lower(), value))
+            lower = name.lower()
+            self._headers.append((lower, value))
+            self._spelling[lower] = name
 
     def on_headers_complete(self) -> None:
         self._in_head, self._is_shared = False, True
         method, version = self._parser.get_method().decode("ascii"), self._parser.get_http_version()
-        self._requests.append(Request(method, self._target, self._headers, version, self._parser.should_keep_alive()))
+        asked = Request(method, self._target, self._headers, version, self._parser.should_keep_alive())
+        asked.spelling = self._spelling
+        self._requests.append(asked)
 
     def on_body(self, body: bytes) -> None:
         self._is_shared = True

@@ -196,8 +196,9 @@ async def test_plain_http_is_relayed_and_recorded_only_from_an_api(relay: Interc
     ):
         places = ["{}:{}".format(*server.sockets[0].getsockname()) for server in (api, other)]
         recorded, relayed = [await client.get(f"http://{place}//v1/x?y") for place in places]
-    assert recorded.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nhost: {places[0]}\r\n")
-    assert relayed.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nhost: {places[1]}\r\n")
+    assert recorded.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nHost: {places[0]}\r\n")
+    assert relayed.text.startswith(f"GET //v1/x?y HTTP/1.1\r\nHost: {places[1]}\r\n")
+    assert all("\r\nUser-Agent: python-httpx" in got.text for got in (recorded, relayed)), "as the client spells it"
     assert "accept-encoding: identity" in recorded.text
     assert "accept-encoding: br" in relayed.text
     assert ["x-wiretape-id" in got.headers for got in (recorded, relayed)] == [True, False]
