@@ -13,7 +13,7 @@ from recorder.tape.journal import Frame
 from recorder.tape.store import Store
 from tests.recorder.frames import damage, exchange, opened, other_session, record
 from tests.recorder.writers import seeds
-from tests.viewer.fleet.engine import TARGET, Engine, Fault, failed, ship
+from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
 from viewer.fleet import ship as shipping
 from viewer.fleet.acknowledged import path_of
 from viewer.fleet.client import Unavailable
@@ -31,7 +31,7 @@ class Life:
 
     def happen(self, store: Store) -> None:
         """Let something happen."""
-        happening = self.chosen.choice((self.record, self.record, self.begin, self.end, self.derive, self.lose))
+        happening = self.chosen.choice((*[self.record] * 5, self.begin, self.end, self.derive, self.lose))
         happening(store)
         if self.chosen.random() < 0.5:
             self.ship_somehow()
@@ -63,8 +63,10 @@ class Life:
 
     def ship_somehow(self) -> None:
         """Ship in batches of other sizes than before, with faults; it may be killed."""
-        faults: list[Fault | None] = [self.cut, self.cut_before, self.kill, self.kill_before, self.fail, *[None] * 6]
-        self.engine.faults = self.chosen.choices(faults, k=self.chosen.randint(0, 20))
+        faults = [self.cut, self.cut_before, self.kill, self.kill_before, self.fail, *[None] * 3]
+        self.engine.faults = [None] * 3 + self.chosen.choices(
+            faults, k=self.chosen.randint(0, 10)
+        )  # it is all right at first
         shipping.MOST_ROWS |= {"exchanges": self.chosen.choice((1, 2, 3, 50)), "streams": self.chosen.choice((1, 2))}
         with contextlib.suppress(KeyboardInterrupt, Unavailable):
             ship(self.tape, self.engine, bodies=self.chosen.random() < 0.3)
