@@ -20,6 +20,8 @@ SMALL: Final = 64 << 20
 """Files that are larger, in bytes, are left as they are."""
 MOST_ROWS: Final = 20_000
 """A merged file has no more than this and a file more: the keys of its rows are held in memory."""
+_ROWS: Final = 200
+"""So many are decoded at once: a whole row group at once takes some times its size."""
 
 
 def compact(files: Files, table: EngineTable, host: str, today: str) -> Iterator[str]:
@@ -58,7 +60,7 @@ def _merge(files: Files, directory: str, paths: Sequence[str], key: Sequence[str
     schema, newest = _schema(files, paths), _newest(files, paths, key)
 
     def kept() -> Iterator[Any]:
-        for place, rows in _row_groups(files, paths):
+        for place, rows in _batches(files, paths):
             is_kept = [place + row in newest for row in range(len(rows))]
             if not all(is_kept):  # what filters takes memory of its own
                 rows = rows.filter(Arrays(files.arrow).booleans(is_kept))
@@ -88,7 +90,7 @@ def _schema(files: Files, paths: Sequence[str]) -> Any:
 def _newest(files: Files, paths: Sequence[str], key: Sequence[str]) -> set[int]:
     """Return the places of the rows that count, numbered through all files."""
     found: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for place, rows in _row_groups(files, paths, [*key, VERSION]):
+    for place, rows in _batches(files, paths, [*key, VERSION]):
         *keys, versions = (rows.column(name).to_pylist() for name in (*key, VERSION))
         for row, (version, *values) in enumerate(zip(versions, *keys, strict=True), place):
             if version > found.get(tuple(values), (-1, 0))[0]:
@@ -96,19 +98,19 @@ def _newest(files: Files, paths: Sequence[str], key: Sequence[str]) -> set[int]:
     return {row for _, row in found.values()}
 
 
-def _row_groups(files: Files, paths: Sequence[str], columns: list[str] | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield the row groups of files as tables, and the place of the first row of each."""
+def _batches(files: Files, paths: Sequence[str], columns: list[str] | None = None) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of files, some of a row group at once, and the place of the first of them."""
     place = 0
     for path in paths:
         with _opened(files, path) as parquet:
             for group in range(parquet.num_row_groups):
-                rows = parquet.read_row_group(group, columns=columns, use_threads=False)
-                yield place, rows
-                place += len(rows)
+                for batch in parquet.iter_batches(_ROWS, [group], columns, use_threads=False):
+                    yield place, batch
+                    place += len(batch)
 
 
 def _fitted(arrow: Any, rows: Any, schema: Any) -> Any:
-    """Return rows with the columns of a schema; those that an older version did not have are null."""
+    """Return a table with the columns of a schema; those that an older version did not have are null."""
     own = set(rows.schema.names)
     columns = [rows.column(one.name) if one.name in own else arrow.nulls(len(rows), one.type) for one in schema]
     return arrow.Table.from_arrays(columns, schema=schema)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 SUFFIX: Final = ".parquet"
 _UNFINISHED: Final = ".part"
 _CONNECT_SECONDS: Final = 10.0
-_REQUEST_SECONDS: Final = 30.0
+_REQUEST_SECONDS: Final = 10.0
 
 
 class File(NamedTuple):

@@ -47,7 +47,7 @@ def bucket() -> Iterator[Bucket]:
     class Handler(_Handler):
         bucket = held
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with _Server(("127.0.0.1", 0), Handler) as server:
         held.endpoint = f"127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
@@ -56,6 +56,11 @@ def bucket() -> Iterator[Bucket]:
         finally:
             server.shutdown()
             thread.join()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that was killed."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -1,6 +1,9 @@
 """An archive in a bucket: requests are signed, an object is there as a whole or not at all, and nothing is lost."""
 
 import io
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from viewer.fleet.batches import Origin
 from viewer.fleet.files import Files, in_bucket
 from viewer.tape import queries
 
+ROOT = Path(__file__).parents[3]
 PART = 10 << 20
 """Bytes of which pyarrow makes a part of an upload."""
 TODAY, LATER = (Clock(wall_ns=lambda at=at: at * 10**9) for at in (1_772_366_400, 1_800_000_000))
@@ -138,3 +142,31 @@ def test_an_object_is_not_there_before_it_is_there_as_a_whole(store: Bucket) -> 
     where.put("exchanges/a.parquet", lambda out: out.write(content))
     assert store.objects["of wiretape/exchanges/a.parquet"] == content
     assert [file.path for file in where.below("exchanges")] == ["exchanges/a.parquet"]
+
+
+@pytest.mark.nightly
+def test_who_is_killed_at_any_request_leaves_whole_objects_and_each_exchange_once(store: Bucket, tape: Path) -> None:
+    command = [sys.executable, "-m", "viewer.cli", "ship", "--once", "--db", str(tape), "--to", store.url]
+    codes = []
+    with opened(tape) as one:
+        for last in range(1, 18):
+            record(one, exchange(f"e{last:02}"))
+            asked = len(store.requests)
+            with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+
+                def kill(*_: Any, last: int = asked + last, process: Any = process) -> tuple[int, str] | None:
+                    if len(store.requests) < last:
+                        return None
+                    process.kill()
+                    return CUT
+
+                store.fault = kill
+                codes.append(process.wait(60))
+            store.fault = lambda *_: None
+            for table in ("exchanges", "sessions"):
+                rows(store, table, "row_version")
+    assert codes[:12] == [-signal.SIGKILL] * 12
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    found = set(rows(store, "exchanges", "id", "row_version"))
+    assert [id for id, _ in sorted(found)] == [f"e{number:02}" for number in range(1, 18)]
+    assert len(rows(store, "sessions", "session")) == 1
