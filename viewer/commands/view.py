@@ -77,8 +77,8 @@ def view(
     shipped, else with its facts, measures and gaps. --web and --follow are of tapes.
     """
     if isinstance(db, Target) and (web or follow):
-        given = "--web" if web else "--follow"
-        raise click.UsageError(f"{given} is of a tape: 'wiretape pull' copies exchanges of a centre to one")
+        given, instead = ("--web", "wiretape pull") if web else ("--follow", "wiretape ls --follow")
+        raise click.UsageError(f"{given} is of a tape, and {db.name} is a centre: see '{instead}'")
     if web and not isinstance(db, Target):
         if at is not None or compare or follow:
             raise click.UsageError("--at, --compare and --follow are of the terminal: leave them out with --web")

@@ -221,7 +221,7 @@ def test_what_was_shipped_without_bodies_is_pulled_and_viewed_with_its_figures(
         with Terminal([*CLI, "view", "--db", to]) as terminal:
             terminal.wait_for(f"{of_tape(pulled)[0]} exchanges")
             terminal.press("\r")
-            terminal.wait_for("are not here")
+            terminal.wait_for("facts, measures and gaps only")
             (private,) = own.glob("wiretape-view-*")
             assert private.stat().st_mode & 0o077 == 0
             terminal.signal(signal.SIGTERM)

@@ -85,6 +85,11 @@ class Opened:
     slowness: Slowness | None = None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all bytes that came are there."""
+        return not self.missing and self.facts.has_bytes
+
+    @property
     def longest(self) -> Marker | None:
         """The longest stall; None if there is none."""
         gaps = [verdict for verdict in self.verdicts if verdict.kind == "stall" and verdict.form == "gap"]

@@ -84,6 +84,8 @@ def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
     if died:
         heard = formatting.moment(known.recorder.heartbeat_at)
         return [(f" recorder pid {known.recorder.pid} gone; last heard of {heard} UTC: this is all there is", "error")]
+    if opened is not None and not opened.facts.has_bytes:
+        return [(" its bytes were not shipped: facts, measures and gaps only", "warning")]
     if opened is not None and opened.missing:
         return [(f" missing from the tape: {counted(opened.missing, 'byte')}; the rest is shown", "error")]
     if opened is not None and UNKNOWN in opened.owners:

@@ -46,7 +46,7 @@ class Pulse:
         It is unknown where bytes are missing from the tape.
         """
         opened = self._opened
-        if opened is None or opened.missing or not 0 <= at_ns <= self.end_ns:
+        if opened is None or not opened.is_whole or not 0 <= at_ns <= self.end_ns:
             return None
         before = bisect_right(opened.reads_at, at_ns)
         return silence(at_ns, opened.reads_at[before - 1] if before else None, opened.limits)
@@ -54,7 +54,7 @@ class Pulse:
     @property
     def longest_silence(self) -> Silence | None:
         """The longest silence that `silence` returns for any timestamp by now."""
-        if self._opened is None or self._opened.missing:
+        if self._opened is None or not self._opened.is_whole:
             return None
         lasted_ns = max(self._longest_ns, self.end_ns - self._last_ns)
         return silence(lasted_ns, None, self._opened.limits)

@@ -138,9 +138,12 @@ class Timeline(CachedLines, Scrubbing):
         return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= _REDRAWN_EVERY_NS
 
     async def draw(self, known: Known, opened: Opened | None, playback: Playback) -> None:
-        """Draw an exchange in a thread: all of it once it is decoded; silences that playing cuts short are marked."""
+        """Draw an exchange in a thread: all of it once it is decoded; silences that playing cuts short are marked.
+
+        Of one whose bytes were not shipped, there is no more than the gaps that were measured.
+        """
         cells, end_ns = self.cells, playback.end_ns
-        if opened is None:
+        if opened is None or not opened.facts.has_bytes:
             work = functools.partial(strips.draw_gaps, known.row.ttft_ms, known.gaps, known.end_ns, cells)
         else:
             reads, room = zip(opened.reads_at, opened.sizes, strict=True), (cells, playback.cap_ns)

@@ -98,7 +98,7 @@ def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Lis
             assert len([one for one in engine.asked[asked:] if b"FROM streams" in one.content]) == 0
             engine.rows["streams"] = []
             await press(pilot, "q", "j", "enter")
-            await shows(pilot, "1 Replay", newest[1][:8], "the bytes of request and answer are not here")
+            await shows(pilot, "1 Replay", newest[1][:8], "its bytes were not shipped: facts, measures and gaps only")
             assert (tmp_path / "pulled.db").stat().st_mode & 0o077 == 0
 
     journey(steps())
