@@ -102,7 +102,7 @@ def test_a_tape_without_bytes_ships_none_in_the_place_of_those_of_another(tape: 
 def test_what_works_on_tapes_only_says_how_a_centre_becomes_one(tmp_path: Path) -> None:
     url = "clickhouse://127.0.0.1:1/db"
     for arguments in (["show", "@"], ["play", "@"], ["serve"], ["view", "--web"], ["rm", "@"], ["db", "info"],
-                      ["export", "--table", "chunks"], ["stats", "--as", "vllm"]):  # fmt: skip
+                      ["export", "--table", "chunks"]):  # fmt: skip
         code, said = run(*arguments, "--db", url)
         assert code == 2, arguments
         assert "wiretape pull" in said, arguments
