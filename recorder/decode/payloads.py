@@ -103,7 +103,8 @@ def body_fault(body: str) -> Fault:
         payload = payload[0]
     if isinstance(payload, dict) and payload:
         return fault(payload) or _described(payload, payload)
-    return Fault(None, body.strip()[:MAX_TEXT_ERROR] or None)
+    text = payload if isinstance(payload, str) else body
+    return Fault(None, text.strip()[:MAX_TEXT_ERROR] or None)
 
 
 def error_field(value: str) -> Fault:

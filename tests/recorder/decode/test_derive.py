@@ -127,6 +127,7 @@ def test_an_error_in_a_json_answer_with_status_200_is_an_error():
     [
         ('{"error": {"code": "insufficient_credits", "message": "m"}}', "insufficient_credits", "m"),
         ('{"detail": "Not Found"}', None, "Not Found"),
+        ('"no such route"', None, "no such route"),
         ('data: {"error": {"code": 400, "message": "m"}}\n\ndata: [DONE]\n\n', "400", "m"),
         ("<h1>Bad Gateway</h1>", None, "<h1>Bad Gateway</h1>"),
         ("x\0" * 3000, None, "x\ufffd" * 1000),
