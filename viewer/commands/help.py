@@ -491,6 +491,7 @@ def _shipping() -> Iterator[Section]:
             (f"{centre.USER}, {centre.PASSWORD}", "the account; a password in the URL is refused"),
             (centre.PASSWORD_FILE, "a file that has the password"),
         ],
+        "A proxy before a node has to pass on the headers X-ClickHouse-…, without which nothing counts as shipped.",
     )  # fmt: skip
     yield Section(
         "Tables that wiretape fleet init makes",

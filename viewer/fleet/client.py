@@ -31,7 +31,7 @@ _OF_ENGINE: Final = "x-clickhouse-"
 _PIECE: Final = 64 << 10
 
 _CODE: Final = re.compile(r"^Code: (\d+)")
-_MESSAGE: Final = re.compile(r"DB::\w*Exception: (.*?)(?:, e\.what\(\)|\s*\(version |$)", re.DOTALL)
+_MESSAGE: Final = re.compile(r"DB::\w*Exception: (.*?)(?:: Insertion status:|, e\.what\(\)|\s*\(version |$)", re.DOTALL)
 _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
     (192, 193, 194, 516): "{node} does not accept the user or the password: check the user in the URL, and {password}",
     (164, 291, 497): "{node} does not allow this account to do that ({words})",
@@ -47,7 +47,8 @@ _NO_SPACE: Final = "errno: 28,"
 _HOSTS_MISSING: Final = "distributed_ddl_task_timeout"
 _PASSING: Final[Mapping[tuple[int, ...], str]] = {
     (243,): _DISK_FULL,
-    (285, 286, 289, 319): "{node} has too few replicas that work ({words})",
+    (285, 289, 319): "{node} has too few replicas that work ({words})",
+    (286,): "{node} waits until another batch is on its replicas ({words})",
     (202, 252): "{node} has too much to do ({words})",
     (241,): "{node} would need more memory than this account or the server may use ({words}): ask for less at a time, "
     "such as -f since:1d, or raise max_memory_usage there",

@@ -191,8 +191,11 @@ class Shipper:
         self._told_ns = now
 
     def _retry(self, work: Callable[[], None], once: bool) -> None:
-        """Do what may fail until it is done; if `once`, or when it is over, give up after some tries."""
-        wait, tries, nodes, said = _FIRST_WAIT, 0, len(self.centre.target.nodes), set[str]()
+        """Do what may fail until it is done; if `once`, or when it is over, give up after some tries.
+
+        What a node fails with is said when no other could do it, and once: its own words differ each time.
+        """
+        wait, tries, nodes, said = _FIRST_WAIT, 0, len(self.centre.target.nodes), dict[str, str]()
         while True:
             try:
                 work()
@@ -200,13 +203,19 @@ class Shipper:
                 tries += 1
                 if (once and tries >= _TRIES_AT_ONCE * nodes) or (self._is_late() and tries >= nodes):
                     raise
-                if str(error) not in said:
-                    said.add(str(error))
-                    self.warn(f"{error}; trying again")
+                said.setdefault(str(error).partition(" (")[0], f"{error}; trying again")
                 if tries % nodes == 0:  # all of them have been asked
+                    self._warn_of(said)
                     self.wait(wait * random.uniform(0.5, 1.0))
                     wait = min(2 * wait, _LONGEST_WAIT)
             else:
-                if tries:
+                if tries >= nodes:
                     self.warn("")
                 return
+
+    def _warn_of(self, said: dict[str, str]) -> None:
+        """Print the lines that are not empty, and empty them."""
+        for kind, line in said.items():
+            if line:
+                self.warn(line)
+                said[kind] = ""

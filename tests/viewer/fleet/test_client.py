@@ -32,6 +32,11 @@ from viewer.fleet.client import Centre, Refused, Unavailable
             "not all hosts of the cluster did it .* then run the same command again",
         ),
         (failed(500, 285, "Number of alive replicas (1) is less"), Unavailable, "too few replicas that work"),
+        (
+            failed(500, 286, "Another quorum insert has been already started: Insertion status:\nWrote 1 blocks"),
+            Unavailable,
+            r"waits until another batch is on its replicas \(Another quorum insert has been already started\)",
+        ),
         (failed(500, 252, "Too many parts (300)"), Unavailable, "too much to do"),
         (failed(500, 999, "What \x1b[2J is this"), Unavailable, "failed .What ␛"),
         (failed(200, 241, "Memory limit exceeded"), Unavailable, "raise max_memory_usage"),

@@ -137,6 +137,18 @@ def test_a_batch_that_fails_is_sent_again_as_the_same_bytes_to_the_next_node(tap
     assert len(engine.rows["exchanges"]) == 3
 
 
+def test_a_failure_is_said_once_for_each_node_and_not_where_another_can(tape: Path) -> None:
+    engine = Engine()
+    with recorded(tape, "e1"):
+        engine.faults = [None, None, None, None, lambda _: failed(500, 286, "version: 7")]
+        assert ship(tape, engine) == (1, [])
+        path_of(tape, TARGET.name).unlink()
+        engine.faults = [None] * 4 + [lambda _, part=part: failed(500, 285, f"part {part}") for part in range(6)]
+        shipped, said = ship(tape, engine)
+    assert (shipped, said[-1]) == (1, "")
+    assert [line.partition(" has too few replicas that work (")[0] for line in said[:-1]] == [*TARGET.nodes]
+
+
 def test_a_process_that_was_killed_before_the_answer_sends_the_same_batch_first(tape: Path) -> None:
     engine = Engine()
 
