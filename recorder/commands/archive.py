@@ -54,7 +54,7 @@ def read(url: str) -> Archive:
         directory = Path(path).expanduser().resolve()
         return Archive(f"{DIRECTORY}{directory}", directory)
     address, _, query = url.removeprefix(BUCKET).partition("?")
-    bucket, _, prefix = address.strip("/").partition("/")
+    bucket, _, prefix = address.rstrip("/").partition("/")
     settings = dict(parse_qsl(query, keep_blank_values=True))
     if "@" in bucket or any("key" in name or "token" in name for name in settings):
         raise click.BadParameter("credentials in a URL are seen by others: set AWS_ACCESS_KEY_ID and the like")
@@ -62,4 +62,4 @@ def read(url: str) -> Archive:
         raise click.BadParameter(f"an archive is {FORM}")
     if not settings.keys() <= SETTINGS.keys():
         raise click.BadParameter(f"an archive in a bucket takes {', '.join(SETTINGS)}: no other settings")
-    return Archive(url.rstrip("/"), None, address.strip("/"), settings)
+    return Archive(url.rstrip("/"), None, address.rstrip("/"), settings)

@@ -71,7 +71,7 @@ def _send_beside(tape: Path, archiver: "Archiver", end: "End") -> None:
 def _files(archive: Archive) -> "Files":
     """Return the files of an archive. Raises `WiretapeError`."""
     from viewer.export.parquet import pyarrow
-    from viewer.fleet.files import in_bucket, in_directory
+    from viewer.fleet.files import cause, in_bucket, in_directory
 
     arrow = pyarrow()
     arrow.set_memory_pool(arrow.system_memory_pool())  # which gives back what is freed
@@ -82,4 +82,4 @@ def _files(archive: Archive) -> "Files":
             else in_bucket(arrow, archive.prefix, archive.settings)
         )
     except (OSError, ValueError) as error:
-        raise WiretapeError(f"{safe(archive.url)} cannot be used ({clipped(safe(str(error)), 200)})") from error
+        raise WiretapeError(f"{safe(archive.url)} cannot be used ({clipped(safe(cause(error)), 200)})") from error

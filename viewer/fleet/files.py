@@ -134,7 +134,7 @@ _CAUSES: Final = {
     "SIGNATURE_DOES_NOT_MATCH": "the secret key is not that of the access key: see AWS_SECRET_ACCESS_KEY",
     "NO_SUCH_BUCKET": "there is no such bucket: make it first",
     "SLOW_DOWN": "its service has too much to do",
-    "NETWORK_CONNECTION": "its service cannot be reached, or cut the connection",
+    "NETWORK_CONNECTION": "its service cannot be reached, or cut the connection: {}",
 }
 
 
@@ -145,5 +145,5 @@ def cause(error: Exception) -> str:
         if path.endswith(_UNFINISHED):
             path = os.path.dirname(path)
         return f"{error.strerror}: {path}" if path else error.strerror
-    failed = re.search(r"AWS Error ((\w+).*?) during \w+ operation: (.*)", str(error), re.DOTALL)
-    return str(error) if failed is None else _CAUSES.get(failed[2], f"{failed[1]}: {failed[3]}")
+    failed = re.search(r"AWS Error ((\w+).*?) during \w+ operation: (?:curlCode: \d+, )?(.*)", str(error), re.DOTALL)
+    return str(error) if failed is None else _CAUSES.get(failed[2], f"{failed[1]}: {{}}").replace("{}", failed[3])
