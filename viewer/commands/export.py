@@ -156,15 +156,8 @@ def export(
 
 def _report_unshipped(connection: "Connection", job: _Job, where: "Condition | None") -> None:
     """Print how many exchanges lack the bytes that were asked for, if any do."""
-    from recorder.decode.outcome import FLAGS, NOT_SHIPPED
-    from viewer.tape import queries
-    from viewer.tape.columns import flagged
-
-    if job.format not in ("har", "sse", "asciicast", "html") and job.table in ("exchanges", "summary"):
-        return
-    lacking = flagged(NOT_SHIPPED)
-    if count := queries.count(connection, lacking if where is None else where & lacking):
-        click.echo(f"wiretape: {counted(count, 'exchange')} without texts and reads: {FLAGS[NOT_SHIPPED]}", err=True)
+    if job.format in ("har", "sse", "asciicast", "html") or job.table not in ("exchanges", "summary"):
+        output.report_unshipped(connection, where, "without texts and reads")
 
 
 def _sides(base: str | None, new: str | None) -> "tuple[Filter, Filter] | None":

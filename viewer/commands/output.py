@@ -16,6 +16,7 @@ import click
 
 from recorder.commands.options import gathered
 from recorder.errors import WiretapeError
+from recorder.plurals import counted
 from viewer.commands import completion
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from viewer.export.text import Format
     from viewer.report.tables import Table
     from viewer.rows import TableRow
+    from viewer.tape.conditions import Condition
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -143,6 +145,18 @@ def opened(source: "Source") -> Iterator["Connection"]:
         if advice := queries.advice(connection):
             click.echo(f"wiretape: {advice}", err=True)
         yield connection
+
+
+def report_unshipped(connection: "Connection", where: "Condition | None", lacking: str) -> None:
+    """Print on stderr how many exchanges have no bytes, which is what they are `lacking` for, if any have none."""
+    from sqlalchemy import not_
+
+    from recorder.decode.outcome import FLAGS, NOT_SHIPPED
+    from viewer.tape import queries
+
+    without = not_(queries.has_bytes())
+    if count := queries.count(connection, without if where is None else where & without):
+        click.echo(f"wiretape: {counted(count, 'exchange')} {lacking}: {FLAGS[NOT_SHIPPED]}", err=True)
 
 
 def formatted(

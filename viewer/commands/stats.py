@@ -201,6 +201,9 @@ def _report(
     from viewer.stats.tools.summary import report_of
     from viewer.tape import observed, queries
 
+    if isinstance(source, Path):
+        output.report_unshipped(connection, where, "left out")
+        where = queries.has_bytes() if where is None else where & queries.has_bytes()
     with progress.Bar("measuring", lambda: queries.count(connection, where), "exchange") as bar:
         if isinstance(source, Path):
             found = observed.measured(connection, source, tool, where, count_tokens)

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, bindparam, event, func, select, type_coerce
+from sqlalchemy import Connection, Select, and_, bindparam, event, func, not_, or_, select, type_coerce
 from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
 from recorder.decode.metrics import DECODER_VERSION
-from recorder.decode.outcome import FAILURES, Exchange, Reads
+from recorder.decode.outcome import FAILURES, NOT_SHIPPED, Exchange, Reads
 from recorder.errors import NotFound, TapeDamaged, TapeError
 from recorder.sanitize import safe
 from recorder.tape import cells, file, reading
@@ -36,7 +36,7 @@ from viewer import rows
 from viewer.filters.patterns import Searches, TooSlow
 from viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
 from viewer.tape import conditions
-from viewer.tape.columns import JOINED, column
+from viewer.tape.columns import JOINED, column, flagged
 from viewer.tape.conditions import Condition
 from viewer.tape.pricing import Pricing
 from viewer.tape.resolver import Resolver
@@ -417,6 +417,11 @@ def packed_gaps(connection: Connection, where: Condition | None = None) -> Itera
         yield from ((id, gaps or b"") for _, id, gaps in batch)
 
 
+def has_bytes() -> Condition:
+    """Return the condition that the bytes of an exchange are there; see `NOT_SHIPPED`."""
+    return or_(_measures.c.flags.is_(None), not_(flagged(NOT_SHIPPED)))
+
+
 def version(connection: Connection) -> int:
     """Return a number that is another whenever somebody else has written to the tape."""
     with connection.begin():
@@ -424,13 +429,13 @@ def version(connection: Connection) -> int:
 
 
 def advice(connection: Connection) -> str | None:
-    """Return what to do about measures that an older decoder derived; None if there are none.
+    """Return what to do about measures that an older decoder derived; None if nothing can be done, or is to be.
 
     Only the first and the last measures are looked at: what lies between them was derived between them.
     """
     number = _measures.c.exchange_no
     edges = [select(edge(number)).scalar_subquery() for edge in (func.min, func.max)]
-    is_older = _measures.c.decoder_version < DECODER_VERSION
+    is_older = and_(_measures.c.decoder_version < DECODER_VERSION, not_(flagged(NOT_SHIPPED)))
     with connection.begin():
         found = connection.execute(select(number).where(number.in_(edges), is_older).limit(1)).first()
     return None if found is None else OUTDATED

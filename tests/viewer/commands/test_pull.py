@@ -88,6 +88,7 @@ def test_what_was_shipped_without_its_body_keeps_its_figures_and_says_what_is_mi
     for asked in (["show", "@", "--part", "raw"], ["show", "@", "--part", "request"], ["play", "@"]):
         assert "were not shipped" in run(*asked, "--db", out)[1], asked
     assert "it was pulled from a centre" in run("show", "@", "--part", "text", "--db", out)[1]
+    assert "exchanges left out: the bytes" in run("stats", "--as", "vllm", "--db", out)[1]
     assert run("db", "check", "--db", again)[0] == 0
 
 
