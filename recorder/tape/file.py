@@ -577,6 +577,9 @@ def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
             return TapeBusy(f"{path} is locked by another program: close it there, or use another tape")
         case sqlite3.SQLITE_READONLY:
             return TapeBusy(f"{path} cannot be written ({cause}): record to another tape with --db")
+        case sqlite3.SQLITE_CANTOPEN if not (_is_settled(path) or os.access(path.parent, os.W_OK)):
+            both = f"{path.name} and {path.name}-wal"
+            return TapeBusy(f"{path} was not closed, and its directory is read-only: copy {both} to another")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: text that is none
             return TapeDamaged(f"{path} is damaged ({cause}): run 'wiretape db check', or restore it from a backup")
     return TapeError(f"{path} cannot be used ({cause}): run 'wiretape db check'")

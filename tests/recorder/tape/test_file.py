@@ -134,6 +134,18 @@ def test_a_read_only_tape_is_not_written_not_even_by_root(tape: Path) -> None:
     assert snapshot(tape.parent) == before
 
 
+def test_a_tape_that_was_not_closed_cannot_be_read_where_nothing_can_be_written(
+    tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tape)
+    Path(f"{tape}-wal").touch()
+    monkeypatch.setattr("os.access", lambda *_: False)
+    refused = sqlite3.OperationalError("unable to open database file")
+    refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    with pytest.raises(TapeBusy, match=r"copy tape\.db and tape\.db-wal to another"), file.explained(tape):
+        raise refused
+
+
 def test_a_tape_has_one_writer_and_the_second_is_told_who_it_is(tape: Path) -> None:
     link = tape.with_name("link.db")
     with opened(tape) as store:
