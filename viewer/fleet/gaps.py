@@ -80,7 +80,7 @@ class Plan:
         others = and_(measured, not_(or_(*own))) if own else measured
         yield _Gaps(measures.c.icl, measures.c.gap_hist, measured, _Sorted(measures.c.icl, others, self.method))
         for condition, (n, zeros) in zip(own, self.large.values(), strict=True):
-            yield _Selected(measures.c.icl, and_(measured, condition), n, _ranks(n, zeros, self.method))
+            yield _Selected(measures.c.icl, and_(measured, condition), n, _selected(n, zeros, self.method))
 
     def read(self, key: Key, values: Iterator[Any]) -> tuple[Ordered, Ordered]:
         """Take what `columns` have asked for off the values of a group, as all its gaps and those above 0.
@@ -92,7 +92,9 @@ class Plan:
             (selected,) = next(values)
             if one == key and counts != (n, zeros):
                 raise Changed
-            ranked = selected if one == key else ranked
+            if one == key:
+                by_rank = dict(zip(_selected(n, zeros, self.method), selected, strict=True))
+                ranked = [by_rank.get(rank, 0) for rank in _ranks(n, zeros, self.method)]
         squares = _whole(squares, n * ((variance or 0) + (total / max(n, 1)) ** 2))
         size = len(ranked) // 2
         return _ordered(n, total, squares, ranked[:size]), _ordered(n - zeros, total, squares, ranked[size:])
@@ -145,6 +147,11 @@ def _ranks(n: int, zeros: int, method: Method) -> list[int]:
         ranks += [least, n - 1]
         ranks += [least + place.of(n - least, percent) for place in PLACES[method] for percent in PERCENTILES]
     return [min(max(rank, 0), n - 1) for rank in ranks]
+
+
+def _selected(n: int, zeros: int, method: Method) -> list[int]:
+    """Return those ranks once: each takes the engine a pass over the gaps above it. Those of gaps of 0 are known."""
+    return sorted({rank for rank in _ranks(n, zeros, method) if rank >= zeros} or {n - 1})
 
 
 def _whole(wrapped: int, about: float) -> int:
