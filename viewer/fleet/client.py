@@ -6,6 +6,7 @@ those behind a `Distributed` table. The password is a header, never part of a UR
 good is `Refused`, what may pass `Unavailable`: then the next node is tried, and later all of them again.
 """
 
+import contextlib
 import json
 import re
 import ssl
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import httpx
 
+from recorder.clock import SYSTEM
 from recorder.commands.centre import PASSWORD, Credentials, Target
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
@@ -167,18 +169,32 @@ class Centre:
         if data:
             parameters["query"] = statement
         length = {"Content-Length": str(len(content))}
+        request = self._client.build_request(
+            "POST", self.node, params=parameters, headers=length, content=_pieces(content)
+        )
         try:
-            response = self._client.post(self.node, params=parameters, headers=length, content=_pieces(content))
+            response = self._client.send(request, stream=True)
+            with contextlib.closing(response):
+                text = self._read(response)
         except httpx.HTTPError as error:
             raise _unreachable(self.node, error, self._seconds) from error
-        code = _CODE.match(response.text)  # also after a 200: the server found out later
+        code = _CODE.match(text)  # also after a 200: the server found out later
         if response.status_code == httpx.codes.OK and code is None:
             if not any(name.startswith(_OF_ENGINE) for name in response.headers):
-                raise Unavailable(f"{self.node} answered {_shown(response.text)!r}: something else than ClickHouse did")
-            return response.text
+                raise Unavailable(f"{self.node} answered {_shown(text)!r}: something else than ClickHouse did")
+            return text
         if response.is_redirect:
             raise _redirected(self.node, response)
-        raise _explained(self.node, self.target, response.status_code, int(code[1]) if code else 0, response.text)
+        raise _explained(self.node, self.target, response.status_code, int(code[1]) if code else 0, text)
+
+    def _read(self, response: httpx.Response) -> str:
+        """Return an answer, which may not take for ever, however small the pieces are in which it comes."""
+        answer, until = bytearray(), SYSTEM.now() + round(self._seconds * 1e9)
+        for piece in response.iter_bytes():
+            answer += piece
+            if self._seconds and SYSTEM.now() > until:
+                raise httpx.ReadTimeout("")
+        return answer.decode("utf-8", "replace")
 
 
 def _pieces(content: bytes | bytearray) -> Iterator[bytes]:

@@ -1,6 +1,8 @@
 """What goes wrong with a centre is said in one line, and only what may pass is tried again."""
 
 import ssl
+import time
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -80,6 +82,22 @@ def test_a_node_that_is_away_slow_or_cuts_may_be_back(error: Exception, said: st
     with centre(raising(error)) as there, pytest.raises(Unavailable, match=said):
         there.insert("exchanges", ["id"], b"x")
     with centre(raising(error)) as there, pytest.raises(Unavailable, match=r"127\.0\.0\.1:2 "):  # both were asked
+        there.query("SELECT 1")
+
+
+def test_an_answer_that_comes_in_drops_takes_no_longer_than_one_may() -> None:
+    def drops() -> Iterator[bytes]:
+        while True:
+            time.sleep(0.02)
+            yield b"x"
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers=HEADERS, content=drops())
+
+    with (
+        Centre(TARGET, Credentials(), transport=httpx.MockTransport(answer), seconds=0.1) as there,
+        pytest.raises(Unavailable, match=r"did not answer within 0\.1 s"),
+    ):
         there.query("SELECT 1")
 
 
