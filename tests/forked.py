@@ -26,7 +26,18 @@ _WRITER = [sys.executable, "-P", "-m", "recorder.tape.writer"]
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
-    ["viewer.cli", "recorder.relay.service", "recorder.tape.writer", "viewer.tui.app", "viewer.tape.overview", "pandas"]
+    [
+        "viewer.cli",
+        "recorder.relay.service",
+        "recorder.relay.loop",
+        "recorder.commands.status",
+        "recorder.tape.writer",
+        "viewer.tui.app",
+        "viewer.tape.live",
+        "viewer.tape.overview",
+        "textual.layouts.factory",
+        "pandas",
+    ]
 )
 
 
@@ -129,7 +140,7 @@ class Popen(subprocess.Popen[Any]):
     """
 
     def __new__(cls, args: Any, **more: Any) -> Any:
-        if list(args[:4]) != _WRITER:
+        if list(args[:4]) != _WRITER or "pass_fds" not in more:  # a test that starts a fresh one passes none
             return super().__new__(cls)
         passed = more.pop("pass_fds")
         command = [_Passed(int(one)) if one in map(str, passed) else one for one in args[2:]]

@@ -90,10 +90,10 @@ async def point(
 
 def seen(app: Any) -> str:
     """Give what is on the screen, line by line."""
-    lines = []
+    lines, filters, background = [], app.get_line_filters(), app.screen.background_colors[1]
     for strip in strips(app):
-        for line_filter in app.get_line_filters():
-            strip = strip.apply_filter(line_filter, app.screen.background_colors[1])
+        for line_filter in filters:
+            strip = strip.apply_filter(line_filter, background)
         lines.append(strip.text.rstrip())
     return "\n".join(lines) + "\n"
 
