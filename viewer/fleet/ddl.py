@@ -5,7 +5,7 @@ node has `…_local` tables, replicated within their shard, and a `Distributed` 
 rows of one exchange are always on the same shard, so that `FINAL` finds them together.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from recorder.commands.centre import identifier
@@ -55,15 +55,32 @@ def create(table: EngineTable, name: str, cluster: str | None = None, *, plain: 
     yield f"{_head(table, table.name, name, cluster, plain)}ENGINE = {spread}"
 
 
+def names(table: EngineTable, cluster: str | None) -> list[str]:
+    """Return the names under which a table has its columns: in a cluster those of each node, and those over them."""
+    return [table.name] if cluster is None else [table.name + _LOCAL, table.name]
+
+
 def migrate(
-    table: EngineTable, present: Mapping[str, str], name: str, cluster: str | None = None, *, plain: bool = False
+    table: EngineTable,
+    each: str,
+    present: Container[str],
+    name: str,
+    cluster: str | None = None,
+    *,
+    plain: bool = False,
 ) -> Iterator[str]:
-    """Yield the statements that add the columns which a table lacks; nothing is ever dropped."""
+    """Yield the statements that add the columns which one of a table's `names` lacks; no row is ever dropped.
+
+    A table over those of the nodes, which has no rows of its own, is made again on `plain` servers: they cannot alter
+    it in a cluster of replicas.
+    """
     missing = [column for column in table.columns if column.name not in present]
     added = ", ".join(f"ADD COLUMN {_column(column, plain)}" for column in missing)
-    if missing:
-        for each in [table.name] if cluster is None else [table.name + _LOCAL, table.name]:
-            yield f"ALTER TABLE {name}.{each}{_on(cluster)} {added}"
+    if missing and plain and cluster is not None and each == table.name:
+        yield f"DROP TABLE {name}.{each}{_on(cluster)}"
+        yield from list(create(table, name, cluster, plain=plain))[1:]
+    elif missing:
+        yield f"ALTER TABLE {name}.{each}{_on(cluster)} {added}"
 
 
 def accounts(name: str, hashes: Mapping[str, str], tables: Sequence[EngineTable], cluster: str | None) -> Iterator[str]:
@@ -75,7 +92,7 @@ def accounts(name: str, hashes: Mapping[str, str], tables: Sequence[EngineTable]
         of_system = ", ".join(f"SELECT ON system.{one}" for one in _READ_OF_SYSTEM)
         yield f"GRANT{_on(cluster)} {of_system} TO {account}"
     for table in tables:
-        for each in [table.name] if cluster is None else [table.name, table.name + _LOCAL]:
+        for each in names(table, cluster):
             if table in SHIPPED:
                 yield f"GRANT{_on(cluster)} SHOW COLUMNS, INSERT ON {name}.{each} TO {SHIPPER}"
             if table is not STREAMS:

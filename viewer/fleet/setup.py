@@ -2,11 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 
+from recorder.plurals import counted
 from viewer.fleet import ddl, schema_check
 from viewer.fleet.client import Centre, Refused
-from viewer.fleet.tables import EngineTable
+from viewer.fleet.tables import EXCHANGES, EngineTable
 
 Version = tuple[int, int]
 
@@ -35,6 +36,7 @@ def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None
     centre.execute(ddl.database(name, cluster), "default")
     made = centre.query(f"SELECT name FROM system.tables WHERE database = {ddl.literal(name)}")
     there = {str(row[0]) for row in made}
+    cluster = _cluster_of_tables(centre, there, cluster)
     for table in tables:
         if table.name in there:
             _migrate(centre, table, cluster, plain, tell)
@@ -56,19 +58,37 @@ def _check_cluster(centre: Centre, cluster: str | None) -> None:
         raise Refused(f"{centre.node} knows no cluster {cluster}: there is {names} (system.clusters)")
 
 
+def _cluster_of_tables(centre: Centre, there: Container[str], asked_for: str | None) -> str | None:
+    """Return the cluster that tables which are there are spread over. Raises `Refused` where another is asked for."""
+    if EXCHANGES.name not in there:
+        return asked_for
+    known = schema_check.cluster(centre)
+    if asked_for not in (None, known):
+        where = "on one server" if known is None else f"in the cluster {known}"
+        raise Refused(f"the tables of {centre.target.name} are {where}, and are not moved: use another database")
+    return known
+
+
 def _migrate(centre: Centre, table: EngineTable, cluster: str | None, plain: bool, tell: Callable[[str], None]) -> None:
-    name, present = centre.target.database, schema_check.columns(centre, table.name)
+    name, added = centre.target.database, 0
+    for each in ddl.names(table, cluster):
+        present = schema_check.columns(centre, each)
+        _check_types(table, f"{name}.{each}", present)
+        added = max(sum(column.name not in present for column in table.columns), added)
+        for statement in ddl.migrate(table, each, present, name, cluster, plain=plain):
+            centre.execute(statement)
+    state = f"has {counted(added, 'more column')}" if added else "is up to date"
+    tell(f"{name}.{table.name} {state}")
+
+
+def _check_types(table: EngineTable, shown: str, present: Mapping[str, str]) -> None:
     for column in table.columns:
         kind = present.get(column.name)
         if kind is not None and not schema_check.same_type(kind, column.type):
             raise Refused(
-                f"{name}.{table.name}.{column.name} is {kind:.60}, not {column.type}, and is not changed: use another "
+                f"{shown}.{column.name} is {kind:.60}, not {column.type}, and is not changed: use another "
                 "database, or move that table away"
             )
-    added = sum(column.name not in present for column in table.columns)
-    for statement in ddl.migrate(table, present, name, cluster, plain=plain):
-        centre.execute(statement)
-    tell(f"{name}.{table.name} {f'has {added} more columns' if added else 'is up to date'}")
 
 
 def make_accounts(

@@ -45,10 +45,13 @@ def test_a_cluster_has_replicated_tables_and_one_over_them_by_id() -> None:
 
 
 def test_a_migration_only_adds_what_is_missing() -> None:
-    assert [*ddl.migrate(TABLE, {"id": "String", "n": "Nullable(Int64)", "newer": "String"}, "db")] == []
-    assert [*ddl.migrate(TABLE, {"id": "String"}, "db", "c")] == [
-        f"ALTER TABLE db.{name} ON CLUSTER c ADD COLUMN n Nullable(Int64) COMMENT 'it\\'s a number'"
-        for name in ("things_local", "things")
+    assert [*ddl.migrate(TABLE, "things", {"id", "n", "newer"}, "db")] == []
+    assert [*ddl.migrate(TABLE, "things", {"id"}, "db", "c", plain=True)] == [
+        "DROP TABLE db.things ON CLUSTER c", [*ddl.create(TABLE, "db", "c", plain=True)][1]
+    ]  # fmt: skip
+    assert ddl.names(TABLE, "c") == ["things_local", "things"]
+    assert [*ddl.migrate(TABLE, "things_local", {"id"}, "db", "c")] == [
+        "ALTER TABLE db.things_local ON CLUSTER c ADD COLUMN n Nullable(Int64) COMMENT 'it\\'s a number'"
     ]
 
 
