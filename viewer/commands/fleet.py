@@ -265,7 +265,7 @@ def status(target: centres.Target, ca_file: Path | None, out: Output) -> None:
     from viewer.fleet import status
 
     with connected_to(target, ca_file) as centre:
-        found = [dataclasses.asdict(row) for row in status.rows(centre)]
+        found = [dataclasses.asdict(row) for row in status.rows(centre, _note)]
     if not out.is_table:
         out.put(status.FIELDS, found)
         return
@@ -276,6 +276,10 @@ def status(target: centres.Target, ca_file: Path | None, out: Output) -> None:
             out.put(shown, [{name: row[name] for name in shown} for row in its])
     if not found:
         click.echo(f"{target.name} holds nothing yet: ship a tape with 'wiretape ship --to …'", file=sys.stderr)
+
+
+def _note(line: str) -> None:
+    click.echo(f"wiretape: {line}", err=True)
 
 
 def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:

@@ -1,12 +1,12 @@
 """How far a fleet is shipped, host by host, and what the centre's tables take. Reads the centre."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from viewer.fleet import schema_check
-from viewer.fleet.client import Centre
+from viewer.fleet.client import Centre, Refused
 from viewer.fleet.ddl import literal
 
 FIELDS: Final = (
@@ -51,7 +51,7 @@ class Row:
     bytes: int | None = None
 
 
-def rows(centre: Centre) -> Iterator[Row]:
+def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
     """Yield the hosts that ship to a centre, and its tables. Raises `Refused` and `Unavailable`."""
     shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.query(_SHIPPED)}
     for tenant, host, heard_at, waiting, lag_ms, now in centre.query(_HEARD):
@@ -60,16 +60,26 @@ def rows(centre: Centre) -> Iterator[Row]:
         yield Row(
             "host", host, tenant, count, newest or None, heard_at, silent_ms, waiting, lag_ms if lag_ms >= 0 else None
         )
-    yield from _tables(centre)
+    yield from _tables(centre, note)
 
 
-def _tables(centre: Centre) -> Iterator[Row]:
-    """Yield the tables with what they take; the parts of a cluster are those of its local tables."""
+def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
+    """Yield the tables with what they take; the parts of a cluster are those of its local tables.
+
+    To ask all servers of a cluster takes a privilege that an account for reading need not have: then it is noted.
+    """
     cluster = schema_check.cluster(centre)
     parts = "system.parts" if cluster is None else f"cluster('{cluster}', system, parts)"
     statement = (
         f"SELECT table, sum(rows), sum(bytes_on_disk) FROM {parts} "
         f"WHERE active AND database = {literal(centre.target.database)} GROUP BY table ORDER BY table"
     )
-    for table, count, size in centre.query(statement):
+    try:
+        found = centre.query(statement)
+    except Refused as refused:
+        if cluster is None:
+            raise
+        note(f"what the tables take is left out: {refused}")
+        return
+    for table, count, size in found:
         yield Row("table", str(table).removesuffix("_local"), rows=int(count), bytes=int(size))
