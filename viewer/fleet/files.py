@@ -99,7 +99,6 @@ def in_bucket(arrow: ModuleType, prefix: str, settings: Mapping[str, str]) -> Fi
     system = arrow.fs.S3FileSystem(
         **{**settings, "region": region},
         background_writes=False,  # which would copy what is written
-        allow_delayed_open=True,  # a small file is one request
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_REQUEST_SECONDS,
     )
