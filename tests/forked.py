@@ -142,7 +142,7 @@ class Popen(subprocess.Popen[Any]):
     def __new__(cls, args: Any, **more: Any) -> Any:
         if list(args[:4]) != _WRITER or "pass_fds" not in more:  # a test that starts a fresh one passes none
             return super().__new__(cls)
-        passed = more.pop("pass_fds")
+        passed = more.pop("pass_fds", ())
         command = [_Passed(int(one)) if one in map(str, passed) else one for one in args[2:]]
         return Forked(command, cwd=Path.cwd(), **more)
 
