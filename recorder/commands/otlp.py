@@ -102,11 +102,11 @@ async def exported(
     arguments += ["--since-version", str(SYSTEM.wall_ns() // 1000)]
     for option, file in (("--ca-file", settings.ca_file), ("--otlp-headers", collector.headers_file)):
         arguments += [] if file is None else [option, str(file.absolute())]
-    for name, value in settings.labels.items():
-        arguments += ["--label", f"{name}={value}"]
     from recorder.commands.companion import Companion, Program
     from recorder.tape.redact import Redactor
 
+    for name, value in Redactor(None).labels(settings.labels).items():  # others see the arguments of a process
+        arguments += ["--label", f"{name}={value}"]
     export = Companion(Program("viewer.cli", "sends OTLP", tuple(arguments)), screen)
     screen.line(f"otlp        {Redactor(None).url(collector.url)}/v1/traces, /v1/metrics")
     try:

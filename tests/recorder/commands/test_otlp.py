@@ -45,17 +45,28 @@ class Receiver:
             self.parents.add(f"{span.trace_id.hex()}-{span.parent_span_id.hex()}")
 
 
+def children(pid: int) -> list[bytes]:
+    """Give the command lines of the children of a process."""
+    started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [Path(f"/proc/{child}/cmdline").read_bytes() for child in started]
+
+
 @on_loop
 async def test_each_generation_is_sent_once_in_the_trace_of_its_caller_and_the_last_at_the_end(tmp_path: Path) -> None:
     tape, receiver = tmp_path / "tape.db", Receiver(failures=2)
+    labelled = ("--label", "api_key=sk-1234567890abcdefghijklmnop")
     async with (
         ScriptedUpstream(lambda _: answer(STREAM)) as upstream,
         ScriptedUpstream(receiver.choose) as collector,
-        recording(tape, upstream.url, "--otlp", collector.url, env={HEADERS: f"x-key={SECRET}"}) as (process, base),
+        recording(tape, upstream.url, "--otlp", collector.url, *labelled, env={HEADERS: f"x-key={SECRET}"}) as (
+            process,
+            base,
+        ),
     ):
         for _ in range(3):
             await fetch(base, post(CHAT, b'{"model":"m","stream":true}', PARENT))
         await until(lambda: len(receiver.spans) == 3)
+        assert not [line for line in children(process.pid) if b"sk-1" in line]
         await fetch(base, post(CHAT, b'{"model":"m","stream":true}', PARENT))
         code, out, err = await finish(process, signal.SIGINT)
     assert code == 0
