@@ -513,7 +513,7 @@ def _shipping() -> Iterator[Section]:
              "remove it when the centre has lost its tables"),
             ("record --ship URL", "ships while it records, and at its end for some seconds what is left; the rest is "
              "shipped by the next, or by wiretape ship. What was said goes along with --ship-bodies"),
-            ("tenant", "ship --label tenant=NAME is a part of every key: keep it for a tape"),
+            ("tenant", "ship --label tenant=NAME is a part of every key: a tape is shipped for one tenant"),
         ],
     )  # fmt: skip
     yield Section(
