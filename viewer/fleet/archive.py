@@ -112,7 +112,8 @@ class Archiver:
         self._ship_runs(connection)
 
     def _report(self, connection: Connection) -> shipping.Waiting:
-        waiting = shipping.waiting(connection, self.acknowledged.of(tables.EXCHANGES.name).until)
+        until = min(self.acknowledged.of(table.name).until for table in self._shipped_tables())
+        waiting = shipping.waiting(connection, until)
         self.waiting = waiting.exchanges
         self.tell(self.shipped, waiting.exchanges)
         return waiting

@@ -107,7 +107,8 @@ class Shipper:
 
     def report(self) -> Report:
         """Find out how far the tape is shipped, and tell it."""
-        waiting = shipping.waiting(self._connection, self.acknowledged.of(tables.EXCHANGES.name).until)
+        until = min(self.acknowledged.of(table.name).until for table in self._shipped_tables())
+        waiting = shipping.waiting(self._connection, until)
         self.last = Report(self.shipped, waiting.exchanges, waiting.lag_ns(self.clock.wall_ns()))
         self.tell(self.last)
         return self.last

@@ -107,7 +107,9 @@ def test_with_bodies_all_that_was_said_is_shipped_also_of_exchanges_that_were_sh
         record(store, websocket("ws", [b"\x81\x00"], [b"\x81\x80abcd"]))
         damage(tape, "UPDATE bodies SET at_ns = 'null', relayed_ns = 'null' WHERE exchange_no = 2")
         ship(tape, engine)
-        assert ship(tape, engine, bodies=True) == (0, [])
+        waiting: list[int] = []
+        assert ship(tape, engine, bodies=True, tell=lambda report: waiting.append(report.waiting)) == (0, [])
+    assert (waiting[0], waiting[-1]) == (3, 0)  # an exchange waits until all that is shipped of it is there
     rows = engine.final("streams")
     one = rows["e1"]
     assert (one["content"], one["size"], len(one["sizes"])) == (b"Hello", sum(map(len, STREAM)), len(STREAM))
