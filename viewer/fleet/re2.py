@@ -9,7 +9,14 @@ from typing import Final
 
 _PARTS: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|\{(,\d+\})|(\[\^?\]?)|(.)", re.DOTALL)
 _ASCII_END: Final = 0x80
-_INSIDE: Final = {"d": r"\p{Nd}", "D": r"\P{Nd}", "w": r"\p{L}\p{M}\p{N}\p{Pc}", "s": r"\t-\r\x{85}\p{Z}"}
+_INSIDE: Final = {
+    "d": r"\p{Nd}",
+    "D": r"\P{Nd}",
+    "w": r"\p{L}\p{M}\p{N}\p{Pc}",
+    "W": r"\p{Z}\p{S}\p{C}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}",
+    "s": r"\t-\r\x{85}\p{Z}",
+    "S": r"\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\x00-\x08\x0e-\x1f\x7f-\x{84}\x{86}-\x{9f}",
+}
 """Classes of characters as parts of one in brackets."""
 _OUTSIDE: Final = {
     **{name: f"[{members}]" for name, members in _INSIDE.items()},

@@ -31,7 +31,8 @@ _STARTED = (
 )  # fmt: skip
 _UPSTREAMS = ("http://a", "https://A.b:1/é", "https://b/a", "http://127.0.0.1:9", "")
 REGEXES = (
-    "a", "^A", "b$", "^.$", "[ab]+", "é", r"\s", r"\S", r"\d", r"\D", r"\w", r"\W", r"[\w-]", r"[^\s]", "a{,3}b",
+    "a", "^A", "b$", "^.$", "[ab]+", "é", r"\s", r"\S", r"\d", r"\D", r"\w", r"\W", r"[\w-]",
+    r"[^\s]", r"[\S]", r"^[\W_]+$", r"[^\W]", "a{,3}b",
     r"b\Z", r"\u0061", r"\x61", r"\\", "'", "%", "_", "", "a|x{299}", "[]b]$", "[$]", r"\é", "(?m)^b$", "日.", r"\bb",
 )  # fmt: skip
 """Regular expressions, as they are written within quotes."""
