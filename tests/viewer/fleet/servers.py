@@ -1,12 +1,13 @@
 """ClickHouse servers on loopback, as processes of a test: one alone, or a cluster with ZooKeeper."""
 
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _CONFIG = """<yandex><logger><level>warning</level><console>1</console></logger>
 <mark_cache_size>5368709</mark_cache_size><max_concurrent_queries>100</max_concurrent_queries>{more}</yandex>"""
 _ZOOKEEPER = "tickTime=500\ndataDir={place}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
 _START_SECONDS = 30
+_PORTS = iter(random.sample(range(15_000, 30_000), 15_000))
 _REACHED_SECONDS = 10
 
 
@@ -34,9 +36,12 @@ def missing(*programs: str) -> str | None:
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """Return a port nobody listens on, each once: not one that an outgoing connection may take meanwhile."""
+    for port in _PORTS:
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 @dataclass
