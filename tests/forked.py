@@ -5,6 +5,8 @@ A fresh interpreter is only needed by a test of the interpreter itself: of what 
 
 import asyncio
 import contextlib
+import functools
+import itertools
 import multiprocessing
 import os
 import runpy
@@ -12,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.reduction import DupFd
@@ -235,11 +238,6 @@ def _run(
     for number, end in enumerate(ends):
         os.dup2(end, number)
         os.close(end)
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        buffering = 1 if os.isatty(number) or name == "stderr" else -1
-        stream = open(number, "r" if number == 0 else "w", buffering, "utf-8", closefd=False)  # noqa: SIM115
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
@@ -249,6 +247,50 @@ def _run(
         os.setsid()
     if preexec_fn is not None:
         preexec_fn()
+    subprocess.Popen = _Fork  # type: ignore[misc]
+    _become(command)
+
+
+class _Fork(subprocess.Popen[Any]):
+    """`subprocess.Popen` in a forked recorder: what would become its writer by `exec` is a writer without."""
+
+    def __init__(self, args: Any, **more: Any) -> None:
+        if list(args[:4]) == _WRITER and "pass_fds" in more:
+            more["preexec_fn"] = functools.partial(_write, args[2:], more["pass_fds"])
+        super().__init__(args, **more)
+
+
+def _write(command: Sequence[str], passed: Sequence[int]) -> None:
+    """Be a writer in this process, which was forked from its recorder, and end."""
+    code: object = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as an interpreter does when it starts
+            signal.signal(number, signal.SIG_IGN)
+        kept = sorted(passed)
+        for before, after in itertools.pairwise([2, *kept, os.sysconf("SC_OPEN_MAX")]):
+            os.closerange(before + 1, after)
+        _become(command)
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:  # noqa: BLE001  # as an interpreter does
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code if isinstance(code, int) else code is not None)
+
+
+def _become(command: Sequence[str | int]) -> None:
+    """Run a command as an interpreter does that has just started."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        buffering, stream = 1 if os.isatty(number) or name == "stderr" else -1, None
+        with contextlib.suppress(OSError):  # it is closed
+            stream = open(number, "r" if number == 0 else "w", buffering, "utf-8", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     kind, program, *arguments = map(str, command)
     sys.argv = [kind, *arguments]
     if kind == "-m":

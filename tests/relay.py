@@ -121,6 +121,11 @@ def kept(tape: Path, path: str) -> Kept | None:
     )
 
 
+def writer_of(tape: Path) -> int:
+    """Give the process that writes a tape, as its lock names it."""
+    return int(Path(f"{tape}.lock").read_text("utf-8").split("\n")[1])
+
+
 # The wire
 
 

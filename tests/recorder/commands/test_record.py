@@ -14,7 +14,23 @@ from recorder.commands import record
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from recorder.relay import providers, service
 from recorder.tape import file
-from tests.relay import DONE, Kept, chunk, dial, fetch, finish, kept, on_loop, post, recording, run, select, take, until
+from tests.relay import (
+    DONE,
+    Kept,
+    chunk,
+    dial,
+    fetch,
+    finish,
+    kept,
+    on_loop,
+    post,
+    recording,
+    run,
+    select,
+    take,
+    until,
+    writer_of,
+)
 
 STREAM = [(0.0, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
 LONG = [*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)]
@@ -182,8 +198,7 @@ def test_it_fails_if_anything_could_not_be_stored(
             told = service.Options(tmp_path / "tape.db", [providers.parse(upstream.url)])
             recording = asyncio.create_task(record.serve(told))
             base = await until(lambda: capfd.readouterr().out.strip())
-            writer = int((tmp_path / "tape.db.lock").read_text("utf-8").split("\n")[1])
-            os.kill(writer, signal.SIGSTOP)  # as a disk that never answers
+            os.kill(writer_of(tmp_path / "tape.db"), signal.SIGSTOP)  # as a disk that never answers
             got = await fetch(base, post("/x"))
             assert (got.complete, got.body) == (True, b"".join(piece for _, piece in STREAM))
             os.kill(os.getpid(), signal.SIGTERM)

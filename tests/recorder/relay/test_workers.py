@@ -13,7 +13,7 @@ import pytest
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from recorder.errors import CannotListen
 from recorder.relay import server
-from tests.relay import DONE, chunk, dial, fetch, finish, on_loop, post, recording, select, until, wiretape
+from tests.relay import DONE, chunk, dial, fetch, finish, on_loop, post, recording, select, until, wiretape, writer_of
 
 STREAM = [(0.0, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
 LONG = [*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)]
@@ -100,8 +100,7 @@ async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_a
     async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--workers", "3") as (process, base):
         assert len(children(process.pid, "recorder.relay.worker")) == 2
         async with streaming(base, "/long") as readers:
-            (writing,) = children(process.pid, "recorder.tape.writer")
-            os.kill(writing, signal.SIGKILL)
+            os.kill(writer_of(tape), signal.SIGKILL)
             code, _, err = await finish(process, signal.SIGTERM)
             bodies = [await reader.read() for reader in readers]
     assert code == 0
@@ -124,7 +123,7 @@ async def test_a_killed_recorder_takes_its_workers_along(tmp_path: Path) -> None
         streaming(base, "/held"),
     ):
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
-        left = children(process.pid, "recorder.relay.worker") + children(process.pid, "recorder.tape.writer")
+        left = [*children(process.pid, "recorder.relay.worker"), writer_of(tape)]
         process.kill()
         await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
     found = select(tape, "SELECT outcome, count(*) FROM exchanges LEFT JOIN measures ON exchange_no = no GROUP BY 1")
