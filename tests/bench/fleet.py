@@ -130,8 +130,9 @@ FILL = """INSERT INTO wiretape.exchanges (started, id, row_version, started_at, 
     multiIf(number %% 1000 = 0, 'rare', number %% 10 < 6, 'many', number %% 10 < 9, 'some', 'few'), 'complete', 'chat',
     'end', 1, intHash64(number) %% 400000000, intHash64(number) %% 900000000, 500,
     arrayResize([toUInt32(countEqual(gaps, 0)), toUInt32(length(gaps) - countEqual(gaps, 0))], 64),
-    arrayMap(i -> if(intHash64(i) %% 100 < 8, 0, toInt64(20e6 * exp((intHash64(i + 1) %% 1000003) / 1e6 - 0.5))),
-        range(toUInt64(470 + number %% 13))) AS gaps FROM numbers(%d, %d)"""
+    arrayMap(i -> if(intHash64(1000 * number + i) %% 100 < 8, 0,
+        toInt64(20e6 * exp((intHash64(1000 * number + i + 1) %% 1000003) / 1e6 - 0.5))),
+        range(470 + number %% 13)) AS gaps FROM numbers(%d, %d)"""
 READ = "SELECT request_model, sum(length(icl)) FROM wiretape.exchanges FINAL GROUP BY request_model"
 SORT = READ.replace("sum(length(icl))", "arraySort(groupArrayArray(icl))[1]")
 

@@ -5,6 +5,7 @@ are estimated where there are too many. Gaps are ranked in the memory of the ser
 """
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -240,4 +241,5 @@ def _statistics(found: Any, method: Method, unit: float) -> dict[str, float | No
         return summary.statistics(0, 0, 0, 0, 0, [])
     sides = zip(PERCENTILES, lower, higher, strict=True)
     shares = [summary.interpolated(n, *one) if method == "linear" else float(one[1]) for one in sides]
-    return summary.statistics(n, float(total), float(squares) / max(n, 1), float(least), float(most), shares, unit)
+    made = summary.statistics(n, float(total), float(squares) / n, float(least), float(most), shares, unit)
+    return {name: None if value is None or math.isnan(value) else value for name, value in made.items()}

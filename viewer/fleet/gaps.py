@@ -5,16 +5,17 @@ which a statement of its own counts first, from the histograms. The engine selec
 times as long. If the counts differ by the time of the second statement, both are asked again.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, func, literal, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, not_, or_, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import NullType
 
-from recorder.tape.schema import measures
+from recorder.tape.schema import exchanges, measures
 from viewer.stats.summary import PERCENTILES, Key, Method
 from viewer.tape import queries
 from viewer.tape.columns import JOINED
@@ -23,6 +24,9 @@ from viewer.tape.overview import group_of
 
 MOST_EXACT: Final = 1_000_000_000
 """Of more gaps in all, percentiles are estimated, unless exact ones are asked for."""
+
+MOST_SKETCHED: Final = 1 << 23
+"""Of a group with more gaps, estimates are of a sample of its exchanges: a t-digest of release 18.16 counts to 2^24."""
 
 LARGE: Final = 100_000
 """Groups with so many gaps are large."""
@@ -65,16 +69,23 @@ class Changed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the gaps of groups are ranked: those of `large` groups are selected, given their gaps and those of 0."""
+    """How the gaps of groups are ranked: those of `large` groups are selected, given their gaps and those of 0.
+
+    If they are estimated, of some groups only `one_of` so many exchanges is looked at.
+    """
 
     method: Method
     large: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
     is_estimated: bool = False
+    one_of: Mapping[Key, int] = field(default_factory=dict)
 
     def columns(self, by: Sequence[str], measured: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
         """Yield what is asked of each group; `measured` is the condition for exchanges that are."""
         if self.is_estimated:
-            yield _Gaps(measures.c.icl, measures.c.gap_hist, measured, _Estimated(measures.c.icl, measured))
+            divisors = [(_is_of(by, key), literal(count)) for key, count in self.one_of.items()]
+            divisor = case(*divisors, else_=literal(1)) if divisors else literal(1)
+            sampled = and_(measured, func.modulo(func.cityHash64(exchanges.c.id), divisor) == 0)
+            yield _Gaps(measures.c.icl, measures.c.gap_hist, measured, _Estimated(measures.c.icl, measured, sampled))
             return
         own = [_is_of(by, key) for key in self.large]
         others = and_(measured, not_(or_(*own))) if own else measured
@@ -115,7 +126,8 @@ def plans(
     for _ in range(_TRIES):
         counts = _counted(connection, by, where, measured)
         if most is not None and sum(n for n, _ in counts.values()) > most:
-            yield Plan(method, is_estimated=True)
+            one_of = {key: -(-n // MOST_SKETCHED) for key, (n, _) in counts.items() if n > MOST_SKETCHED}
+            yield Plan(method, is_estimated=True, one_of=one_of)
             return
         largest = sorted(counts.items(), key=lambda one: one[1], reverse=True)[:_MOST_LARGE]
         yield Plan(method, {key: found for key, found in largest if found[0] >= LARGE})
@@ -160,11 +172,12 @@ def _whole(wrapped: int, about: float) -> int:
     return estimate + (wrapped - estimate + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _ordered(n: int, total: int, squares: int, ranked: Sequence[float]) -> Ordered:
+def _ordered(n: int, total: int, squares: int, ranked: Sequence[Any]) -> Ordered:
     if not n:
         return 0, 0.0, 0.0, 0.0, 0.0, (), ()
     least, most, *found = ranked
-    neighbours = [min(max(one, least), most) for one in found]  # an estimate has 24 bits
+    # An estimate has 24 bits, and is NULL if no exchange was in the sample.
+    neighbours = [math.nan if one is None else min(max(one, least), most) for one in found]
     half = len(PERCENTILES)
     return n, total, (n * squares - total * total) / n, least, most, neighbours[:half], neighbours[half:]
 
@@ -238,10 +251,10 @@ def _(element: _Selected, compiler: Any, **kw: Any) -> str:
 
 @compiles(_Estimated, "clickhouse")
 def _(element: _Estimated, compiler: Any, **kw: Any) -> str:
-    gaps, measured = (compiler.process(one, **kw) for one in element.clauses)
+    gaps, measured, sampled = (compiler.process(one, **kw) for one in element.clauses)
     levels, parts = ", ".join(str(percent / 100) for percent in PERCENTILES), list[str]()
     for one in (gaps, f"arrayFilter(gap -> gap > 0, {gaps})"):
-        estimates = f"arrayMap(x -> toFloat64(x), quantilesTDigestArrayIf({levels})({one}, {measured}))"
+        estimates = f"arrayMap(x -> toFloat64(x), quantilesTDigestArrayIf({levels})({one}, {sampled}))"
         ends = f"toFloat64(minArrayIf({one}, {measured})), toFloat64(maxArrayIf({one}, {measured}))"
         parts += [f"[{ends}]", estimates, estimates]
     return f"arrayConcat({', '.join(parts)})"

@@ -51,8 +51,8 @@ WARNINGS: Final = {
     "imported": "exchanges that were imported: their timestamps are what other programs wrote down",
     "no_timing": "exchanges that were imported without timing: they count, but no time of their bodies is known",
     "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
-    "tdigest": "percentiles of icl and read_gap are estimates by t-digest: there are too many gaps to rank them all, "
-    "which --exact does nevertheless",
+    "tdigest": "percentiles of icl and read_gap are estimates by t-digest, of a sample of the exchanges of groups with "
+    "more than 8 M gaps: there are too many gaps to rank them all, which --exact does nevertheless",
 }
 """What each warning means; `few` is followed by the quantities that it is about, six others by how many there are."""
 
