@@ -127,9 +127,10 @@ def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, mon
     assert len(names["frame"]) == 13
 
 
-@pytest.mark.parametrize("module", ["recorder.commands.cli", "viewer.cli"])
-def test_importing_a_command_line_loads_no_heavy_library(module: str) -> None:
-    heavy = "pandas textual sqlalchemy alembic httpx"
+@pytest.mark.parametrize("module", ["recorder.commands.cli", "viewer.cli", "recorder.tape.writer"])
+def test_importing_a_command_line_or_the_writer_loads_no_heavy_library(module: str) -> None:
+    heavy = "pandas textual httpx brotli backports.zstd compression.zstd"
+    heavy += " sqlalchemy alembic" if module.endswith("cli") else ""
     code = f"import sys, {module}; print([name for name in {heavy.split()!r} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert found.stdout == "[]\n"

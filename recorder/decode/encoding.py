@@ -1,16 +1,19 @@
 """Two encodings undone: a compressed body into plain bytes, and JSON text into text that any database can store.
 
-Compression follows RFC 9110 section 8.4 (gzip, x-gzip, deflate); brotli and zstandard are left as they came. A body is
-decoded span by span, so that each decoded byte keeps the read that brought it. Limits, with their precedents: 64 MiB
-of decoded text is ten times the longest answer any model gives; event streams compress 5 to 20 times, bombs 1,000.
+Compression follows RFC 9110 section 8.4 (gzip, x-gzip, deflate, and several in a row), RFC 7932 (br) and RFC 8878
+(zstd, its window as RFC 9659 limits it). A body is decoded span by span, so that each decoded byte keeps the read that
+brought it. Limits, with their precedents: 64 MiB of decoded text is ten times the longest answer any model gives; event
+streams compress 5 to 20 times, bombs 1,000 and more; curl undoes no more than five codings of one body.
 """
 
 import math
+import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 MAX_DECODED = 64 << 20
 MAX_RATIO = 100
@@ -18,14 +21,17 @@ RATIO_APPLIES_ABOVE = 1 << 20
 MAX_BODY = 1 << 30
 RATIO_OF_BODIES_APPLIES_ABOVE = 256 << 20
 """Of bodies that the tape itself has packed: a long one may well be all alike."""
-# zlib copies what follows a gzip member each time one ends; small slices and few members keep that linear.
+# What follows a member is copied each time one ends; small slices and few members keep that linear.
 _SLICE = 4096
+_PIECE = 64 << 10
 _MAX_MEMBERS = 10_000
+_MAX_CODINGS = 5
 _MAX_DEPTH = 32
 _REPLACEMENT = "\ufffd"
 _IDENTITY = frozenset({"", "identity", "none"})
+_GZIP_WINDOW = 31
 _ZLIB_WINDOW = 15
-_WINDOW = {"gzip": 31, "x-gzip": 31, "deflate": _ZLIB_WINDOW}
+_ZSTD_WINDOW = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +71,50 @@ def spans(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[Seque
     return ends, parts
 
 
+def coding_of(headers: Iterable[Sequence[str]]) -> str | None:
+    """Return the content encoding that headers give, each `[name, value]` with the name in lower case."""
+    return ", ".join(value for name, value in headers if name == "content-encoding") or None
+
+
+def is_identity(content_encoding: str | None) -> bool:
+    """Return whether a body has no content coding."""
+    return not _codings(content_encoding)
+
+
 def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Plain:
     """Undo a content encoding. `ends` are the offsets in `body` where its spans end, ascending, the last its size."""
-    coding = (content_encoding or "").strip().lower()
-    if coding in _IDENTITY:
+    codings = _codings(content_encoding)
+    if not codings:
         return Plain(body, ends)
-    if coding not in _WINDOW:
+    if len(codings) > _MAX_CODINGS or not _CODECS.keys() >= set(codings):
         return Plain(b"", [0] * len(ends), "undecoded")
-    inflater = _Inflater(_WINDOW[coding])
-    decoded_ends, start = [], 0
+    found, broken_at = _undone(codings, body, ends, len(body))
+    if found.flag == "undecoded":  # a decompressor that fails keeps for itself what it has made of the bytes before
+        found, _ = _undone(codings, body, ends, broken_at)
+    return found
+
+
+def uncoded(headers: Iterable[Sequence[str]], body: bytes) -> bytes:
+    """Return a body without the content encoding that its headers give, or as it is where that cannot be undone."""
+    found = plain(coding_of(headers), body, (len(body),))
+    return found.data if found.flag is None else body
+
+
+def _codings(content_encoding: str | None) -> list[str]:
+    """Return the codings in the order in which they were applied."""
+    names = (name.strip().lower() for name in (content_encoding or "").split(","))
+    return [name for name in names if name not in _IDENTITY]
+
+
+def _undone(codings: Sequence[str], body: bytes, ends: Sequence[int], single_from: int) -> tuple[Plain, int]:
+    """Undo codings, from `single_from` on byte by byte; return also where the last slice begins that was decoded."""
+    decoding, decoded_ends, start, position = _Decoding(codings), list[int](), 0, 0
     for end in ends:
-        inflater.take(body[start:end])
-        decoded_ends.append(len(inflater.out))
-        start = end
-    return Plain(bytes(inflater.out), decoded_ends, inflater.flag)
+        while position < end and decoding.flag is None:
+            start, position = position, min(position + (1 if position >= single_from else _SLICE), end)
+            decoding.take(body[start:position])
+        decoded_ends.append(len(decoding.out))
+    return Plain(bytes(decoding.out), decoded_ends, decoding.flag), start
 
 
 def unpack(packed: bytes, size: int) -> bytes:
@@ -103,11 +139,6 @@ def room(taken: int) -> int:
     return min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * taken))
 
 
-def is_identity(content_encoding: str | None) -> bool:
-    """Return whether a body has no content coding."""
-    return (content_encoding or "").strip().lower() in _IDENTITY
-
-
 def is_utf8(data: bytes) -> bool:
     """Whether the bytes are UTF-8; a character that the end cuts off was not wrong."""
     try:
@@ -117,56 +148,143 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-class _Inflater:
-    def __init__(self, window: int) -> None:
+class _Decoding:
+    """A body on its way through its codings, the last that was applied first; `flag` says why it goes no further."""
+
+    def __init__(self, codings: Sequence[str]) -> None:
         self.out = bytearray()
         self.flag: str | None = None
-        self._window = window
-        self._zlib = zlib.decompressobj(window)
-        self._head = b""
+        self._layers = [_Members(_CODECS[coding]()) for coding in reversed(codings)]
+        self._errors = tuple(layer.error for layer in self._layers)
         self._taken = 0
-        self._members = 1
 
     def take(self, data: bytes) -> None:
-        if self._window == _ZLIB_WINDOW and self._taken < 2:
-            data = self._with_head(data)
-        for start in range(0, len(data), _SLICE):
-            if self.flag is not None:
-                return
-            piece = data[start : start + _SLICE]
-            self._taken += len(piece)
-            try:
-                self._inflate(piece)
-            except zlib.error:
-                self.flag = "undecoded"
-
-    def _with_head(self, data: bytes) -> bytes:
-        # RFC 9110 says deflate is zlib-wrapped; servers that send it raw have always existed. Two bytes tell.
-        data = self._head + data
-        if len(data) < 2:
-            self._head = data
-            return b""
-        if data[0] & 0x0F != 8 or int.from_bytes(data[:2], "big") % 31:
-            self._window = -self._window
-            self._zlib = zlib.decompressobj(self._window)
-        return data
-
-    def _inflate(self, piece: bytes) -> None:
-        while piece and self.flag is None:
-            if self._zlib.eof:
-                self._next_member()
-            left = room(self._taken) - len(self.out)
-            data = self._zlib.decompress(piece, left + 1)
-            if len(data) > left:
-                self.flag = "decode_limit"
-            self.out += data[:left]
-            piece = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
-
-    def _next_member(self) -> None:
-        self._members += 1
-        if self._members > _MAX_MEMBERS:
+        self._taken += len(data)
+        try:
+            self._decode(data, 0)
+        except _TooMuchError:
             self.flag = "decode_limit"
-        self._zlib = zlib.decompressobj(self._window)
+        except self._errors:
+            self.flag = "undecoded"
+
+    def _decode(self, data: bytes, depth: int) -> None:
+        if depth == len(self._layers):
+            self.out += data
+            return
+        layer = self._layers[depth]
+        for start in range(0, len(data), _SLICE):
+            for piece in layer.pieces(data[start : start + _SLICE]):
+                left = room(self._taken) - layer.size
+                layer.size += len(piece)
+                self._decode(piece[:left], depth + 1)
+                if len(piece) > left:
+                    raise _TooMuchError
+
+
+class _TooMuchError(Exception):
+    """A body decodes to more than is decoded here."""
+
+
+class _Member(Protocol):
+    """A gzip member, a zlib stream, a Brotli stream or a Zstandard frame, as the standard library decompresses them."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Codec(NamedTuple):
+    begin: Callable[[], _Member]
+    error: type[Exception]
+
+
+class _Members:
+    """One coding of a body: members one after another; `size` is how many bytes they have decoded to."""
+
+    def __init__(self, codec: _Codec) -> None:
+        self._begin, self.error = codec
+        self._member = self._begin()
+        self._count = 1
+        self.size = 0
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield all that can be decoded with `data`, in pieces that are not large."""
+        piece = b""
+        while data or (piece and not self._member.eof):  # a short piece does not tell that there is no more
+            if self._member.eof:
+                self._next()
+            piece = self._member.decompress(data, _PIECE)
+            yield piece
+            data = self._member.unused_data
+
+    def _next(self) -> None:
+        self._count += 1
+        if self._count > _MAX_MEMBERS:
+            raise _TooMuchError
+        self._member = self._begin()
+
+
+class _Inflater:
+    # RFC 9110 says deflate is zlib-wrapped; servers that send it raw have always existed. Two bytes tell.
+    def __init__(self, window: int) -> None:
+        self._zlib = zlib.decompressobj(window)
+        self._head: bytes | None = b"" if window == _ZLIB_WINDOW else None
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if self._head is not None:
+            data = self._head + data
+            if len(data) < 2:
+                self._head = data
+                return b""
+            self._head = None
+            if data[0] & 0x0F != 8 or int.from_bytes(data[:2], "big") % 31:
+                self._zlib = zlib.decompressobj(-_ZLIB_WINDOW)
+        return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+
+
+class _Brotli:
+    eof, unused_data = False, b""  # nothing may follow: it is an error of the stream itself
+
+    def __init__(self, process: Callable[..., bytes]) -> None:
+        self._process = process
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._process(data, output_buffer_limit=max_length)
+
+
+def _brotli() -> _Codec:
+    import brotli
+
+    return _Codec(lambda: _Brotli(brotli.Decompressor().process), brotli.error)
+
+
+def _zstd() -> _Codec:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
+    return _Codec(partial(zstd.ZstdDecompressor, options=options), zstd.ZstdError)
+
+
+def _zlib(window: int) -> _Codec:
+    return _Codec(partial(_Inflater, window), zlib.error)
+
+
+_CODECS: dict[str, Callable[[], _Codec]] = {
+    "gzip": partial(_zlib, _GZIP_WINDOW), "x-gzip": partial(_zlib, _GZIP_WINDOW),
+    "deflate": partial(_zlib, _ZLIB_WINDOW), "br": _brotli, "zstd": _zstd,
+}  # fmt: skip
 
 
 class Cleaner:

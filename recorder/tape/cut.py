@@ -170,7 +170,7 @@ def _sizes(body: bytes | None, row: Any, redact: Redact) -> Line:
 def _check_redactable(row: Any) -> None:
     """Raise `WiretapeError` where changing bytes would break what they are part of."""
     headers = dict(row.response_headers or ())
-    if not encoding.is_identity(headers.get("content-encoding")):
+    if not encoding.is_identity(encoding.coding_of(row.response_headers or ())):
         why = "its body came compressed"
     elif row.framing == "websocket" or str(headers.get("content-type", "")).startswith(_CHECKSUMS):
         why = "its messages are framed in binary"

@@ -111,7 +111,7 @@ def exchange_of(row: Any) -> Exchange:
     return Exchange(
         status=row.status,
         content_type=headers.get("content-type"),
-        content_encoding=headers.get("content-encoding"),
+        content_encoding=encoding.coding_of(row.response_headers or []),
         ended_by=row.ended_by,
         connected_ns=row.connected_ns,
         headers_ns=row.headers_ns,

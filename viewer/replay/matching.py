@@ -90,9 +90,7 @@ def named(target: bytes, header: bytes | None) -> tuple[bytes, str | None]:
 
 def uncoded(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
     """Return a request's body without its content coding, where that is understood."""
-    coding = b",".join(value for name, value in headers if name == b"content-encoding").decode("latin-1")
-    plain = encoding.plain(coding, body, (len(body),))
-    return plain.data if plain.flag is None else body
+    return encoding.uncoded([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers], body)
 
 
 def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:

@@ -139,7 +139,7 @@ def weight(connection: Connection, no: int) -> int:
     statement = select(column("bytes"), exchanges.c.response_headers).select_from(JOINED).where(exchanges.c.no == no)
     with connection.begin():
         size, headers = connection.execute(statement).one()
-    coding = dict(headers or []).get("content-encoding")
+    coding = encoding.coding_of(headers or [])
     return int(size) * (1 if encoding.is_identity(coding) else live.RATIO)
 
 

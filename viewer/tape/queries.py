@@ -376,9 +376,9 @@ def chunks(connection: Connection, no: int) -> Decoded:
 
 def _as_answer(head: Any) -> Exchange:
     """Return what of an exchange decides how its body is decoded."""
-    named = dict(reversed(head.response_headers or []))
-    kind, coding = named.get("content-type"), named.get("content-encoding")
-    answer = Exchange(None, kind, coding, None, None, None, None, framing=head.framing)
+    headers = head.response_headers or []
+    named, coding = dict(reversed(headers)), encoding.coding_of(headers)
+    answer = Exchange(None, named.get("content-type"), coding, None, None, None, None, framing=head.framing)
     extensions = named.get("sec-websocket-extensions")
     return replace(answer, path=head.path or "", request=head.request_needed, extensions=extensions)
 

@@ -133,9 +133,7 @@ def _uncoded(headers: Headers | None, stored: bytes | None, size: int | None) ->
     body = stored or b""
     if size != len(body):
         return None
-    coding = next((value for name, value in headers or [] if name == "content-encoding"), None)
-    plain = encoding.plain(coding, body, (len(body),))
-    return plain.data if plain.flag is None else body
+    return encoding.uncoded(headers or [], body)
 
 
 def answer(connection: Connection, no: int) -> Answer:

@@ -2,20 +2,29 @@ import gzip
 import itertools
 import tracemalloc
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import brotli
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from recorder.decode import encoding
 from recorder.decode.encoding import Cleaner, is_utf8, plain, spans
 from tests.cases import each_case
+from tests.compressed import COMPRESS, by_brotli, by_zlib, by_zstd, zstd
 
 TEXT = b"data: hello\n\n" * 50
+SKIPPABLE = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+"""A frame of Zstandard that says nothing."""
 
 
 def raw_deflate(data):
     compressor = zlib.compressobj(wbits=-15)
     return compressor.compress(data) + compressor.flush()
+
+
+CODINGS = [*COMPRESS]
 
 
 @each_case(
@@ -28,6 +37,12 @@ def raw_deflate(data):
         ("gzip", gzip.compress(TEXT[:100], mtime=0) + gzip.compress(TEXT[100:], mtime=0)),
         ("deflate", zlib.compress(TEXT)),
         ("deflate", raw_deflate(TEXT)),
+        ("BR", brotli.compress(TEXT)),
+        (" Zstd", zstd.compress(TEXT)),
+        ("zstd", SKIPPABLE + zstd.compress(TEXT[:100]) + SKIPPABLE + zstd.compress(TEXT[100:]) + SKIPPABLE),
+        ("gzip, br", brotli.compress(gzip.compress(TEXT))),
+        ("br,Identity, , zstd", zstd.compress(brotli.compress(TEXT))),
+        (", ".join(CODINGS), b"".join(by_zstd(by_brotli(by_zlib(15, [gzip.compress(TEXT)], True), True), True))),
     ],
 )
 def test_a_coding_is_undone_however_it_was_cut(coding, body):
@@ -37,41 +52,83 @@ def test_a_coding_is_undone_however_it_was_cut(coding, body):
         assert plain(coding, body, ends).flag is None
 
 
-def test_each_decoded_byte_keeps_its_span():
-    compressor = zlib.compressobj(wbits=31)
-    pieces = [compressor.compress(word) + compressor.flush(zlib.Z_SYNC_FLUSH) for word in (b"one", b"three", b"five")]
-    ends = list(itertools.accumulate(map(len, pieces)))
-    assert plain("gzip", b"".join(pieces), ends).ends == [3, 8, 12]
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(
+    st.sampled_from([*zip(CODINGS), ("gzip", "br"), ("br", "zstd")]),
+    st.lists(st.sampled_from([0, 1, 40, 90_000]), max_size=9),  # the last is more than is decoded in one piece
+    st.booleans(),
+    st.lists(st.integers(1, 1 << 20), max_size=6),
+)
+def test_a_body_is_decoded_as_far_as_each_read_brought_it(codings, sizes, flushed, cuts):
+    events: Sequence[bytes] = [b"%d" % number * size for number, size in enumerate(sizes)]
+    text, pieces = b"".join(events), events
+    for coding in codings:
+        pieces = COMPRESS[coding](pieces, flushed)
+    body, last_bytes = b"".join(pieces), [*itertools.accumulate(map(len, pieces))][: len(events)]
+    ends = sorted({*last_bytes, *(1 + cut % len(body) for cut in cuts), len(body)})
+    found = plain(", ".join(codings), body, ends)
+    assert (found.data, found.flag) == (text, None)
+    size_at = dict(zip(ends, found.ends, strict=True))
+    for end, size in size_at.items():
+        assert plain(", ".join(codings), body[:end], [end]).data == text[:size]
+    if flushed:
+        assert [size_at[end] for end in last_bytes] == [*itertools.accumulate(map(len, events))]
 
 
-@each_case("coding", ["br", "zstd", "gzip, br", "x"])
+@each_case("coding", ["x", "compress", "dcb", "gzip, x", "x, gzip", "br, br, br, br, br, br"])
 def test_an_unknown_coding_is_left(coding):
     assert plain(coding, b"abc", [3]) == encoding.Plain(b"", [0], "undecoded")
 
 
-def test_a_broken_coding_keeps_what_came_before():
-    body = gzip.compress(TEXT)
-    assert plain("gzip", body[:-4] + b"zzzz", [len(body)]).flag == "undecoded"
-    half = plain("gzip", gzip.compress(TEXT) + b"garbage", [len(body) + 7])
-    assert (half.data, half.flag) == (TEXT, "undecoded")
+@each_case("coding", CODINGS)
+def test_a_broken_coding_keeps_what_came_before(coding):
+    *pieces, last = COMPRESS[coding]([TEXT, b"more"], True)
+    garbage = b"\xff" * 7
+    whole = b"".join(pieces) + last + garbage
+    assert plain(coding, whole, [1, len(whole)]) == encoding.Plain(TEXT + b"more", [0, len(TEXT) + 4], "undecoded")
+    half = pieces[0] + garbage + last
+    found = plain(coding, half, [len(half)])
+    assert (found.data[: len(TEXT)], found.flag) == (TEXT, "undecoded")
+    nested = brotli.compress(whole)
+    assert plain(f"{coding}, br", nested, [len(nested)]) == encoding.Plain(TEXT + b"more", [len(TEXT) + 4], "undecoded")
 
 
-def test_a_cut_body_is_no_broken_one():
-    body = gzip.compress(TEXT)[:-9]
-    assert plain("gzip", body, [len(body)]).flag is None
+def test_a_window_that_no_client_has_to_keep_is_left():
+    body = zstd.compress(bytes(9 << 20), options={zstd.CompressionParameter.window_log: 24})
+    assert plain("zstd", body, [len(body)]) == encoding.Plain(b"", [0], "undecoded")
 
 
-@pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_a_bomb_stops_at_the_ratio(coding):
-    body = (gzip.compress if coding == "gzip" else zlib.compress)(bytes(50 << 20))
-    found = plain(coding, body, [len(body)])
-    assert found.flag == "decode_limit"
-    assert 1 << 20 <= len(found.data) <= max(1 << 20, 100 * len(body))
+@each_case("coding", CODINGS)
+def test_a_cut_body_is_no_broken_one(coding):
+    body = b"".join(COMPRESS[coding]([TEXT], True))[:-1]
+    assert plain(coding, body, [len(body)]) == encoding.Plain(TEXT, [len(TEXT)])
 
 
-def test_endless_empty_members_stop():
-    body = gzip.compress(b"") * 20_000
-    assert plain("gzip", body, [len(body)]).flag == "decode_limit"
+@each_case("codings", [*zip(CODINGS), ("gzip", "br"), ("br", "zstd"), ("zstd", "gzip"), ("gzip", "gzip", "gzip")])
+def test_a_bomb_stops_at_the_ratio_and_takes_no_memory(codings):
+    pieces: Sequence[bytes] = [bytes(1 << 20)] * 50
+    for coding in codings:
+        pieces = COMPRESS[coding](pieces, False)
+    body = b"".join(pieces)
+    tracemalloc.start()
+    found = plain(", ".join(codings), body, [len(body)])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    most = max(1 << 20, 100 * len(body))
+    assert (found.flag, peak < 3 * most) == ("decode_limit", True)
+    assert len(found.data) <= most
+
+
+@each_case(("coding", "member"), [("gzip", gzip.compress(b"")), ("zstd", SKIPPABLE), ("zstd", zstd.compress(b""))])
+def test_endless_empty_members_stop(coding, member):
+    body = member * 20_000
+    assert plain(coding, body, [len(body)]).flag == "decode_limit"
+
+
+def test_several_header_fields_are_one_list() -> None:
+    headers = [["content-encoding", "gzip"], ["x", "y"], ["content-encoding", "br"]]
+    assert encoding.coding_of(headers) == "gzip, br"
+    assert encoding.coding_of([["x", "y"]]) is None
 
 
 @each_case(

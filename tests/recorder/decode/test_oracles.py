@@ -235,7 +235,7 @@ def test_no_json_is_an_error_of_ours(payloads, stream, status):
 @given(
     st.binary(max_size=300),
     st.sampled_from(["", "data: ", "data: {", "error:", ": "]),
-    st.sampled_from([None, "gzip", "deflate", "br"]),
+    st.sampled_from([None, "gzip", "deflate", "br", "zstd", "gzip, br"]),
 )
 def test_no_bytes_are_an_error_of_ours(noise, head, coding):
     body = head.encode() + noise

@@ -68,7 +68,7 @@ def turn(asked: Asked, before: Asked | None = None) -> Turn:
 
 def asked(row: DetailRow, request: Request) -> Asked:
     """Return what a request asks."""
-    prompt = parse(request.body, _header(request, "content-encoding"))
+    prompt = parse(request.body, encoding.coding_of(request.headers))
     if prompt is None:
         return Asked(row, None, answer(row), problem(request, truncated=bool(row.request_truncated)))
     return Asked(row, replace(prompt, model=row.model or ""), answer(row))
@@ -152,7 +152,7 @@ def problem(request: Request, *, truncated: bool) -> str:
     if truncated or len(body) < size:
         cut = "broke off" if truncated else "is longer than the tape keeps"
         return f"its body {cut}: of JSON, {counted(len(body), 'byte')} of the beginning cannot be read"
-    coding = _header(request, "content-encoding")
+    coding = encoding.coding_of(request.headers)
     if encoding.plain(coding, body, (len(body),)).flag is not None:
         return f"its body is compressed in a way that is not read ({line(coding)})"
     if body.lstrip().startswith(b"{"):
