@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from recorder.decode import encoding
 from recorder.decode.dialect import Chunk, Piece
 from recorder.decode.metrics import METRICS
 from recorder.decode.outcome import Read
@@ -226,10 +227,16 @@ class Request:
         return len(self.body or b"") if self.size is None else self.size
 
     @property
+    def plain(self) -> bytes | None:
+        """The body without its content encoding, or as it came where that cannot be undone."""
+        return None if self.body is None else encoding.uncoded(self.headers, self.body)
+
+    @property
     def text(self) -> str | None:
-        """The body as text; None without one, or if it is not UTF-8."""
+        """The body as text, its content encoding undone; None without one, or if it is not UTF-8."""
+        plain = self.plain
         try:
-            return None if self.body is None else self.body.decode()
+            return None if plain is None else plain.decode()
         except UnicodeDecodeError:
             return None
 
@@ -430,12 +437,13 @@ def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
 
 
 def request(one: Request) -> TableRow:
-    """Return the row of a request: its body as text, or in base64 if it is not UTF-8."""
+    """Return the row of a request: its body as text, and in base64 as it came if it was not that text in UTF-8."""
     text = one.text
+    is_text = text is not None and encoding.is_identity(encoding.coding_of(one.headers))
     return {
         **{name: getattr(one, name) for name in ("id", "method", "path", "upstream", "headers")},
         "body": text,
-        "body_base64": None if one.body is None or text is not None else base64.b64encode(one.body).decode(),
+        "body_base64": None if one.body is None or is_text else base64.b64encode(one.body).decode(),
         **{name: getattr(one, name) for name in ("size", "sha256", "labels")},
     }
 

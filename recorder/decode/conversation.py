@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
-from recorder.decode.encoding import Cleaner, coding_of
+from recorder.decode.encoding import Cleaner, uncoded
 from recorder.decode.operation import GENERATIONS
 from recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
 from recorder.decode.request import parse
@@ -52,7 +52,7 @@ def belonging(
 
     `content` and `calls` are the text and the tool calls of the answer.
     """
-    prompt = parse(asked.body, coding_of(asked.headers)) if operation in GENERATIONS else None
+    prompt = parse(uncoded(asked.headers, asked.body or b"")) if operation in GENERATIONS else None
     fields = prompt.parameters if prompt is not None else {}
     found: dict[str, Any] = _named(asked.headers, fields)
     if prompt is None or not prompt.messages:

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from recorder.decode.encoding import plain
 from recorder.decode.prompt import (
     SYSTEM,
     Media,
@@ -62,10 +61,9 @@ _MEDIA_TYPES = ("media_type", "mimeType", "mime_type", "format")
 _NAMES = ("filename", "title", "name", "displayName", "display_name")
 
 
-def parse(body: bytes | None, content_encoding: str | None = None) -> Prompt | None:
-    """Read the body of a request as it came; None if it is not one JSON object."""
-    body = body or b""
-    request = _decoded(plain(content_encoding, body, (len(body),)).data)
+def parse(body: bytes | None) -> Prompt | None:
+    """Read the body of a request, without a content encoding; None if it is not one JSON object."""
+    request = _decoded(body or b"")
     if not isinstance(request, dict):
         return None
     fields = _unwrapped(request)

@@ -135,11 +135,13 @@ def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) 
         yield _unshipped(connection, row, session.uuid, redact)
         return
     body = reading.request_body(connection, no)
+    _check_coded(row.id, row.request_headers, body or b"", redact)
     values = {name: getattr(row, name) for name in OF_EXCHANGE}
     values |= {"request_body": None if body is None else redact(body), **_sizes(body, row, redact)}
     yield known_of({"exchange": row.id, "session": session.uuid, **_redacted(values, redact)})
     for stream in STREAMS:
         data = reading.stored_body(connection, no, stream)
+        _check_coded(row.id, row.response_headers, data, redact)
         redacted = redact(data)
         if redacted != data:
             _check_redactable(row)
@@ -177,6 +179,13 @@ def _check_redactable(row: Any) -> None:
     else:
         return
     raise WiretapeError(f"exchange {row.id} cannot be redacted, as {why}: leave it out")
+
+
+def _check_coded(id: str, headers: Any, data: bytes, redact: Redact) -> None:
+    """Raise `WiretapeError` where what would be redacted is compressed."""
+    plain = encoding.uncoded(headers or (), data)
+    if plain is not data and redact(plain) != plain:
+        raise WiretapeError(f"exchange {id} cannot be redacted, as a body of it is compressed: leave it out")
 
 
 def _redacted(value: Any, redact: Redact) -> Any:

@@ -105,6 +105,12 @@ def needs_request(path: str) -> bool:
     return _NEEDS_REQUEST in path.lower()
 
 
+def request_needed(row: Any) -> bytes | None:
+    """Return the body of a request without its content encoding, if decoding its answer needs it."""
+    body: bytes | None = row.request_needed
+    return body and encoding.uncoded(row.request_headers or [], body)
+
+
 def exchange_of(row: Any) -> Exchange:
     """Return the facts in an exchange's row, or in what has its columns as attributes."""
     headers = dict(reversed(row.response_headers or []))
@@ -126,7 +132,7 @@ def exchange_of(row: Any) -> Exchange:
         method=row.method or "",
         path=row.path or "",
         request_model=row.request_model,
-        request=row.request_needed,
+        request=request_needed(row),
         connection_reused=row.connection_reused,
         clock_error_ns=row.clock_error_ns,
         clock=row.clock,

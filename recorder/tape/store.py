@@ -26,6 +26,7 @@ import msgspec
 from sqlalchemy import JSON, Connection, exists, insert, select, update
 
 from recorder.clock import SYSTEM, Clock
+from recorder.decode import encoding
 from recorder.decode.conversation import Asked
 from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION, Measures
@@ -77,7 +78,7 @@ _RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes
 _FACTS = (
     "id", "method", "path", "request_model", "status", "response_headers", "ended_by", "connected_ns", "headers_ns",
     "end_ns", "gap_bytes", "paused", "surplus", "coarse_clock", "h2_offered", "framing", "request_size",
-    "request_stored", "request_needed", "connection_reused", "clock_error_ns", "clock", "rebuilt",
+    "request_stored", "request_needed", "request_headers", "connection_reused", "clock_error_ns", "clock", "rebuilt",
 )  # fmt: skip
 """The columns that decoding needs."""
 
@@ -569,7 +570,7 @@ class Store:
             "method": frame.method,
             "path": path,
             "upstream": self._redactor.url(frame.upstream),
-            "request_model": _model_in(frame.body) or _model_of_path(frame.method, path),
+            "request_model": _model_in(headers, frame.body) or _model_of_path(frame.method, path),
             "request_headers": compact_json(headers),
             "request_body": frame.body,
             "request_size": frame.body_size,
@@ -585,7 +586,7 @@ class Store:
         if not is_coming:
             needed = frame.body if reading.needs_request(path) else None
             facts = dict.fromkeys(_FACTS) | {name: value for name, value in row.items() if name in _FACTS}
-            facts |= {"request_stored": len(frame.body or b""), "request_needed": needed}
+            facts |= {"request_stored": len(frame.body or b""), "request_needed": needed, "request_headers": headers}
             kept = _Facts(facts, Asked(headers, frame.body))
             known.facts = kept if kept.size <= _KEPT_BYTES else None
 
@@ -612,7 +613,8 @@ class Store:
         values: dict[str, Any] = {"request_body": _stored_request(body, end), "request_truncated": True}
         if end is not None:
             values |= {"request_size": end.size, "request_sha256": end.sha256, "request_truncated": end.truncated}
-        if model := _model_in(body):
+        (headers,) = self._driver.execute("SELECT request_headers FROM exchanges WHERE no = ?", (no,)).fetchone()
+        if model := _model_in(msgspec.json.decode(headers or b"[]"), body):
             values["request_model"] = model
         self._update("exchanges", no, values)
         if before:
@@ -834,10 +836,10 @@ def _stored_request(body: bytes, end: journal.Uploaded | None) -> bytes | None:
     return body if body or (end is not None and end.size == 0) else None
 
 
-def _model_in(body: bytes | None) -> str | None:
+def _model_in(headers: Iterable[Sequence[str]], body: bytes | None) -> str | None:
     """Return the model that a request's body names."""
     try:
-        model = msgspec.json.decode(body or b"", type=_Request).model
+        model = msgspec.json.decode(encoding.uncoded(headers, body or b""), type=_Request).model
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return model and model.replace("\0", "�")

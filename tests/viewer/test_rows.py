@@ -1,5 +1,7 @@
 """Rows: names, units and what a chunk carries; the contract is spelled out here once more, on purpose."""
 
+import base64
+import gzip
 import json
 from typing import Any
 
@@ -130,6 +132,10 @@ def test_a_structure_becomes_one_cell(value: Any, cell: Any) -> None:
 def test_a_request_body_is_text_or_base64(body: bytes | None, text: str | None, encoded: str | None) -> None:
     row = rows.request(rows.Request("", "", "", "", [], body, 1, "f", {}))
     assert (row["body"], row["body_base64"]) == (text, encoded)
+    zipped = body and gzip.compress(body, mtime=0)
+    coded = rows.request(rows.Request("", "", "", "", [["content-encoding", "gzip"]], zipped, 1, "f", {}))
+    assert coded["body"] == text
+    assert base64.b64decode(coded["body_base64"] or "") == (zipped or b"")
     assert tuple(row) == (
         "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",
     )  # fmt: skip

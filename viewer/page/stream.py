@@ -57,7 +57,7 @@ def write(out: BinaryIO, one: Source, shared: Shared) -> int:
     """Write the page of an exchange and return its size in bytes."""
     parts: dict[str, bytes] = {}
     if shared.bodies:
-        parts = {"body": one.opened.transcript.data, "asked": one.known.request.body or b""}
+        parts = {"body": one.opened.transcript.data, "asked": one.known.request.plain or b""}
     return document.write(out, "stream", data(one, shared), parts)
 
 

@@ -11,6 +11,7 @@ REGEXP, whose function `register` adds to a connection.
 """
 
 import functools
+import json
 import math
 import re
 import sqlite3
@@ -42,6 +43,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from recorder.decode import encoding
 from recorder.decode.metrics import percentile
 from recorder.tape import packing
 from recorder.tape.schema import exchanges, measures
@@ -79,6 +81,7 @@ _LONGEST_GAP = 2**63 - 1
 def register(connection: sqlite3.Connection, searches: Searches) -> None:
     """Register the functions behind REGEXP (the `searches`), `gap:` and `gap.p50:` and its like on a connection."""
     connection.create_function("regexp", 2, searches.search, deterministic=True)
+    connection.create_function("uncoded", 2, _uncoded, deterministic=True)
     connection.create_function("has_gap", 3, _has_gap, deterministic=True)
     connection.create_function("gap_percentile", 2, _stored_percentile, deterministic=True)
 
@@ -142,7 +145,7 @@ def _(filter: Regex) -> Condition:
     if filter.field == "flags":
         texts = [func.coalesce(column("flags"), "")]
     elif filter.field == "prompt":  # as it is: a body that is not UTF-8 reaches the function as bytes
-        texts = [type_coerce(column("request_body"), Text)]
+        texts = [type_coerce(_request(), Text)]
     return _holds(texts, lambda one: one.regexp_match(filter.pattern), filter.negated)
 
 
@@ -265,11 +268,25 @@ def _texts(field: str) -> list[ColumnElement[Any]]:
     if field == "flags":  # a space around each
         return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
     own: dict[str, Callable[[], ColumnElement[Any]]] = {
-        "request_body": lambda: cast(column("request_body"), Text),
+        "request_body": lambda: cast(_request(), Text),
         "tool_calls": _called,
         "connection_reused": lambda: case((column("connection_reused"), "yes"), else_=_NOT_REUSED),
     }
     return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
+
+
+def _request() -> ColumnElement[Any]:
+    """Return the body of a request without its content encoding."""
+    body, headers = column("request_body"), exchanges.c.request_headers
+    is_coded = and_(body.is_not(null()), type_coerce(headers, Text).contains('"content-encoding"'))
+    return case((is_coded, func.uncoded(headers, body)), else_=body)
+
+
+def _uncoded(headers: str, body: Any) -> Any:
+    try:
+        return encoding.uncoded(json.loads(headers), body) if isinstance(body, bytes) else body
+    except (ValueError, TypeError):  # the cell is damaged
+        return body
 
 
 def _called() -> ColumnElement[str]:

@@ -14,6 +14,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from recorder.clock import wall_ns
+from recorder.decode import encoding
 from recorder.decode.outcome import Exchange
 from recorder.tape.schema import exchanges, measures
 from viewer.stats.tools.request import CountTokens, Judged
@@ -90,9 +91,10 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
 def _requested_tokens(connection: Connection, no: int) -> int | None:
     """Return the longest answer that a request asked for, None where it set no limit."""
     with connection.begin():
-        body = connection.execute(select(exchanges.c.request_body).where(exchanges.c.no == no)).scalar()
+        columns = (exchanges.c.request_headers, exchanges.c.request_body)
+        headers, body = connection.execute(select(*columns).where(exchanges.c.no == no)).one()
     try:
-        payload = json.loads(body or b"null")
+        payload = json.loads(encoding.uncoded(headers or [], body or b"null"))
     except (ValueError, RecursionError):
         return None
     limit = payload.get("max_completion_tokens", payload.get("max_tokens")) if isinstance(payload, dict) else None

@@ -48,7 +48,8 @@ _BATCH_OF_CENTRE = 20_000  # each batch is a request, and goes through the table
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(
-    _exchanges.c.no, _exchanges.c.response_headers, _exchanges.c.framing, _exchanges.c.path, reading.REQUEST_NEEDED
+    *(_exchanges.c[name] for name in ("no", "request_headers", "response_headers", "framing", "path")),
+    reading.REQUEST_NEEDED,
 )
 _REQUEST: Final[Select[Any]] = select(
     *(_exchanges.c[name] for name in ("id", "method", "path", "upstream")),
@@ -380,7 +381,7 @@ def _as_answer(head: Any) -> Exchange:
     named, coding = dict(reversed(headers)), encoding.coding_of(headers)
     answer = Exchange(None, named.get("content-type"), coding, None, None, None, None, framing=head.framing)
     extensions = named.get("sec-websocket-extensions")
-    return replace(answer, path=head.path or "", request=head.request_needed, extensions=extensions)
+    return replace(answer, path=head.path or "", request=reading.request_needed(head), extensions=extensions)
 
 
 def _numbers(

@@ -202,7 +202,8 @@ class ExchangeSource:
             "recorder": _line(one.known.recorder),
             "silence": _silence(one) if is_open else None,
         }
-        bodies = {"body": one.opened.transcript.data, "asked": one.known.request.body or b""} if settings.bodies else {}
+        asked, body = one.known.request.plain or b"", one.opened.transcript.data
+        bodies = {"body": body, "asked": asked} if settings.bodies else {}
         value["parts"] = {name: [_pieces(data)] for name, data in bodies.items()}
         ended = Stored(row.id, one.full.facts, one.full.reads, b"", row.outcome)
         is_final = belonging and row.ended_by is not None and row.outcome != "open"

@@ -1,7 +1,6 @@
 """The body of a request as a prompt: every API's shapes, what is not understood, what a later turn repeats."""
 
 import base64
-import gzip
 import hashlib
 import json
 from typing import Any
@@ -273,10 +272,6 @@ def test_a_reference_to_a_stored_prompt_is_a_parameter() -> None:
 @pytest.mark.parametrize("body", [None, b"", b"[1]", b"no", b'{"messages":[', b"[" * 100_000, b'{"a":' * 100_000])
 def test_what_is_no_json_object_is_no_prompt(body: bytes | None) -> None:
     assert parse(body) is None
-
-
-def test_a_compressed_body_is_read() -> None:
-    assert parse(gzip.compress(b'{"prompt": "Once"}'), "gzip") == read({"prompt": "Once"})
 
 
 def test_a_lone_surrogate_and_a_byte_order_mark_are_read() -> None:

@@ -25,6 +25,7 @@ from recorder.tape import store as storing
 from recorder.tape.losses import Relayed, Unstored
 from recorder.tape.schema import FROM_CLIENT, bodies, exchanges, measures, segments, sessions, settlements, uploads
 from recorder.tape.store import Store
+from tests.compressed import zstd
 from tests.recorder.frames import (
     AT,
     SESSION,
@@ -190,6 +191,15 @@ def test_the_model_asked_for_is_taken_from_any_request_body(tape: Path, asked: b
     with opened(tape) as store:
         record(store, [begin("e1", body=asked)])
     assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, asked)]
+
+
+def test_the_model_is_taken_from_a_compressed_request_that_came_whole_or_in_pieces(tape: Path) -> None:
+    packed, coding = zstd.compress(b'{"model":"m"}'), [(b"content-encoding", b"zstd")]
+    start, *pieces = upload("e2", [packed[:9], packed[9:]])
+    with opened(tape) as store:
+        record(store, [begin("e1", body=packed, headers=coding), msgspec.structs.replace(start, headers=coding)])
+        record(store, pieces)
+    assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [("m", packed)] * 2
 
 
 def test_a_key_in_the_place_of_a_model_in_the_path_is_not_stored(tape: Path) -> None:

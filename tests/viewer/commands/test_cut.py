@@ -14,6 +14,7 @@ from recorder.errors import NotFound, TapeDamaged, WiretapeError
 from recorder.tape import cut
 from recorder.tape.schema import FROM_CLIENT
 from tests import forked
+from tests.compressed import zstd
 from tests.recorder.frames import begin, bodies_of, body, end, head, opened, record, websocket
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD
@@ -86,6 +87,16 @@ def test_a_compressed_body_is_not_redacted_in_silence(tape: Path, tmp_path: Path
                        end("0123456789abcdef", parts)])  # fmt: skip
     with pytest.raises(WiretapeError, match="came compressed: leave it out"):
         run_raising(packed, "--redact", "secret")
+
+
+def test_a_compressed_body_is_not_left_with_what_is_to_be_redacted(tmp_path: Path) -> None:
+    parts, coding = [zstd.compress(b"data: hidden\n\n")], [(b"content-encoding", b"zstd")]
+    asked = {"body": zstd.compress(b'{"model":"veiled"}'), "headers": coding}
+    with opened(packed := tmp_path / "zstd.db") as store:
+        record(store, [begin("e1", **asked), head("e1", coding), *body("e1", parts), end("e1", parts)])
+    for secret in ("hidden", '"veiled"'):
+        with pytest.raises(WiretapeError, match="a body of it is compressed: leave it out"):
+            run_raising(packed, "--redact", secret)
 
 
 def test_one_that_still_runs_is_not_cut(tape: Path) -> None:

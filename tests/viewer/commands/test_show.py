@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from recorder.decode.stalls import Thresholds
+from tests.compressed import by_brotli, zstd
+from tests.recorder.frames import begin, body, end, head, opened, record
 from tests.viewer import conversing
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event, recorded
@@ -18,6 +20,7 @@ from viewer.model.exchange import opened as opening
 from viewer.tape import exchange, queries
 from viewer.timing import verdicts
 
+ANSWERED = b'data: {"choices":[{"index":0,"delta":{"content":"answer"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 BODY = b"".join(data for _, data in COMPLETE_READS)
 
 
@@ -141,6 +144,28 @@ def test_the_request_on_a_pipe_is_its_body_byte_for_byte(tape: Path) -> None:
         "id", "method", "path", "upstream", "headers", "body", "body_base64", "size", "sha256", "labels",
     )  # fmt: skip
     assert "authorization: REDACTED" in run(tape, "show", "c000", "--part", "request", "--format", "table").stdout
+
+
+def test_a_request_and_an_answer_that_came_compressed_are_shown_decoded(tmp_path: Path) -> None:
+    asked = b'{"model":"packed-model","messages":[{"role":"user","content":"a question"}]}'
+    *parts, last = by_brotli([b'data: {"choices":[{"index":0,"delta":{"content":"an "}}]}\n\n', ANSWERED], True)
+    parts[-1] += last
+    headers = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"br")]
+    with opened(tape := tmp_path / "packed.db") as store:
+        sent = begin("e1e1", body=zstd.compress(asked), headers=[(b"content-encoding", b"zstd")])
+        record(store, [sent, head("e1e1", headers), *body("e1e1", parts), end("e1e1", parts)])
+    row = json.loads(run(tape, "show", "@", "--format", "json").stdout)
+    assert (row["model"], row["outcome"], row["flags"]) == ("packed-model", "complete", ["no_usage"])
+    assert run(tape, "show", "@", "--part", "text").stdout == "an answer"
+    reads = json.loads(run(tape, "show", "@", "--part", "events", "--format", "json").stdout)
+    assert [event["read"] for event in reads] == [0, 1, 1]
+    page = run(tape, "show", "@", "--part", "request", "--format", "table").stdout
+    assert f"(it came as zstd; decoded: {len(asked)} bytes)" in page
+    assert '"content": "a question"' in page
+    assert "a question" in run(tape, "show", "@", "--part", "conversation").stdout
+    assert run(tape, "show", "@", "--part", "request").stdout_bytes == sent.body
+    assert run(tape, "ls", "-f", 'prompt:"a question" prompt~quest', "--format", "jsonl").stdout.count("\n") == 1
+    assert run(tape, "ls", "-f", "prompt:answer", "--format", "jsonl").stdout == ""
 
 
 def test_raw_on_a_pipe_is_the_body_byte_for_byte_also_while_it_is_open(tape: Path) -> None:

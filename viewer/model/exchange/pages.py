@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
 
+from recorder.decode import encoding
 from recorder.decode.outcome import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
 from recorder.plurals import counted
 from recorder.sanitize import clipped
@@ -25,7 +26,7 @@ from viewer.model.exchange.strips import cell as cell_at
 from viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
 from viewer.model.facts import Fact, Line, Side
 from viewer.model.states import Part, Tone
-from viewer.rows import DetailRow
+from viewer.rows import DetailRow, Request
 from viewer.timing import wording
 from viewer.timing.attribution import Spread
 from viewer.timing.verdicts import Verdict
@@ -124,7 +125,7 @@ def request(known: Known) -> Iterator[Line]:
         size += f" · {FLAGS[NOT_SHIPPED]}"
     is_unknown = request.size is None and "imported" in known.row.flags
     yield [("body · not known: it is not in what was imported" if is_unknown else f"body · {size}", "muted")]
-    yield from _body(request.body, request.known_size)
+    yield from _body(request)
     if known.response_headers:
         yield []
         yield [("response ", "strong"), (cell(known.row.status), "plain")]
@@ -178,9 +179,13 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
     return [*lines, [("  ", "plain"), (notes.text or formatting.UNKNOWN, "plain")]]
 
 
-def _body(body: bytes | None, size: int) -> Iterator[Line]:
-    if body is None:
+def _body(request: Request) -> Iterator[Line]:
+    body = request.plain
+    if body is None or request.body is None:
         return
+    if body != request.body:
+        coding = line(encoding.coding_of(request.headers) or "")
+        yield [(f"(it came as {coding}; decoded: {counted(len(body), 'byte')})", "muted")]
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -191,8 +196,8 @@ def _body(body: bytes | None, size: int) -> Iterator[Line]:
         with contextlib.suppress(ValueError, RecursionError):
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     yield [(text, "plain")]
-    if len(body) != size:
-        yield [(f"({counted(size - len(body), 'byte')} more than the tape keeps)", "warning")]
+    if missing := request.known_size - len(request.body):
+        yield [(f"({counted(missing, 'byte')} more than the tape keeps)", "warning")]
 
 
 @dataclass(frozen=True, slots=True)

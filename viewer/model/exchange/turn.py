@@ -68,7 +68,7 @@ def turn(asked: Asked, before: Asked | None = None) -> Turn:
 
 def asked(row: DetailRow, request: Request) -> Asked:
     """Return what a request asks."""
-    prompt = parse(request.body, encoding.coding_of(request.headers))
+    prompt = parse(request.plain)
     if prompt is None:
         return Asked(row, None, answer(row), problem(request, truncated=bool(row.request_truncated)))
     return Asked(row, replace(prompt, model=row.model or ""), answer(row))
