@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -33,22 +34,50 @@ TAPE = {tape!r}
 """
 
 
-class Suite:
-    """Runs tests in a directory of their own; the demo's tape is their `TAPE`."""
+class Loaded:
+    """Keeps the modules that suites load, which pytester unloads.
 
-    def __init__(self, pytester: pytest.Pytester, tape: Path) -> None:
-        self._pytester, self._head = pytester, HEAD.format(tape=str(tape))
+    What stays would go on with those that were unloaded: httpx with the exceptions of an httpcore that is not the one
+    of later requests, in all tests that come after.
+    """
 
-    def run(self, code: str, *options: str) -> pytest.RunResult:
-        self._pytester.makepyfile(self._head + code)
-        return self._pytester.runpytest_inprocess("-W", "error", "--strict-markers", "-p", "no:cacheprovider", *options)
+    def __init__(self) -> None:
+        self._modules: dict[str, ModuleType] = {}
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        for name, module in sys.modules.items():
+            if not (getattr(module, "__file__", None) or "").startswith(str(config.rootpath)):
+                self._modules[name] = module
+
+    def restore(self) -> None:
+        sys.modules.update(self._modules)
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester, demo: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Suite:
+def loaded() -> Iterator[Loaded]:
+    yield (loaded := Loaded())
+    loaded.restore()
+
+
+class Suite:
+    """Runs tests in a directory of their own; the demo's tape is their `TAPE`."""
+
+    def __init__(self, pytester: pytest.Pytester, loaded: Loaded, tape: Path) -> None:
+        self._pytester, self._loaded, self._head = pytester, loaded, HEAD.format(tape=str(tape))
+
+    def run(self, code: str, *options: str) -> pytest.RunResult:
+        self._pytester.makepyfile(self._head + code)
+        given = ("-W", "error", "--strict-markers", "-p", "no:cacheprovider", *options)
+        result = self._pytester.runpytest_inprocess(*given, plugins=[self._loaded])
+        self._loaded.restore()
+        return result
+
+
+@pytest.fixture
+def suite(loaded: Loaded, pytester: pytest.Pytester, demo: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Suite:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
         monkeypatch.delenv(name, raising=False)
-    return Suite(pytester, demo[0])
+    return Suite(pytester, loaded, demo[0])
 
 
 def test_tests_of_every_kind_are_answered_from_their_tape_and_leave_no_variable_behind(suite: Suite) -> None:
