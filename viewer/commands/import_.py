@@ -1,7 +1,6 @@
 """The command `import`: exchanges that other programs recorded."""
 
 import contextlib
-import itertools
 import mmap
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -46,10 +45,10 @@ def import_(
 ) -> None:
     """Put exchanges that other programs recorded on the tape, which is made if need be.
 
-    FILE's format is recognised by its content. What the source does not know is unknown on the tape, too; the flags
-    imported, no_timing, coarse_clock and rebuilt say how much it knew (wiretape help imports). Keys are redacted as in
-    a recording. What is on the tape already is left out, so that an import can be repeated. What cannot be imported is
-    named, and the exit code is 3.
+    FILE's format is recognised by its content, JSON also by a name that ends in .har. What the source does not know
+    is unknown on the tape, too; the flags imported, no_timing, coarse_clock and rebuilt say how much it knew
+    (wiretape help imports). Keys are redacted as in a recording. What is on the tape already is left out, so that
+    an import can be repeated. What cannot be imported is named, and the exit code is 3.
     """
     chosen, path = read_labels(labels), tape_path(db)
     sources = [(file, _source(file, url, date)) for file in files]
@@ -75,15 +74,15 @@ def _import(path: Path, file: Path, source: Source, format: str | None, labels: 
     name = safe(click.format_filename(file))
     try:
         with _mapped(file) as data:
-            seen = format or formats.recognised(data)
+            seen = format or formats.recognised(data, source.name)
             found = formats.read(seen, data, source)
-            first = list(itertools.islice(found, 1))  # no tape is made of what cannot be read
             with (
-                tape.writing(path, "wiretape import") as connection,
+                contextlib.ExitStack() as opened,
                 progress.Bar(f"importing {name}", lambda: None, "exchange") as bar,
             ):
-                importer = Importer(Store(connection), source.name, seen, labels)
-                for _ in bar.over(importer.add(itertools.chain(first, found))):
+                writing = tape.writing(path, "wiretape import")  # entered, and the tape made, for what can be imported
+                importer = Importer(lambda: Store(opened.enter_context(writing)), source.name, seen, labels)
+                for _ in bar.over(importer.add(found)):
                     pass
     except NotImportable as error:
         click.echo(f"wiretape: {name}: {safe(str(error))}", err=True)
@@ -109,5 +108,7 @@ def _report(name: str, path: Path, format: str, report: "Report") -> None:
         click.echo(f"wiretape: {name}: and {more:,} more", err=True)
     parts = [(report.untimed, "without timing"), (report.present, "on it already"), (report.failed, "left out")]
     told = ", ".join(f"{count:,} {what}" for count, what in parts if count)
-    done = f"{name}: {counted(len(report.added), 'exchange')} of {format} imported to {path}"
-    click.echo(f"{done}; {told}" if told else done)
+    done = f"{counted(len(report.added), 'exchange')} of {format} imported to {path}"
+    if not report.added and not report.present:
+        done = f"no exchange of {format} could be imported"
+    click.echo(f"{name}: {done}; {told}" if told else f"{name}: {done}")

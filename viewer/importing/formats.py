@@ -29,6 +29,7 @@ _RECOGNISED: Final = {
     "sse": re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)[:\r\n]|:|[{\[])"),
 }
 """How each begins; the first that fits."""
+_JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 
 _OTHERS: Final = {
     "it is a tape, or another database: 'wiretape db merge' copies tapes": re.compile(rb"SQLite format 3\x00"),
@@ -38,15 +39,17 @@ _OTHERS: Final = {
 """How what is none of them begins, by what to do with it."""
 
 
-def recognised(data: Data) -> str:
-    """Return the format of a file. Raises `NotImportable`."""
+def recognised(data: Data, name: str = "") -> str:
+    """Return the format of a file; of JSON alone, a name that ends in .har decides. Raises `NotImportable`."""
     head = data[:_LOOKED_AT]
     for advice, looks in _OTHERS.items():
         if looks.match(head):
             raise NotImportable(advice)
-    for name, looks in _RECOGNISED.items():
+    if name.lower().endswith(".har") and _JSON.match(head):
+        return "har"
+    for format, looks in _RECOGNISED.items():
         if looks.match(head):
-            return name
+            return format
     raise NotImportable(f"its format is not known: name one of {', '.join(FORMATS)} with --from")
 
 

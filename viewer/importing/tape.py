@@ -7,8 +7,9 @@ import hashlib
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -42,11 +43,11 @@ class Report:
 
 
 class Importer:
-    """Imports one file: enters a session for it, once there is something to import."""
+    """Imports one file: opens the tape, and enters a session for it, once there is something to import."""
 
-    def __init__(self, store: Store, source: str, format: str, labels: dict[str, str]) -> None:
+    def __init__(self, open_store: Callable[[], Store], source: str, format: str, labels: dict[str, str]) -> None:
         self.report = Report()
-        self._store, self._labels, self._format = store, labels, format
+        self._open_store, self._labels, self._format = open_store, labels, format
         now = SYSTEM.wall()
         listen, upstreams = "", list[tuple[str, str]]()
         self._session = journal.Session(
@@ -64,6 +65,10 @@ class Importer:
         self._waiting = list[Found]()
         self._ids = list[str]()
         self._bytes = 0
+
+    @cached_property
+    def _store(self) -> Store:
+        return self._open_store()
 
     def add(self, found: Iterable[Found | Refused]) -> Iterator[Found | Refused]:
         """Import what a parser finds, and yield it when it has been looked at; the last of it is written at the end."""

@@ -100,6 +100,8 @@ def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_
         ("cut.jsonl", cut.encoded(cut.FIRST), "it is a tape as text: 'wiretape db merge' copies it"),
         ("other.db", b"SQLite format 3\x00" + bytes(84), "it is a tape, or another database"),
         ("page.har.gz", gzip.compress(b"{}"), "it is compressed: unpack it"),
+        ("list.har", b"[]", "it is no HTTP archive"),
+        ("bad.har", b'{"log": {"entries": [{"startedDateTime": 1}]}}', "entry 0: "),
     ):
         (source := tmp_path / name).write_bytes(data)
         printed = imported(tape, source, code=1)
