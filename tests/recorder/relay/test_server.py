@@ -43,8 +43,9 @@ def test_the_base_url_is_one_that_can_be_called(host: str, shown: str) -> None:
 
 def test_only_loopback_is_listened_on(relay: Relay) -> None:
     port = address(relay.base)[1]
-    sockets = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines() if f":{port:04X} 0" in line]
-    assert sockets == [f"0100007F:{port:04X}"]
+    sockets = [line.split()[1:4] for line in Path("/proc/net/tcp").read_text().splitlines()]
+    listening = [local for local, _, state in sockets if local.endswith(f":{port:04X}") and state == "0A"]
+    assert listening == [f"0100007F:{port:04X}"]
 
 
 @on_loop
