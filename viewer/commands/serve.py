@@ -190,6 +190,8 @@ async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     _catch_signals(stopped, serving)
     recording = f", recording {settings.answers.record}" if settings.is_recording else ""
     _say(f"serving {counted(len(serving.heads), 'exchange')} of {settings.tape}{recording}; stop: ctrl-c")
+    if not serving.heads and not settings.is_recording:
+        _say("there is nothing to serve: no exchange that has ended is on the tape, or none fits -f FILTER")
     if lacking := sum(not head.has_bytes for head in serving.heads):
         _say(f"{counted(lacking, 'exchange')} of these cannot be served: {FLAGS[NOT_SHIPPED]}")
     try:
@@ -263,6 +265,7 @@ class _Report:
         late = accuracy.of(one.late)
         self._all.add(late)
         notes = [counted(len(one.sizes), "write"), one.ended, *([str(late)] if late.counts else []), *one.faults]
+        notes += [f"{fault} found no such place" for fault in one.unplaced]
         notes += [f"{counted(one.close, 'write')} closer to the one before than recorded"] if one.close else []
         notes += [f"held by the client {counted(len(one.held), 'time')}"] if one.held else []
         notes += [f"{counted(one.missing, 'byte')} not on the tape: cut there"] if one.missing else []

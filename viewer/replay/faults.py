@@ -22,6 +22,11 @@ _VALUES: Final = {
     "status": re.compile(r"([45]\d\d)"),
 }
 """The kinds that take a value, and what that looks like."""
+_TAKEN: Final = {
+    "stall": "a time above 0: stall:5s@#120",
+    "slow": "a factor above 0: slow:3x",
+    "status": "a status from 400 to 599: status:429:0.1",
+}
 _PLACED: Final = ("cut", "reset", "corrupt", "stall")
 EXAMPLES: Final = "cut@50%, reset@#3, stall:5s@#120, corrupt@#7, slow:3x, status:429:0.1"
 
@@ -59,8 +64,8 @@ def parse(text: str) -> Fault:
 
 def _value(kind: str, text: str, whole: str) -> float:
     match = _VALUES[kind].fullmatch(text)
-    if match is None:
-        raise ValueError(f"{whole!r}: {kind} is written as in {EXAMPLES}")
+    if match is None or not float(match[1]):
+        raise ValueError(f"{whole!r}: {kind} takes {_TAKEN[kind]}")
     return float(match[1]) * (1 if kind != "stall" else 1e9 if match[2] == "s" else 1e6)
 
 
@@ -98,6 +103,11 @@ def applied(schedule: Schedule, faults: Sequence[Fault], spans: Callable[[], Spa
     return schedule, done
 
 
+def unplaced(struck: Sequence[Fault], done: Sequence[str]) -> tuple[str, ...]:
+    """Return the faults whose place an answer does not have."""
+    return tuple(fault.text for fault in struck if fault.kind in _PLACED and fault.text not in done)
+
+
 def _place(schedule: Schedule, fault: Fault, spans: Callable[[], Spans]) -> tuple[int, int] | None:
     """Return from where to where what a fault is about is in the body; None if the body has no such place."""
     size = len(schedule.body)
@@ -129,8 +139,9 @@ def _stalled(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedu
         at_ns.insert(at, at_ns[at])
         at += 1
     at_ns[at:] = [at + more for at in at_ns[at:]]
-    joins_head = schedule.joins_head and at > 0
-    return replace(schedule, ends=ends, at_ns=at_ns, end_ns=schedule.end_ns + more, joins_head=joins_head)
+    joins_head, joins_end = schedule.joins_head and at > 0, schedule.joins_end and at < len(ends)
+    end_ns = schedule.end_ns + more
+    return replace(schedule, ends=ends, at_ns=at_ns, end_ns=end_ns, joins_head=joins_head, joins_end=joins_end)
 
 
 def _corrupt(schedule: Schedule, _: Fault, place: tuple[int, int]) -> Schedule:

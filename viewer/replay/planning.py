@@ -100,6 +100,8 @@ class ToRecord:
 class Plan:
     """An answer to be sent; `faults` are those that were applied to it, `missing` bytes are not on the tape.
 
+    It does not have the place of the faults that are `unplaced`.
+
     `asked_ns` is when the request had been sent as a whole.
     """
 
@@ -110,6 +112,7 @@ class Plan:
     closes: bool
     schedule: Schedule
     faults: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
     missing: int = 0
     asked_ns: int = 0
 
@@ -129,11 +132,12 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A recorded WebSocket to be played; `faults` are those that were applied to it."""
+    """A recorded WebSocket to be played; `faults` were applied to it, and it does not have the place of others."""
 
     head: Head
     turns: Turns
     faults: tuple[str, ...]
+    unplaced: tuple[str, ...]
 
 
 class Planner:
@@ -281,8 +285,9 @@ class Planner:
         made = turns.of(answer, as_recorded=answer.facts.extensions in (extension, None))
         made = turns.paced(turns.rechunked(made, options.rechunk), options.speed, options.cap_ns)
         turn = self._served[found.no] = self._served.get(found.no, 0) + 1
-        made, done = turns.with_faults(made, faults.striking(options.faults, options.seed, found.id, turn))
-        return Talk(found, made, done)
+        struck = faults.striking(options.faults, options.seed, found.id, turn)
+        made, done = turns.with_faults(made, struck)
+        return Talk(found, made, done, faults.unplaced(struck, done))
 
     def confirm(self, talk: Talk, number: int, message: bytes) -> Miss | None:
         """Return why a message of the client is not the recorded one of that number; None if it is."""
@@ -359,8 +364,9 @@ def _with_faults(plan: Plan, answer: Answer, struck: Sequence[Fault]) -> Plan:
     status = next((fault for fault in struck if fault.kind == "status"), None)
     if status is not None:
         return _failure(plan, status)
-    made, done = faults.applied(plan.schedule, struck, partial(schedule.events, answer))
-    return replace(plan, schedule=made, faults=tuple(fault.text for fault in done))
+    made, applied = faults.applied(plan.schedule, struck, partial(schedule.events, answer))
+    done = tuple(fault.text for fault in applied)
+    return replace(plan, schedule=made, faults=done, unplaced=faults.unplaced(struck, done))
 
 
 def _failure(plan: Plan, fault: Fault) -> Plan:

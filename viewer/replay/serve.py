@@ -42,10 +42,11 @@ _LISTED_FIELDS = ("id", "method", "path", "model", "status", "outcome", "started
 class Served:
     """What became of a request; times are ns after it came.
 
-    `missing` bytes of the answer are not on the tape. `written_ns` and `sizes` have an element for each write that
-    brought body bytes, `late` one for each that had a deadline: how much later it was. `held` is when the client took
-    nothing any more, and when it did again. `ends` are where the writes end in all that the connection carries,
-    `read_ns` when the first ones were seen to have been read.
+    The answer does not have the place of faults that are `unplaced`, and the tape not its `missing` bytes.
+    `written_ns` and `sizes` have an element for each write that brought body bytes, `late` one for each that had a
+    deadline: how much later it was. `held` is when the client took nothing any more, and when it did again. `ends`
+    are where the writes end in all that the connection carries, `read_ns` when the first ones were seen to have
+    been read.
     """
 
     method: str
@@ -55,6 +56,7 @@ class Served:
     head: Head | None = None
     status: int | None = None
     faults: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
     missing: int = 0
     miss: Miss | None = None
     head_ns: int | None = None
@@ -353,7 +355,7 @@ class Response:
     def _begin(self, plan: Plan) -> None:
         self._plan = plan
         self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
-        self._served.missing = plan.missing
+        self._served.missing, self._served.unplaced = plan.missing, plan.unplaced
         if plan.schedule.head_ns is None:
             self._place = 0
         if plan.schedule.head_ns is None and plan.schedule.end == "silence":

@@ -253,7 +253,8 @@ class Upgrade:
         if isinstance(found, Miss):
             self._missed(found)
             return
-        self._talk, self._served.head, self._served.faults = found, found.head, found.faults
+        self._talk, self._served.head = found, found.head
+        self._served.faults, self._served.unplaced = found.faults, found.unplaced
         self._begin(0, self._t0)
         if self._asked.body:
             self._begin(1, self._came.popleft()[0])

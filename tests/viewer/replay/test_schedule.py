@@ -104,6 +104,11 @@ def test_a_stall_shifts_what_follows() -> None:
     ]  # fmt: skip
 
 
+def test_a_stall_after_the_last_byte_delays_the_end_alone() -> None:
+    made, before = broken("stall:2ms@100%"), schedule.recorded(answer())
+    assert (writes(made), made.end_ns, made.joins_end) == (writes(before), 2_000_450, False)
+
+
 def test_a_corrupt_event_is_no_json_and_as_long() -> None:
     made = broken("corrupt@#1")
     assert made.body == b"".join(PIECES).replace(b'{"b"', b'\xff"b"')
@@ -128,7 +133,8 @@ def test_chance_depends_on_the_seed_the_exchange_and_the_turn_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["cut", "cut@5", "stall@#1", "stall:5@#1", "status:200", "status:429:2", "slow:3",
-                                  "melt@#1", "cut@101%", "slow:2x@#3", "status:429:0.1:0.2"])  # fmt: skip
+                                  "melt@#1", "cut@101%", "slow:2x@#3", "slow:0x", "slow:-1x", "stall:0s@#1",
+                                  "status:999", "status:429:nan", "status:429:0.1:0.2"])  # fmt: skip
 def test_what_is_no_fault_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(ValueError, match=r"cut@50%|from 0 to 1|50% \(of the body\)"):
+    with pytest.raises(ValueError, match=r"cut@50%|above 0|400 to 599|from 0 to 1|50% \(of the body\)"):
         faults.parse(text)

@@ -333,6 +333,14 @@ async def test_a_web_page_and_another_host_are_refused(tape: Path) -> None:
 
 
 @on_loop
+async def test_a_fault_that_finds_no_place_in_an_answer_is_reported(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1")), faults=[parse("corrupt@#999"), parse("slow:1x")]) as replay:
+        assert (await replay.ask()).complete
+        await until(lambda: replay.served)
+    assert (replay.served[0].faults, replay.served[0].unplaced) == (("slow:1x",), ("corrupt@#999",))
+
+
+@on_loop
 async def test_a_fault_by_chance_is_an_error_in_place_of_the_answer(tape: Path) -> None:
     faults = [parse("status:503"), parse("cut@#1")]
     async with serving(taped(tape, *exchange("a1")), faults=faults) as replay:
