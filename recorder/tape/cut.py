@@ -404,7 +404,7 @@ def _insert(connection: Connection, table: Table, values: Line) -> Any:
     for name, value in values.items():
         if isinstance(value, list | dict) and not isinstance(cells.declared(table.c[name]), JSON):
             raise ValueError(f"{name} is no single value")
-    return connection.execute(insert(table).values(**values)).inserted_primary_key
+    return connection.execute(insert(table), values).inserted_primary_key
 
 
 def _bytes(value: str | dict[str, str]) -> bytes:
@@ -423,14 +423,25 @@ def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> 
     """Write a tape made of lines: the same lines make the same file. Raises `TapeDamaged`."""
     with private.directory(_PREFIX, _PURPOSE) as directory:
         path, compact = directory / "tape.db", directory / "compact.db"
-        with file.writing(path, "wiretape db cut") as connection:
-            driver = file.driver_of(connection)
-            driver.execute("PRAGMA synchronous=OFF")  # it is gone in a moment
-            load(connection, lines, name)
+        with _passing(path, lines, name) as connection:
             connection.rollback()
-            driver.execute("VACUUM INTO ?", (str(compact),))
+            file.driver_of(connection).execute("VACUUM INTO ?", (str(compact),))
         with compact.open("rb") as source:
             shutil.copyfileobj(source, out)
+
+
+def make_passing_tape(lines: Iterable[bytes], path: Path, name: str) -> None:
+    """Make a tape of lines that is read once and removed, so that it need not outlast a crash. Raises `TapeDamaged`."""
+    with _passing(path, lines, name):
+        pass
+
+
+@contextlib.contextmanager
+def _passing(path: Path, lines: Iterable[bytes], name: str) -> Iterator[Connection]:
+    with file.writing(path, "wiretape db cut") as connection:
+        file.driver_of(connection).execute("PRAGMA synchronous=OFF")  # it is gone in a moment
+        load(connection, lines, name)
+        yield connection
 
 
 def readable(path: Path) -> Path:

@@ -82,6 +82,7 @@ def _pulled(
     """Make a tape of exchanges of a centre, for as long as it is needed; None if there are none."""
     from recorder.tape import cut
     from viewer.commands.centre import connected_to
+    from viewer.commands.progress import Bar
     from viewer.fleet import pulling, reading
     from viewer.tape import queries
 
@@ -93,8 +94,9 @@ def _pulled(
                 options.report_nothing(connection, where, ids)
         pulled, tape = pulling.Pulled(), directory / "pulled.db"
         if numbers:
-            with tape.open("xb") as file:
-                cut.make_tape(pulling.lines(centre, list(map(str, reversed(numbers))), pulled), file, "what was pulled")
+            with Bar("pulling", lambda: len(numbers), "exchange") as bar:
+                lines = pulling.lines(centre, bar.over(map(str, reversed(numbers))), pulled)
+                cut.make_passing_tape(lines, tape, "what was pulled")
         if pulled.without_body:
             what = counted(len(pulled.without_body), "exchange")
             why = "shipped without --bodies, or their bodies are gone there (flag:bytes_not_shipped)"

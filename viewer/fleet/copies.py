@@ -1,6 +1,5 @@
 """Exchanges of a centre on a tape of one's own: each is pulled once, when it is first asked for."""
 
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,8 +35,8 @@ class Copies:
         ids = {str(number).rpartition(" ")[2]: number for number in numbers}
         with tempfile.TemporaryDirectory(dir=self._tape.parent) as directory:
             pulled = Path(directory, "pulled.db")
-            with open(os.open(pulled, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-                cut.make_tape(pulling.lines(centre, list(map(str, numbers)), pulling.Pulled()), out, "what was pulled")
+            lines = pulling.lines(centre, map(str, numbers), pulling.Pulled())
+            cut.make_passing_tape(lines, pulled, "what was pulled")
             with file.writing(self._tape, _PURPOSE) as connection:
                 for _ in merge.copy(connection, [pulled], merge.plan(connection, [pulled])):
                     pass

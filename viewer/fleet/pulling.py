@@ -4,10 +4,11 @@ What was shipped with its body is measured again from the bytes, as on any tape.
 measures and gaps as the centre has them, flagged `bytes_not_shipped`.
 """
 
+import itertools
 import json
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,15 +40,15 @@ class Pulled:
     without_body: list[str] = field(default_factory=list)
 
 
-def lines(centre: Centre, numbers: Sequence[str], pulled: Pulled) -> Iterator[bytes]:
+def lines(centre: Centre, numbers: Iterable[str], pulled: Pulled) -> Iterator[bytes]:
     """Yield the lines of exchanges, given by their numbers at the centre: when each began, and its id.
 
     `pulled` is counted on the way. Raises `Refused` and `Unavailable`, and `TapeDamaged` for what no tape could hold.
     """
     yield cut.encoded(cut.FIRST)
     known = set[str]()
-    for start in range(0, len(numbers), _BATCH):
-        batch = [number.split(" ") for number in numbers[start : start + _BATCH]]
+    starts = (number.split(" ") for number in numbers)
+    while batch := list(itertools.islice(starts, _BATCH)):
         where = _among("started", {at[:_MOMENT].replace("T", " ") for at, _ in batch}, "toDateTime({}, 'UTC')")
         where += f" AND {_among('id', [id for _, id in batch])}"
         facts = {row["id"]: row for row in _rows(centre, EXCHANGES, where)}
