@@ -52,12 +52,14 @@ _PASSING: Final[Mapping[tuple[int, ...], str]] = {
     (285, 289, 319): "{node} has too few replicas that work ({words})",
     (286,): "{node} waits until another batch is on its replicas ({words})",
     (202, 252): "{node} has too much to do ({words})",
-    (241,): "{node} would need more memory than this account or the server may use ({words}): ask for less at a time, "
-    "such as -f since:1d, or raise max_memory_usage there",
     (159, 160): "{node} may not work on this as long as it takes ({words}): ask for less at a time, such as "
     "-f since:1d, or raise max_execution_time there",
 }
 """Codes of errors that may pass."""
+_TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {
+    (241,): "{node} would need more memory than this account or the server may use ({words}): ask for less at a time, "
+    "such as -f since:1d, or raise max_memory_usage there",
+}
 
 
 class Refused(WiretapeError):
@@ -66,6 +68,10 @@ class Refused(WiretapeError):
 
 class Unavailable(WiretapeError):
     """A node could not be reached, or could not do it now."""
+
+
+class MemoryExceeded(Unavailable):
+    """An answer would need more memory than a node has for it."""
 
 
 class Answer(NamedTuple):
@@ -243,7 +249,7 @@ def _explained(node: str, target: Target, status: int, code: int, text: str) -> 
             f"not all hosts of the cluster did it within {_CLUSTER_SECONDS} s ({words}): they do when they are back; "
             "then run the same command again"
         )
-    for kind, known in ((Refused, _TO_BLAME), (Unavailable, _PASSING)):
+    for kind, known in ((Refused, _TO_BLAME), (MemoryExceeded, _TOO_LARGE), (Unavailable, _PASSING)):
         for codes, meaning in known.items():
             if code in codes:
                 return kind(meaning.format(node=node, centre=target.name, words=words, password=PASSWORD))

@@ -1,10 +1,12 @@
 """The figures of groups of exchanges, worked out in the engine; nothing but figures is fetched.
 
 Every percentile is exact, and is taken from the same neighbours as those of a tape; those of gaps (`viewer.fleet.gaps`)
-are estimated where there are too many. Gaps are ranked in the memory of the server, which needs 8 to 16 bytes for each.
+are estimated where there are too many. Gaps are ranked in the memory of the server, which needs 8 to 16 bytes for each:
+where it has not so much, they are estimated, too.
 """
 
 import contextlib
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,7 @@ from sqlalchemy.types import NullType
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape.schema import exchanges, measures
 from viewer.fleet import costs, gaps
+from viewer.fleet.client import MemoryExceeded
 from viewer.fleet.errors import NotAtCentre
 from viewer.stats import summary
 from viewer.stats.histogram import EDGES, filled
@@ -49,21 +52,20 @@ def groups(
 ) -> list[Figures]:
     """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
 
-    `drawn` is a quantity whose histogram is asked for, too; of more than `most` gaps percentiles are estimated. Raises
-    `NotAtCentre` for what is not known there.
+    `drawn` is a quantity whose histogram is asked for, too. The percentiles of gaps are estimated if there are more
+    than `most`, or if the server has too little memory to rank them and `most` is not None. Raises `NotAtCentre` for
+    what is not known there.
     """
     if "conversation" in by:
         raise NotAtCentre("conversations")
     measured = true() if include_failed else _COMPLETE
-    keys = [group_of(name) for name in by]
-    for plan in gaps.plans(connection, by, where, measured, method, most):
-        statement = _statement(by, measured, plan, bounds, drawn)
-        statement = queries.filtered(statement.select_from(JOINED), where).group_by(*keys)
-        with connection.begin():
-            rows = connection.execute(statement).all()
-        with contextlib.suppress(gaps.Changed):
-            made = [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), plan, bounds, drawn) for row in rows]
-            break
+    ask = functools.partial(_asked, connection, by, where, measured, method, bounds, drawn)
+    try:
+        made = ask(most)
+    except MemoryExceeded:
+        if not most:
+            raise
+        made = ask(0)  # estimates need less
     if prices:
         spent, known = costs.by_group(connection, by, where, prices)
         for one in made:
@@ -71,6 +73,27 @@ def groups(
             unknown_n = max(one.paid.unknown_n - n, 0)
             one.paid = replace(one.paid, cost=cost, cost_n=n, unknown_n=unknown_n, currency=prices.currency)
     return sorted(made, key=lambda one: sortable(one.key))
+
+
+def _asked(
+    connection: Connection,
+    by: Sequence[str],
+    where: Condition | None,
+    measured: ColumnElement[Any],
+    method: Method,
+    bounds: Sequence[Bound],
+    drawn: Quantity | None,
+    most: int | None,
+) -> list[Figures]:
+    """Return the figures of each group, without costs."""
+    for plan in gaps.plans(connection, by, where, measured, method, most):
+        statement = _statement(by, measured, plan, bounds, drawn)
+        statement = queries.filtered(statement.select_from(JOINED), where).group_by(*map(group_of, by))
+        with connection.begin():
+            rows = connection.execute(statement).all()
+        with contextlib.suppress(gaps.Changed):
+            return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), plan, bounds, drawn) for row in rows]
+    raise AssertionError("nothing is changed for the last plan")
 
 
 def _statement(

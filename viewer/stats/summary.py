@@ -52,7 +52,7 @@ WARNINGS: Final = {
     "no_timing": "exchanges that were imported without timing: they count, but no time of their bodies is known",
     "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
     "tdigest": "percentiles of icl and read_gap are estimates by t-digest, of a sample of the exchanges of groups with "
-    "more than 8 M gaps: there are too many gaps to rank them all, which --exact does nevertheless",
+    "more than 8 M gaps: there are too many gaps to rank them all, or for the memory of the server; --exact ranks them",
 }
 """What each warning means; `few` is followed by the quantities that it is about, six others by how many there are."""
 

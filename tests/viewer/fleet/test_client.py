@@ -10,7 +10,7 @@ import pytest
 from recorder.commands.centre import Credentials
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS, TARGET, Engine, centre, failed
-from viewer.fleet.client import Centre, Refused, Unavailable
+from viewer.fleet.client import Centre, MemoryExceeded, Refused, Unavailable
 
 
 @each_case(
@@ -41,7 +41,7 @@ from viewer.fleet.client import Centre, Refused, Unavailable
         ),
         (failed(500, 252, "Too many parts (300)"), Unavailable, "too much to do"),
         (failed(500, 999, "What \x1b[2J is this"), Unavailable, "failed .What ␛"),
-        (failed(200, 241, "Memory limit exceeded"), Unavailable, "raise max_memory_usage"),
+        (failed(200, 241, "Memory limit exceeded"), MemoryExceeded, "raise max_memory_usage"),
         (httpx.Response(502, text="<h1>Bad gateway</h1>"), Unavailable, "answered 502"),
         (httpx.Response(404, text="not here"), Refused, "is no ClickHouse server"),
         (httpx.Response(302, headers={"Location": "http://x/"}), Refused, "names 'http://x/' instead, which is not"),

@@ -20,7 +20,7 @@ from viewer import rows
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
 from viewer.fleet import costs, figures, gaps, observed, reading
-from viewer.fleet.client import Centre
+from viewer.fleet.client import Centre, MemoryExceeded
 from viewer.fleet.dialect import Dialect
 from viewer.fleet.driver import literal
 from viewer.fleet.errors import NotAtCentre
@@ -187,6 +187,25 @@ def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> No
         spent, known = costs.by_group(connection, (), None, Prices(map(entry, entries)))
     assert (spent[()] / UNITS, known[()]) == (2.0000015, 8)
     assert "'2026-01-02' <= started_at" in engine.asked[0]
+
+
+class Small(Engine):
+    """A centre whose server has no memory to sort gaps in."""
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        if b"arraySort(groupArrayArrayIf" in request.content:
+            return httpx.Response(500, headers=HEADERS, text="Code: 241, e.displayText() = DB::Exception: Memory limit")
+        self.rows = [["m", 9, 0]] if b"icl" not in request.content else []
+        return super().answer(request)
+
+
+def test_gaps_are_estimated_where_the_server_has_no_memory_to_rank_them() -> None:
+    engine = Small()
+    with reading.opened(engine.centre) as connection:
+        assert figures.groups(connection, ("model",), most=9) == []
+        assert "quantilesTDigestArrayIf" in engine.asked[-1]
+        with pytest.raises(MemoryExceeded):
+            figures.groups(connection, ("model",), most=None)
 
 
 def test_gaps_of_large_groups_are_selected_by_rank_unless_they_change_meanwhile() -> None:

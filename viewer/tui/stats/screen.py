@@ -214,6 +214,7 @@ class StatsScreen(Screen[None]):
     def action_reload(self) -> None:
         """Read everything again."""
         self.holds_keys = True
+        self._show_groups()
         self._start(self._read_all)
 
     def on_cursor_list_moved(self) -> None:
