@@ -16,7 +16,9 @@ from viewer.filters import syntax
 from viewer.filters.fields import FIELDS, HAS, KNOWABLE
 from viewer.filters.patterns import Searches
 from viewer.tape import conditions
+from viewer.tape.columns import CONVERSATION
 from viewer.tape.pricing import Pricing
+from viewer.tape.resolver import Resolver
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""
@@ -161,11 +163,20 @@ def ended(**given: Any) -> Stored:
     return [(facts, measured)]
 
 
+def _resolve(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
+    """Know the conversations of the exchanges of now: a resolver does not see what its own connection has written."""
+    if CONVERSATION in statement:
+        resolver = Resolver()
+        resolver.register(connection.connection.driver_connection)  # type: ignore[arg-type]
+        resolver.prepare(connection, cursor, statement)
+
+
 def engine() -> Engine:
     """Make a tape in memory, with a session in it."""
     made = create_engine("sqlite://", poolclass=StaticPool)
     event.listen(made, "connect", lambda connection, _: conditions.register(connection, Searches()))
     event.listen(made, "connect", lambda connection, _: Pricing().register(connection))
+    event.listen(made, "before_cursor_execute", _resolve)
     metadata.create_all(made)
     with made.begin() as connection:
         at = {"started_at": STARTED[0], "heartbeat_at": STARTED[0]}
