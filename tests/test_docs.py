@@ -20,6 +20,7 @@ from recorder.decode.operation import GENERATIONS
 from tests import forked
 from tests.cases import each_case
 from tests.viewer.tui.terminal import Terminal
+from viewer.commands import completion
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -59,6 +60,13 @@ def test_the_newest_heading_of_the_changelog_is_the_version() -> None:
     heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert heading is not None
     assert heading[1] == __version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def test_every_topic_of_help_that_the_texts_name_is_listed() -> None:
+    texts = README + (ROOT / "CHANGELOG.md").read_text("utf-8")
+    named = set(re.findall(r"`wiretape help (\w+)`", texts))
+    assert len(named) > 5
+    assert named <= {*completion.TOPICS, *group.commands}
 
 
 def test_the_readme_is_short_enough_to_be_read() -> None:

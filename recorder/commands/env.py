@@ -7,6 +7,7 @@ import click
 
 from recorder.commands import options
 from recorder.relay import apis, providers
+from recorder.sanitize import safe
 
 
 @click.command()
@@ -28,7 +29,8 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
         host, port = options.read_listen(listen or "127.0.0.1:8377", frozenset(["any"]))
         base, chosen = f"http://{f'[{host}]' if ':' in host else host}:{port}", options.read_upstreams(upstreams)
         if not upstreams and not listen:
-            click.echo("wiretape: no recorder is running on this tape; these are for 'wiretape record'", err=True)
+            tape = safe(str(options.tape_path(db)))
+            click.echo(f"wiretape: no recorder is running on {tape}; these are for 'wiretape record'", err=True)
     else:
         base, chosen = serving
     bases = providers.sdk_bases(base, chosen)

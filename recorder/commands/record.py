@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands import archive, centre, destination, options
+from recorder.commands import archive, destination, options
 from recorder.plurals import counted
 from recorder.relay import providers
 
@@ -54,8 +54,8 @@ _NAMED = 3
               help="With --otlp, send these headers: NAME: VALUE, a line each. "
               "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
 @click.option("--ship", metavar="URL", callback=destination.read,
-              help=f"Ship to URL, too: a centre, {centre.FORM}, or an archive, {archive.FORM}; see wiretape help "
-              "shipping.")  # fmt: skip
+              help=f"Ship to URL, too: a centre, clickhouse://HOST/DATABASE, or an archive, {archive.FORM}; see "
+              "wiretape help shipping.")  # fmt: skip
 @click.option("--ship-bodies", is_flag=True,
               help="With --ship, ship what was said, too: requests, answers, and their reads.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")

@@ -31,7 +31,7 @@ from recorder.decode import encoding
 from recorder.decode.outcome import Reads
 from recorder.errors import NotFound, TapeDamaged, WiretapeError
 from recorder.sanitize import safe
-from recorder.tape import cells, checks, file, packing, reading
+from recorder.tape import cells, checks, file, lock, packing, reading
 from recorder.tape.schema import (
     FROM_CLIENT,
     FROM_UPSTREAM,
@@ -43,9 +43,6 @@ from recorder.tape.schema import (
     settlements,
 )
 from recorder.tape.store import Store, settle
-
-SUFFIX: Final = ".jsonl"
-"""What the name of a tape that is text ends with."""
 
 Line = dict[str, Any]
 Redact = Callable[[bytes], bytes]
@@ -449,7 +446,7 @@ def readable(path: Path) -> Path:
 
     Raises `NotFound` and `TapeDamaged`.
     """
-    if path.suffix != SUFFIX:
+    if path.suffix != lock.TEXT_SUFFIX:
         return path
     _check_there(path)
     status = path.stat()

@@ -302,6 +302,9 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     if not path.exists():
         if not create:
             identify(path)
+        if path.suffix == locking.TEXT_SUFFIX:
+            hint = f"name another, such as {path.with_suffix('.db').name}; 'wiretape db cut' makes a text of a tape"
+            raise ForeignFile(f"{path} has the name of a tape as text, which is not recorded or copied to: {hint}")
         path = path.absolute()
         _check_writable(path)
         return path

@@ -23,9 +23,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from recorder.errors import TapeBusy, TapeError, TapeGone
 from recorder.tape.journal import PROTOCOL
+
+TEXT_SUFFIX: Final = ".jsonl"
+"""What the name of a tape that is text ends with; a database of such a name would be read as one, and is refused."""
 
 _TRIES = 10
 _TRY_SECONDS = 0.02
@@ -149,7 +153,7 @@ def meet(tape: Path, words: str = "", own: Path | None = None, dead: Path | None
     `dead` is a socket at which nobody listens. Raises `TapeBusy` if somebody has the tape who cannot be joined.
     """
     path = lock_of(tape)
-    is_new = own is not None and path.parent.is_dir() and not tape.exists()
+    is_new = own is not None and path.parent.is_dir() and not tape.exists() and tape.suffix != TEXT_SUFFIX
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if is_new else 0), 0o600)
     except OSError:

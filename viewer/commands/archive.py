@@ -52,7 +52,8 @@ def send(tape: Path, archive: Archive, labels: Mapping[str, str], *, bodies: boo
             finally:
                 screen.status("")
                 waiting = "" if archiver.waiting is None else f", {archiver.waiting:,} waiting"
-                screen.line(f"{counted(archiver.shipped, 'exchange')} shipped to {safe(archive.url)}{waiting}")
+                said = f", what was said in {counted(archiver.said, 'exchange')}" if bodies else ""
+                screen.line(f"{counted(archiver.shipped, 'exchange')} shipped to {safe(archive.url)}{said}{waiting}")
 
 
 def _send_beside(tape: Path, archiver: "Archiver", end: "End") -> None:

@@ -49,6 +49,7 @@ TOPICS: Final = {
     "cassettes": "what serve --record records, and when it serves it",
     "prices": "how exchanges get a cost: prices in the configuration",
     "shipping": "many recorders that ship to one centre: its address, its tables, what is promised",
+    "archive": "what ship --to parquet:DIR writes: its files, and how DuckDB, Spark and ClickHouse read them",
 }
 """The topics of `help` that are no commands."""
 

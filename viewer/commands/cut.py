@@ -56,6 +56,7 @@ def cut(
     people may edit: see 'wiretape help cut'. Every command that reads a tape reads it, too, and db merge copies it.
     """
     from recorder.tape import cut as cutting
+    from recorder.tape.lock import TEXT_SUFFIX
     from viewer import outfile
     from viewer.tape import queries
 
@@ -72,7 +73,7 @@ def cut(
                 out.writelines(lines)
             return
         with outfile.replacing(file, path) as out:
-            if text or file.suffix == cutting.SUFFIX:
+            if text or file.suffix == TEXT_SUFFIX:
                 out.writelines(lines)
             else:
                 cutting.make_tape(lines, out)

@@ -98,6 +98,8 @@ async def _ask(client: "httpx.AsyncClient", name: str) -> None:
 
 
 def _next_steps(path: Path) -> str:
+    from viewer.commands import output
+
     program = "wiretape" if shutil.which("wiretape") else shlex.quote(sys.argv[0])
     tape = f"--db {shlex.quote(safe(str(path)))}"
     steps = {
@@ -110,5 +112,7 @@ def _next_steps(path: Path) -> str:
         "run -- python your_program.py": "record your own",
     }
     width = max(map(len, steps))
-    lines = [f"  {program} {step:<{width}}  {meaning}".rstrip() for step, meaning in steps.items()]
+    lines = [f"  {program} {step:<{width}}  {meaning}" for step, meaning in steps.items()]
+    if (screen := output.width()) is not None and max(map(len, lines)) > screen:
+        lines = [f"  {program} {step}\n    {meaning}" for step, meaning in steps.items()]
     return "\n".join(["", "try next:", *lines])

@@ -1,7 +1,6 @@
 """The commands `ship` and `fleet`: many recorders, one centre."""
 
 import dataclasses
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +34,7 @@ _MOST_PLANNED: Final = 10**15
 
 
 _to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=centres.read,
-                   help=f"The centre: {centres.FORM}, of any nodes.")  # fmt: skip
+                   help="The centre: clickhouse://HOST/DATABASE; see wiretape help shipping.")  # fmt: skip
 
 
 def connected(command: F) -> F:
@@ -55,7 +54,7 @@ def _read_destination(
 @click.command()
 @db
 @click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=_read_destination,
-              help=f"The centre: {centres.FORM}, of any nodes; a collector: otlp+http://HOST:PORT; "
+              help="A centre: clickhouse://HOST/DATABASE; a collector: otlp+http://HOST:PORT; "
               f"or an archive: {archive.FORM}.")  # fmt: skip
 @ca_file
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -149,7 +148,8 @@ def _ship_rows(
         finally:
             screen.status("")
             waiting = "" if shipper.last is None else f", {shipper.last.waiting:,} waiting"
-            screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {target.name}{waiting}")
+            said = f", what was said in {counted(shipper.said, 'exchange')}" if bodies else ""
+            screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {target.name}{said}{waiting}")
 
 
 def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
@@ -254,7 +254,8 @@ def hours(target: centres.Target, ca_file: Path | None, since: "timedelta") -> N
     from viewer.fleet import hours
 
     with connected_to(target, ca_file) as centre:
-        hours.count(centre, int(since.total_seconds()), SYSTEM)
+        first = hours.count(centre, int(since.total_seconds()), SYSTEM)
+    click.echo(f"counted what began from {first} on")
 
 
 @fleet.command()
@@ -283,8 +284,8 @@ def _note(line: str) -> None:
 
 
 def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    if value is not None and math.isnan(value):  # which is within any limits
-        raise click.BadParameter("nan is not a number")
+    if value is not None and not value <= _MOST_PLANNED:  # nan is within any limits
+        raise click.BadParameter(f"{value:g} is not a number up to {_MOST_PLANNED:g}")
     return value
 
 
@@ -294,18 +295,19 @@ def _inputs(command: F) -> F:
 
     for one in reversed(dataclasses.fields(Inputs)):
         is_required = one.default is dataclasses.MISSING
-        note = "required" if is_required else f"default: {'unknown' if one.default is None else f'{one.default:g}'}"
+        given: dict[str, Any] = {} if is_required else {"default": one.default}
         about = one.metadata["doc"]
         limits = click.IntRange if one.type is int else click.FloatRange
         command = click.option(
             f"--{one.name.replace('_', '-')}",
             one.name,
-            type=limits(one.metadata["least"], _MOST_PLANNED),
+            type=limits(one.metadata["least"]),
             required=is_required,
-            default=None if is_required else one.default,
+            show_default="unknown" if one.default is None else not is_required,
             metavar="N",
             callback=_finite,
-            help=f"{about[0].upper()}{about[1:]}. [{note}]",
+            help=f"{about[0].upper()}{about[1:]}.",
+            **given,
         )(command)
     return command
 
@@ -326,7 +328,7 @@ def plan(out: Output, **inputs: Any) -> None:
     if not out.is_table:
         out.put(plan.FIELDS, rows)
         return
-    cells = [tuple(_shown(row[name]) for name in ("name", "value", "unit")) for row in rows]
+    cells = [(row["name"], _shown(row["value"]), row["unit"].removeprefix("1")) for row in rows]
     names, values, units = (max(map(len, column)) for column in zip(*cells, strict=True))
     for row, (name, value, unit) in zip(rows, cells, strict=True):
         label = f"{name:<{names}}  {value:>{values}} {unit:<{units}}  "
@@ -334,9 +336,9 @@ def plan(out: Output, **inputs: Any) -> None:
     output.show(tables.paragraph("", plan.NOTE, output.width()))
 
 
-def _shown(value: str | float | None) -> str:
+def _shown(value: float | None) -> str:
     from viewer.report import tables
 
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, str) else tables.number(value)
+    return tables.number(value)

@@ -477,7 +477,7 @@ def _prices() -> Iterator[Section]:
 def _shipping() -> Iterator[Section]:
     """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
     from recorder.commands import centre
-    from viewer.fleet import tables
+    from viewer.fleet import status, tables
 
     yield Section(
         "Where the centre is: wiretape ship --to, wiretape fleet init --to",
@@ -490,8 +490,10 @@ def _shipping() -> Iterator[Section]:
             ("?quorum=N", "replicas that must have a batch before it counts; else 2, where there are so many"),
             (f"{centre.USER}, {centre.PASSWORD}", "the account; a password in the URL is refused"),
             (centre.PASSWORD_FILE, "a file that has the password"),
+            ("WIRETAPE_FLEET", "the URL, where --to is not given"),
+            ("a proxy before a node", "has to pass on the headers X-ClickHouse-…, without which nothing counts as "
+             "shipped"),
         ],
-        "A proxy before a node has to pass on the headers X-ClickHouse-…, without which nothing counts as shipped.",
     )  # fmt: skip
     yield Section(
         "Tables that wiretape fleet init makes",
@@ -516,6 +518,10 @@ def _shipping() -> Iterator[Section]:
             ("tenant", "ship --label tenant=NAME is a part of every key: a tape is shipped for one tenant"),
         ],
     )  # fmt: skip
+    yield Section(
+        "What wiretape fleet status shows of a host, and of a table",
+        [(name, meaning) for name, meaning in status.MEANINGS.items() if name not in ("kind", "name")],
+    )
     yield Section(
         "Asking a centre: --db clickhouse://…",
         [

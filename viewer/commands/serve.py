@@ -179,7 +179,7 @@ def _check_recording(answers: "planning.Options", ids: tuple[str, ...]) -> None:
 async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     import asyncio
 
-    from recorder.decode.outcome import FLAGS, NOT_SHIPPED
+    from recorder.decode.outcome import NOT_SHIPPED
     from viewer.replay.cassette import Cassette, Observer
 
     report = _Report()
@@ -193,7 +193,7 @@ async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     if not serving.heads and not settings.is_recording:
         _say("there is nothing to serve: no exchange that has ended is on the tape, or none fits -f FILTER")
     if lacking := sum(not head.has_bytes for head in serving.heads):
-        _say(f"{counted(lacking, 'exchange')} of these cannot be served: {FLAGS[NOT_SHIPPED]}")
+        _say(f"{counted(lacking, 'exchange')} of these cannot be served: shipped without --bodies (flag:{NOT_SHIPPED})")
     try:
         with _ready(serving.base, ready_file):
             await stopped.wait()

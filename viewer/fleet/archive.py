@@ -56,6 +56,8 @@ class Archiver:
     tell: Callable[[int, int], object] = lambda *_: None
     warn: Callable[[str], object] = lambda _: None
     shipped: int = 0
+    said: int = 0
+    """Of so many exchanges what was said was shipped."""
     waiting: int | None = None
     """How many exchanges wait, as far as has been looked."""
     _makers: dict[str, Maker] = field(init=False)
@@ -131,7 +133,11 @@ class Archiver:
             write = partial(self._write, connection, table, versions)
             self.files.put(f"{archive_rows.partition(table, date, self.origin.host)}/{name}", write)
         self.acknowledged.put(table.name, Progress(until))
-        self.shipped += sum(map(len, days.values())) if table is tables.EXCHANGES else 0
+        count = sum(map(len, days.values()))
+        if table is tables.EXCHANGES:
+            self.shipped += count
+        else:
+            self.said += count
         return True
 
     def _days(self, connection: Connection, table: EngineTable, progress: Progress) -> dict[str, list[int]]:

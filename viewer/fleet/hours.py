@@ -4,6 +4,7 @@ Hours are counted again as a whole, from `FINAL`, so that a row that was shipped
 view that the engine fills by itself would count it twice.
 """
 
+from datetime import UTC, datetime
 from typing import Final
 
 from recorder.clock import Clock
@@ -34,13 +35,18 @@ _KINDS: Final = """tenant, toStartOfHour(started) AS hour, host, upstream,
 _READ: Final = "outcome, input_tokens, output_tokens, ttft_ns, gap_hist"
 
 
-def count(centre: Centre, seconds: int, clock: Clock) -> None:
-    """Count what began in the last so many seconds, whole hours. Raises as `Centre.execute` does."""
+def count(centre: Centre, seconds: int, clock: Clock) -> str:
+    """Count what began in the last so many seconds, whole hours, and return when the first began, UTC.
+
+    Raises as `Centre.execute` does.
+    """
     version = clock.wall_ns() // 1000
-    since = f"toDateTime({(clock.wall_ns() // 10**9 - seconds) // 3600 * 3600})"
+    first = (clock.wall_ns() // 10**9 - seconds) // 3600 * 3600
+    since = f"toDateTime({first})"
     columns = ", ".join(column.name for column in HOURS.columns)
     for statement in (_counted(version + 1, since), _emptied(version, since)):
         centre.execute(f"INSERT INTO {HOURS.name} ({columns}) {statement}")
+    return datetime.fromtimestamp(first, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
 def _counted(version: int, since: str) -> str:

@@ -69,6 +69,8 @@ class Shipper:
     last_seconds: float = 0.0
     """How long it may go on when it is over."""
     shipped: int = 0
+    said: int = 0
+    """Of so many exchanges what was said was shipped."""
     last: Report | None = None
     _quorum: int | None = None
     _told_ns: int | None = None
@@ -130,6 +132,8 @@ class Shipper:
             self.acknowledged.put(table.name, Progress(batch.until))
             if table is tables.EXCHANGES:
                 self.shipped += batch.rows
+            else:
+                self.said += batch.rows
             self.report()
             del batch  # its memory is for the next
             self._retry(self._ship_runs, once)

@@ -21,7 +21,7 @@ from recorder.relay.providers import Upstream
 from recorder.relay.proxy import Exchange
 from recorder.relay.server import Client, Request
 from recorder.relay.upstream import Limits
-from recorder.tape import cut, file, journal, retention
+from recorder.tape import cut, file, journal, lock, retention
 from recorder.tape.losses import Totals
 from viewer.replay.planning import ToRecord
 from viewer.replay.replacing import Replacing
@@ -69,7 +69,7 @@ class TapeFile:
         """Make the database; a text need not be there. Raises `TapeDamaged`."""
         self._opened = contextlib.ExitStack()
         self.path = tape
-        if tape.suffix == cut.SUFFIX:
+        if tape.suffix == lock.TEXT_SUFFIX:
             with contextlib.ExitStack() as opened:
                 directory = Path(tempfile.mkdtemp(prefix="wiretape-"))
                 opened.callback(shutil.rmtree, directory, ignore_errors=True)
@@ -126,7 +126,7 @@ class Recording:
         )
         try:
             self._recorder = service.Recorder(settings, observer, served_at=served_at)
-            if options.tape.suffix == cut.SUFFIX:
+            if options.tape.suffix == lock.TEXT_SUFFIX:
                 self._text = TextFile(options.tape, self.path, self._recorder.session)
                 await asyncio.to_thread(self._text.check)
             await self._recorder.start()

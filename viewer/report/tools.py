@@ -98,7 +98,7 @@ def remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
         "complete here, fails there": f"{measured.refused:,}" if measured.refused else "",
         "left out": _counted(measured.left_out.most_common()),
         "omitted": _omitted(measured),
-        "not known here": f"{', '.join(measured.absent)}: 'wiretape pull' what it is of" if measured.absent else "",
+        "not known here": f"{', '.join(measured.absent)}: 'wiretape pull' copies to a tape" if measured.absent else "",
         "counts differently": measured.rule.note,
         "definitions of": f"{measured.rule.source}, read from {', '.join(measured.rule.releases.read)}",
     }

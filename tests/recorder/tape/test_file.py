@@ -124,6 +124,12 @@ def write_existing(path: Path) -> None:
         pass
 
 
+def test_no_tape_is_made_with_the_name_of_a_text_which_nobody_could_read(tmp_path: Path) -> None:
+    with pytest.raises(ForeignFile, match="name another, such as tape"):
+        write(tmp_path / "tape.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_read_only_tape_is_not_written_not_even_by_root(tape: Path) -> None:
     write(tape)
     tape.chmod(0o444)

@@ -37,3 +37,4 @@ def test_a_plan_is_printed_with_its_inputs_and_refuses_nonsense() -> None:
     assert "exchanges_per_day * gaps_per_exchange" in shown
     assert "–" not in shown
     assert "--cores" in run(NONE, *arguments, "--cores", "nan", code=2).stderr
+    assert "Missing option '--exchanges-per-day'" in run(NONE, "fleet", "plan", code=2).stderr
