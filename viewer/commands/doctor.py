@@ -38,7 +38,7 @@ _FLUSHES = 20
 _PAGE = bytes(4096)
 _TICKS = 1000
 _CONNECT_SECONDS = 10
-_NAMES = 18
+_NAMES = 19
 _MOUNTS = Path("/proc/self/mountinfo")
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
 Level = Literal["ok", "note", "problem"]
@@ -458,7 +458,7 @@ def judge_upstream(url: str, took_ns: int | None, refusal: str) -> Finding:
 def judge_terminal(is_terminal: bool, has_utf8: bool, colours: str | None, width: int) -> Finding:
     """Judge what can be shown."""
     if not is_terminal:
-        return Finding("ok", "terminal", "stdout is none: commands write TSV")
+        return Finding("ok", "terminal", "stdout is no terminal: commands write TSV")
     text = f"{width} cells wide, {'UTF-8' if has_utf8 else 'no UTF-8'}, {colours or 'no colours'}"
     if not has_utf8:
         return Finding("note", "terminal", f"{text}: drawings are ASCII", "for more, set LANG to a UTF-8 locale")
