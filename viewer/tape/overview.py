@@ -50,7 +50,8 @@ _PAID: Final = 3
 """So many columns say what was paid: the cost, the tokens from the cache, and all tokens of the request."""
 
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
-_SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
+SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
+"""The field that an exchange has which is part of the map of a metric: that of gaps, their greatest."""
 _COVERED: Final = or_(measures.c.operation.is_(None), measures.c.operation.in_(GENERATIONS))
 """`coverage.COVERED`, at a fraction of what comparing texts without regard to case costs."""
 _NOT_FAILED: Final = ("complete", "open")
@@ -263,18 +264,34 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
             counts[:, place] += hists[places == place].sum(axis=0, dtype=np.int64)
         found.append(places)
         had.append(np.packbits(hists > 0, axis=1, bitorder="little").view("<u8")[:, 0])
-    each = (np.concatenate(found), np.concatenate(had)) if found else None
-    return _laid(metric, (start, step_s), counts, each, room[1])
+    each = np.concatenate(found) if found else None
+    alike = None if each is None else Alike(each, np.concatenate(had), np.ones(len(each), np.int64))
+    return laid(metric, (start, step_s), counts, alike, room[1])
 
 
-def _laid(
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Exchanges of a map that have gaps of the same bit lengths: their column, a bit for each length, how many."""
+
+    places: NDArray[np.int64]
+    had: NDArray[np.uint64]
+    count: NDArray[np.int64]
+
+    def having(self, low: int, end: int, columns: int) -> list[int]:
+        """Count, column by column, those that have a gap of at least `low` and less than `end` bits."""
+        wanted = (self.had & np.uint64((1 << end) - (1 << low))) != 0
+        counted = np.bincount(self.places[wanted], self.count[wanted], minlength=columns)
+        return [int(count) for count in counted]
+
+
+def laid(
     metric: str,
     times: tuple[int, int],
     counts: NDArray[np.int64],
-    each: tuple[NDArray[np.int64], NDArray[np.uint64]] | None,
+    alike: Alike | None,
     room: int,
 ) -> Heatmap | None:
-    """Lay counts out; `each` has the column of each exchange, and a bit for each bit length of which it has gaps."""
+    """Lay counts out by bit length and column; of gaps, `alike` says how many exchanges have them."""
     same_read = int(counts[0].sum()) if metric == "gap" else 0
     if metric != "tps":
         counts[0] = 0
@@ -287,22 +304,15 @@ def _laid(
     ends = [64, *lows[:-1]]
     spans = list(zip(lows, ends, strict=True))
     rows = [counts[low:end].sum(axis=0).tolist() for low, end in spans]
-    of = rows if each is None else [_having(*each, max(low, 1), end, counts.shape[1]) for low, end in spans]
+    of = rows if alike is None else [alike.having(max(low, 1), end, counts.shape[1]) for low, end in spans]
     return Heatmap(metric, *times, bands, rows, of, same_read)
-
-
-def _having(places: NDArray[np.int64], had: NDArray[np.uint64], low: int, end: int, columns: int) -> list[int]:
-    """Count, column by column, the exchanges that have a gap of at least `low` and less than `end` bits."""
-    wanted = np.uint64((1 << end) - (1 << low))
-    counted: list[int] = np.bincount(places[(had & wanted) != 0], minlength=columns).tolist()
-    return counted
 
 
 def _spread(
     connection: Connection, metric: str, where: Condition | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.uint32] | None]]:
     """Yield of the exchanges that have a value: when each started (s), its value, its gaps by bit length."""
-    value = column(_SPREAD[metric])
+    value = column(SPREAD[metric])
     columns: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
     columns += [measures.c.gap_hist] if metric == "gap" else []
     for batch in queries.in_batches(connection, select(*columns).where(value.is_not(None)), where):

@@ -25,10 +25,11 @@ from viewer import rows
 from viewer.cli import group
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import arriving, figures, gaps, listing, reading
+from viewer.fleet import arriving, figures, gaps, heat, listing, reading
 from viewer.fleet.client import Centre
 from viewer.fleet.errors import NotAtCentre
 from viewer.stats import summary
+from viewer.stats.heatmap import METRICS
 from viewer.stats.summary import Figures, Method
 from viewer.tape import conditions, live, overview, queries
 
@@ -140,6 +141,15 @@ def check_list(tape: Path, to: str) -> None:
         assert listing.label_keys(connection) == overview.label_keys(own, fitting)
 
 
+def check_maps(tape: Path, to: str) -> None:
+    """Count over time at a centre, and compare it with what the tape has."""
+    with centre_of(to) as connection, queries.opened(tape) as own:
+        for metric, room in itertools.product(METRICS, ((150, 40), (1, 3))):
+            for text in ("-is:open", "-is:open model:gpt-*", "-is:open model:nobody"):
+                where = conditions.condition(parse(text))
+                assert heat.heat(connection, metric, room, where) == overview.heat(own, metric, room, where)
+
+
 def _page(connection: Connection, order: tuple[str, bool] | None, before: listing.Page | None) -> listing.Page:
     last = None if before is None else before.numbers[-1]
     if order is None:
@@ -177,6 +187,7 @@ def check_answers(tape: Path, to: str) -> None:
     assert answer("stats", "--db", pulled) == answer("stats", "--db", tape, *of_batch)
     assert answer("db", "check", "--db", pulled)[0] == 0
     check_list(tape, to)
+    check_maps(tape, to)
 
 
 def test_a_centre_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(

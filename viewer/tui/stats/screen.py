@@ -275,9 +275,6 @@ class StatsScreen(Screen[None]):
             await self._take("groups", partial(figures, pooled=True), partial(self._show_figures, by, pooled=True))
 
     async def _read_heat(self) -> None:
-        if self._is_of_centre:
-            self._heat.show(None, _HEADS[self._metric], "a centre draws no map: 'wiretape pull' copies to a tape")
-            return
         metric, room = self._metric, (self._heat.room[0], shares(self.size.height, len(self.shown.rows))[1])
         await self._take("heat", partial(_heat, metric=metric, room=room), self._show_heat)
 
@@ -461,6 +458,8 @@ def _failures(connection: "Connection", where: "Filter | None") -> "tuple[list[F
 
 
 def _heat(connection: "Connection", where: "Filter | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
-    from viewer.tape import overview
-
-    return overview.heat(connection, metric, room, _covered(where))
+    if connection.dialect.name != "sqlite":
+        from viewer.fleet.heat import heat
+    else:
+        from viewer.tape.overview import heat
+    return heat(connection, metric, room, _covered(where))
