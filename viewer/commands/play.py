@@ -3,8 +3,12 @@
 What is written when is `replay.pieces`', and when each piece is due `timing.playback`'s.
 """
 
+import contextlib
 import gc
 import itertools
+import os
+import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -31,6 +35,34 @@ class _Job:
     pace: Pace
     begin: str | None
     end: str | None
+    clock: "_Clock"
+
+
+class _Clock:
+    """The monotonic clock, which stands still while ctrl-z has stopped the program."""
+
+    def __init__(self) -> None:
+        self._stopped_ns = 0
+
+    def now(self) -> int:
+        """Return the time, in ns."""
+        return SYSTEM.now() - self._stopped_ns
+
+    @contextlib.contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Stop and go on as the terminal asks; without a handler, all that was due meanwhile would come at once."""
+        before = signal.getsignal(signal.SIGTSTP)
+        if before is not signal.SIG_IGN:
+            signal.signal(signal.SIGTSTP, self._stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTSTP, before)
+
+    def _stop(self, *_: object) -> None:
+        began = SYSTEM.now()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._stopped_ns += SYSTEM.now() - began
 
 
 @click.command()
@@ -65,16 +97,18 @@ def play(
 
     Time counts from the request, so that the wait for the first byte is there, too; --from '#0' leaves it out. Each
     piece is written when it came, by a clock that does not drift: a reader that was late gets the rest on time. A
-    stream that broke plays as far as it came; how it ended is then said on stderr.
+    stream that broke plays as far as it came; how it ended is then said on stderr. After ctrl-z, it goes on where it
+    stopped.
     """
     from viewer.tape import exchange, queries
 
-    job = _Job(form or ("text" if output.on_terminal() else "sse"), pace, begin, end)
+    clock = _Clock()
+    job = _Job(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock)
     if job.form == "sse" and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
     with output.opened(options.tape(db)) as connection:
         numbers = [queries.find(connection, id) for id in options.references(ids)]
-        with output.stdout() as out:
+        with output.stdout() as out, clock.stopping():
             for place, no in enumerate(itertools.cycle(numbers) if loop else numbers):
                 output.raise_if_unread()
                 one = exchange.full(connection, no)
@@ -98,32 +132,33 @@ def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
         raise click.UsageError(f"{one.row.id}: {error}") from error
     made = pieces.pieces(one, job.form, terminal=output.on_terminal())
     chosen = section.of(made)
-    _write_in_time(chosen, section, job.pace, out)
+    _write_in_time(chosen, section, job, out)
     if section.until_ns >= (one.last_ns or 0) and one.row.outcome != "complete":
         return "it still runs: this is what has come so far" if one.row.outcome == "open" else one.ending
     if job.form == "text" and not made:
         return f"there is no text: {facts.no_text(one.row, '--as sse plays it')}"
     if made and not chosen:
-        return f"nothing came in that part; it ended after {(one.last_ns or 0) / 1e9:.3f} s"
+        known = "nobody knows when it came" if one.last_ns is None else f"it ended after {one.last_ns / 1e9:.3f} s"
+        return f"nothing came in that part; {known}"
     return ""
 
 
-def _write_in_time(made: "list[Piece]", section: "Section", pace: Pace, out: BinaryIO) -> None:
+def _write_in_time(made: "list[Piece]", section: "Section", job: _Job, out: BinaryIO) -> None:
     """Write each piece when it is due, in one write, and return when the section is over."""
-    playback = pace.playback([piece.at_ns for piece in made], section.until_ns, SYSTEM.now)
+    playback = job.pace.playback([piece.at_ns for piece in made], section.until_ns, job.clock.now)
     if section.from_ns > 0:
         playback.seek_to(section.from_ns - 1)
     gc.freeze()  # what is held here would be looked at by each collection, which then holds up a write
     playback.play()
     left = iter(made)
     while (deadline := playback.deadline()) is not None:
-        _wait_until(deadline)
+        _wait_until(deadline, job.clock)
         for piece in itertools.islice(left, playback.advance()):
             out.write(piece.data)
             out.flush()
 
 
-def _wait_until(deadline: int) -> None:
-    while (left_ns := deadline - SYSTEM.now()) > 0:
+def _wait_until(deadline: int, clock: _Clock) -> None:
+    while (left_ns := deadline - clock.now()) > 0:
         output.raise_if_unread()
         SYSTEM.sleep(min(left_ns, _LOOK_NS) / 1e9)

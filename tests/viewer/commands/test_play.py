@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -79,6 +80,25 @@ def test_each_read_is_one_write_and_none_before_it_came(tape: Path) -> None:
         assert process.wait(30) == 0
     assert [data for _, data in came] == [data for _, data in COMPLETE_READS]
     assert all(at_ms >= due_ms for (at_ms, _), (due_ms, _) in zip(came, COMPLETE_READS, strict=True))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells")
+def test_what_was_due_while_ctrl_z_stopped_it_comes_as_much_later(tape: Path) -> None:
+    began = time.monotonic()
+    with playing(tape, TOOLS, "--speed", "10") as process:
+        assert process.stdout is not None
+        first = os.read(process.stdout.fileno(), 1 << 16)
+        os.kill(process.pid, signal.SIGTSTP)
+        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.005)
+        stopped = time.monotonic()
+        time.sleep(0.4)
+        os.kill(process.pid, signal.SIGCONT)
+        stopped = time.monotonic() - stopped
+        rest = process.stdout.read()
+        assert process.wait(30) == 0
+        assert time.monotonic() - began > 0.3 + stopped
+    assert first + rest == run(tape, "play", TOOLS, "--no-wait").stdout_bytes
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGPIPE])
