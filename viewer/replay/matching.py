@@ -283,7 +283,8 @@ class Library:
         fitting = [head for head in self.heads if head.id.startswith(id.lower())] if len(id) >= _LEAST_PREFIX else []
         if len(fitting) == 1:
             return fitting[0]
-        return Miss(f"{'several recordings begin' if fitting else 'no recording begins'} with the id {_short(id)}")
+        which = "several recordings begin" if fitting else "no recording that has ended begins"
+        return Miss(f"{which} with the id {_short(id)}")
 
     def _at(self, asked: Asked) -> list[Head]:
         """Return the recordings of a request's method and path."""

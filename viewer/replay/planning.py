@@ -229,7 +229,11 @@ class Planner:
     # WebSockets
 
     def _first_messages(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
-        return (turns.first(self._source.answer(head)) for head in heads)
+        for head in heads:
+            try:
+                yield turns.first(self._source.answer(head))
+            except NotFound:  # its bytes are not here, or it was deleted meanwhile: it answers nothing
+                yield None
 
     def _asked_for(self, head: Head) -> Head:
         """Return a WebSocket with the model that its first message names, if that is what counts."""
@@ -259,7 +263,11 @@ class Planner:
                 return Refusal(426, f"{near.message}; send the request over HTTP")
             missed = self._missed(asked, near)
             return ToRecord(near) if isinstance(missed, ToRecord) else missed
-        head, answer = near[0], self._source.answer(near[0])
+        head = next((one for one in near if one.has_bytes), near[0])
+        try:
+            answer = self._source.answer(head)
+        except NotFound as error:
+            return Miss(str(error), head.id)
         turn = self._served[-head.no] = self._served.get(-head.no, 0) + 1
         struck = faults.striking(self._options.faults, self._options.seed, head.id, turn)
         if (status := next((fault for fault in struck if fault.kind == "status"), None)) is not None:
@@ -281,7 +289,11 @@ class Planner:
         found = self._sockets.meet(asked) if is_met else self._sockets.find(asked)
         if isinstance(found, Miss):
             return found
-        answer, options = self._source.answer(found), self._options
+        options = self._options
+        try:
+            answer = self._source.answer(found)
+        except NotFound as error:
+            return Miss(str(error), found.id)
         made = turns.of(answer, as_recorded=answer.facts.extensions in (extension, None))
         made = turns.paced(turns.rechunked(made, options.rechunk), options.speed, options.cap_ns)
         turn = self._served[found.no] = self._served.get(found.no, 0) + 1

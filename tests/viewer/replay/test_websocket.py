@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from recorder.decode.framings.websocket import messages
+from recorder.errors import NotShipped
 from recorder.tape import journal
 from tests.conversation import ASK, MS, response, side
 from tests.recorder.frames import begin, end, exchange, head, opened, record
@@ -21,6 +22,10 @@ from tests.relay import dial, on_loop, post, until
 from tests.viewer.replay.test_cassette import session
 from tests.viewer.replay.test_serve import Serving, serving
 from viewer.replay.faults import parse
+from viewer.replay.matching import Asked, Miss
+from viewer.replay.planning import Greeting, Options, Planner, Talk
+from viewer.replay.source import Source
+from viewer.tape.replayed import Answer, Head
 
 PATH = "/v1/responses"
 DEFLATE = "permessage-deflate; server_no_context_takeover; client_max_window_bits=12"
@@ -285,3 +290,28 @@ async def test_a_request_that_is_no_handshake_is_refused(tape: Path) -> None:
     async with serving(taped(tape, came, sent)) as replay, dial(replay.base) as (reader, writer):
         writer.write(post(PATH, b"", headers, method="GET"))
         assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+
+
+class Pulled(Source):
+    """A tape on which the bytes of one exchange are not."""
+
+    def answer(self, head: Head) -> Answer:
+        if head.id == "a1":
+            raise NotShipped(head.id)
+        return super().answer(head)
+
+
+def test_a_websocket_whose_bytes_are_not_here_keeps_no_other_from_answering(tape: Path) -> None:
+    for id in ("a1", "b2"):
+        taped(tape, *conversation(None), id=id)
+    with contextlib.closing(Planner(Pulled(tape), Options("model"))) as planner:
+        assert len(planner.heads) == 2
+    with contextlib.closing(Planner(Pulled(tape), Options())) as planner:
+        found = planner.talk(Asked("GET", PATH.encode(), ASK.encode()), None, is_met=False)
+        assert isinstance(found, Talk)
+        assert found.head.id == "b2"
+        assert isinstance(planner.greet(Asked("GET", PATH.encode(), b"", "b2"), "", ()), Greeting)
+        for missed in (planner.greet(asked := Asked("GET", PATH.encode(), b"", "a1"), "", ()),
+                       planner.talk(asked, None, is_met=True)):  # fmt: skip
+            assert isinstance(missed, Miss)
+            assert "were not shipped" in missed.message
