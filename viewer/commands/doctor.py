@@ -459,7 +459,7 @@ def judge_terminal(is_terminal: bool, has_utf8: bool, colours: str | None, width
     """Judge what can be shown."""
     if not is_terminal:
         return Finding("ok", "terminal", "stdout is no terminal: commands write TSV")
-    text = f"{width} cells wide, {'UTF-8' if has_utf8 else 'no UTF-8'}, {colours or 'no colours'}"
+    text = f"{width} cells wide, {'UTF-8' if has_utf8 else 'no UTF-8'}, colours: {colours or 'none'}"
     if not has_utf8:
         return Finding("note", "terminal", f"{text}: drawings are ASCII", "for more, set LANG to a UTF-8 locale")
     if width < _NARROW:

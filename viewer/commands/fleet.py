@@ -14,6 +14,7 @@ from recorder.commands import archive, destination, otlp
 from recorder.commands import centre as centres
 from recorder.commands.options import ca_file, db, read_age, read_labels, tape_path
 from recorder.plurals import counted
+from viewer import formatting
 from viewer.commands import output
 from viewer.commands.centre import connected_to
 from viewer.commands.output import Output
@@ -31,6 +32,8 @@ SHIP_PASSWORD, READ_PASSWORD = "WIRETAPE_FLEET_SHIP_PASSWORD", "WIRETAPE_FLEET_R
 _LEAST_PASSWORD: Final = 12
 _NICENESS: Final = 10
 _MOST_PLANNED: Final = 10**15
+_IMPORTANT: Final = ("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows", "bytes")
+"""What `fleet status` shows of a host also on a narrow terminal."""
 
 
 _to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=centres.read,
@@ -274,9 +277,15 @@ def status(target: centres.Target, ca_file: Path | None, out: Output) -> None:
         its = [row for row in found if row["kind"] == kind]
         shown = [name for name in status.FIELDS if any(row[name] not in (None, "") for row in its) and name != "kind"]
         if its:
-            out.put(shown, [{name: row[name] for name in shown} for row in its])
+            out.put_rounded(
+                shown, [{name: _cell(name, row[name]) for name in shown} for row in its], important=_IMPORTANT
+            )
     if not found:
         click.echo(f"{target.name} holds nothing yet: ship a tape with 'wiretape ship --to …'", file=sys.stderr)
+
+
+def _cell(name: str, value: str | int | None) -> str | int | None:
+    return formatting.moment(value) if name.endswith("_at") and isinstance(value, str) else value
 
 
 def _note(line: str) -> None:

@@ -20,6 +20,8 @@ from viewer.timing import thresholds as limiting
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from viewer.rows import TableRow
+
 Part = Callable[["Connection", int, Output, Thresholds], None]
 """Shows one part of an exchange, which has a number."""
 
@@ -111,8 +113,14 @@ def _reads(connection: "Connection", no: int, out: Output, _: Thresholds) -> Non
     from viewer import rows
     from viewer.tape import queries
 
-    if not out.put(rows.SENT_READ_FIELDS, queries.reads(connection, no)):
+    reads = queries.reads(connection, no)
+    if not out.put(rows.SENT_READ_FIELDS, map(_to_microseconds, reads) if out.is_table else reads):
         _report_no_body(connection, no, "reads")
+
+
+def _to_microseconds(read: "TableRow") -> "TableRow":
+    """Return a read for a table: points below each other, and what the relay took is still told apart."""
+    return {name: f"{value:,.3f}" if isinstance(value, float) else value for name, value in read.items()}
 
 
 def _request(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:

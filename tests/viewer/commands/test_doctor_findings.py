@@ -75,7 +75,7 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
         (doctor.judge_upstream, ("https://u:pw@x/secret", 10**7, ""), "ok", "https://x was reached in 10 ms"),
         (doctor.judge_upstream, ("https://u:pw@x:1/secret", None, "refused"), "problem", "https://x:1 cannot"),
         (doctor.judge_terminal, (False, True, None, 80), "ok", "TSV"),
-        (doctor.judge_terminal, (True, True, "256", 80), "ok", "80 cells wide, UTF-8, 256"),
+        (doctor.judge_terminal, (True, True, "256", 80), "ok", "80 cells wide, UTF-8, colours: 256"),
         (doctor.judge_terminal, (True, False, None, 80), "note", "ASCII"),
         (doctor.judge_terminal, (True, True, None, 40), "note", "left out"),
         (doctor.judge_extra, ("pyarrow", "parquet", True, "Parquet"), "ok", "is there"),
