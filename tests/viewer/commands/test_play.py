@@ -84,15 +84,15 @@ def test_each_read_is_one_write_and_none_before_it_came(tape: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells")
 def test_what_was_due_while_ctrl_z_stopped_it_comes_as_much_later(tape: Path) -> None:
-    began = time.monotonic()
-    with playing(tape, TOOLS, "--speed", "10") as process:
+    with playing(tape, TOOLS, "--speed", "5") as process:
         assert process.stdout is not None
         first = os.read(process.stdout.fileno(), 1 << 16)
+        began = time.monotonic()  # the next read is due in 0.6 s
         os.kill(process.pid, signal.SIGTSTP)
         while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
             time.sleep(0.005)
         stopped = time.monotonic()
-        time.sleep(0.4)
+        time.sleep(0.7)
         os.kill(process.pid, signal.SIGCONT)
         stopped = time.monotonic() - stopped
         rest = process.stdout.read()
