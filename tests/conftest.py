@@ -4,6 +4,7 @@ import fcntl
 import functools
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A hundred processes start: they keep what they have compiled, as Python does unless it is told not to.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # They also start without what a script's background job ignores: tests interrupt them.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # The processes that tests start find the checkout, installed or not.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
