@@ -46,14 +46,16 @@ def send(tape: Path, archive: Archive, labels: Mapping[str, str], *, bodies: boo
                 _send_beside(tape, archiver, end)
                 return
             archiver.tell = lambda shipped, waiting: screen.status(f"{shipped:,} shipped · {waiting:,} waiting")
-            try:
-                with file.reading(tape) as connection:
+            with file.reading(tape) as connection:
+                try:
                     archiver.run(connection, once=once)
-            finally:
-                screen.status("")
-                waiting = "" if archiver.waiting is None else f", {archiver.waiting:,} waiting"
-                said = f", what was said in {counted(archiver.said, 'exchange')}" if bodies else ""
-                screen.line(f"{counted(archiver.shipped, 'exchange')} shipped to {safe(archive.url)}{said}{waiting}")
+                finally:
+                    screen.status("")
+                    waiting = "" if archiver.waiting is None else f", {archiver.waiting:,} waiting"
+                    said = f", what was said in {counted(archiver.said, 'exchange')}" if bodies else ""
+                    screen.line(
+                        f"{counted(archiver.shipped, 'exchange')} shipped to {safe(archive.url)}{said}{waiting}"
+                    )
 
 
 def _send_beside(tape: Path, archiver: "Archiver", end: "End") -> None:

@@ -91,9 +91,12 @@ def ship(
     WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
     shipping" for a centre, "wiretape help archive" for an archive, and "wiretape help otlp" for a collector.
     """
+    from recorder.tape import file
     from recorder.tape.redact import Redactor
 
     labelled = Redactor(None).labels(read_labels(labels))
+    if not beside:
+        file.identify(tape_path(db))  # before anything is made beside it
     if isinstance(target, centres.Target):
         _ship_rows(tape_path(db), target, ca_file, labelled, bodies=bodies, once=once, beside=beside)
         return
@@ -103,7 +106,7 @@ def ship(
         archiving.send(tape_path(db), target, labelled, bodies=bodies, once=once, beside=beside)
         return
     if bodies:
-        raise click.UsageError("--bodies is for a centre: no text is sent to a collector")
+        raise click.UsageError("--bodies is for a centre or an archive: no text is sent to a collector")
     from viewer.commands import otlp as sending
 
     collector = dataclasses.replace(target, headers_file=otlp_headers)
@@ -145,14 +148,14 @@ def _ship_rows(
             _ship_beside(path, shipper, end)
             return
         shipper.tell = lambda report: _tell(screen, report, target)
-        try:
-            with file.reading(path) as connection:
+        with file.reading(path) as connection:
+            try:
                 shipper.run(connection, once=once)
-        finally:
-            screen.status("")
-            waiting = "" if shipper.last is None else f", {shipper.last.waiting:,} waiting"
-            said = f", what was said in {counted(shipper.said, 'exchange')}" if bodies else ""
-            screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {target.name}{said}{waiting}")
+            finally:
+                screen.status("")
+                waiting = "" if shipper.last is None else f", {shipper.last.waiting:,} waiting"
+                said = f", what was said in {counted(shipper.said, 'exchange')}" if bodies else ""
+                screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {target.name}{said}{waiting}")
 
 
 def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
