@@ -160,8 +160,11 @@ def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE
     yield from ([], *figures)
 
 
-def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> list[Line]:
-    """Return the labels, the bookmarks with their timestamps as `times` display them, and the note."""
+def noted(known: Known, notes: Notes, opened: Opened | None, times: Times, *, is_passing: bool = False) -> list[Line]:
+    """Return the labels, the bookmarks with their timestamps as `times` display them, and the note.
+
+    `is_passing`: it is all of a tape that is removed when the viewer ends.
+    """
     labels = known.row.labels.items()
     lines: list[Line] = [[("labels", "strong")]]
     lines += [[(f"  {key} = ", "muted"), (value, "plain")] for key, value in labels]
@@ -175,7 +178,10 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times) -> li
             at = times.with_unit(transcript.at[event]) if transcript.timed[event] else formatting.UNKNOWN
             text = f"{at}  {transcript.kind(event)}  {clipped(events.without_nul(transcript.text(event)), 60)}"
         lines.append([(f"  {markers.label(place):<8}", "accent"), (text, "plain")])
-    lines += [[], [("note", "strong"), ("  enter writes one; it is kept beside the tape, not in it", "muted")]]
+    kept = "it is kept beside the tape, not in it"
+    if is_passing:
+        kept = "notes and bookmarks go with the viewer: 'wiretape pull' makes a tape that keeps them"
+    lines += [[], [("note", "strong"), (f"  enter writes one; {kept}", "muted")]]
     return [*lines, [("  ", "plain"), (notes.text or formatting.UNKNOWN, "plain")]]
 
 

@@ -157,6 +157,11 @@ class Listing:
         return self.trouble is not None and self.change is None
 
     @property
+    def stays(self) -> bool:
+        """Whether what was read of a centre is what is asked for, so that trouble with it takes nothing away."""
+        return self.is_of_centre and self.change is not None and self.is_current
+
+    @property
     def recorder(self) -> Run | None:
         """The newest run of a recorder on this tape."""
         return self.change.recorder if self.change is not None else None
@@ -272,6 +277,8 @@ class Listing:
         except WiretapeError as error:
             self._fail(error)
             return False
+        if self.stays:
+            self.trouble = None
         catalog.put(rows)
         gone = set(numbers) - {row.no for row in rows}
         catalog.drop(list(gone))

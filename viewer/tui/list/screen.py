@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.15
 _RETRY_SECONDS: Final = 0.5
-_RETRY_CENTRE_SECONDS: Final = 5.0
+RETRY_CENTRE_SECONDS: Final = 5.0
 _ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
@@ -252,13 +252,16 @@ class StreamsScreen(Screen[None]):
 
     async def _watch(self) -> None:
         while True:
-            retry_s = _RETRY_CENTRE_SECONDS if self.listing.is_of_centre else _RETRY_SECONDS
+            retry_s = RETRY_CENTRE_SECONDS if self.listing.is_of_centre else _RETRY_SECONDS
             await asyncio.sleep(retry_s if self.listing.trouble else POLL_SECONDS)
             if self.listing.is_loading:
                 continue
-            if self.listing.change is None or self.listing.trouble is not None:
+            in_sight = self._rows.in_sight()
+            if self.listing.stays and self.listing.trouble is not None and in_sight:
+                await self._read(in_sight)
+            elif self.listing.change is None or self.listing.trouble is not None:
                 self._load()
-            elif change := await self.listing.look(self._rows.in_sight()):
+            elif change := await self.listing.look(in_sight):
                 self._take(change)
             elif self.listing.is_unread:
                 self._show_trouble()

@@ -86,6 +86,7 @@ class FailureList(CursorList):
     def __init__(self) -> None:
         super().__init__(id="failures")
         self._texts: Sequence[str] = ()
+        self._is_read = False
 
     @property
     def count(self) -> int:
@@ -94,7 +95,7 @@ class FailureList(CursorList):
 
     def show(self, texts: Sequence[str]) -> None:
         """Show texts side by side."""
-        self._texts = texts
+        self._texts, self._is_read = texts, True
         self.cursor = max(min(self.cursor, len(texts) - 1), 0)
         self.refresh()
 
@@ -136,7 +137,7 @@ class FailureList(CursorList):
             hidden = self.count - sum(map(len, lines[top : top + self._room]))
             return theme.rule(self, f"failures · {hidden} more" if hidden else "failures", self.size.width)
         if not lines:
-            return self.drawn([(f"{MARGIN}none" if y == 1 else "", "muted")])
+            return self.drawn([(f"{MARGIN}none" if y == 1 and self._is_read else "", "muted")])
         tones = theme.styles(self, self.rich_style)
         plain = Style(color=tones["error"].color, bgcolor=self.rich_style.bgcolor)
         cursor = Style(color=plain.color, bgcolor=theme.style(self, "list--cursor").bgcolor, bold=True)

@@ -19,6 +19,7 @@ from tests.viewer.tui.staging import Watch, journey, press, seen, shows, typed, 
 from viewer.fleet import listing
 from viewer.tui.app import ViewerApp
 from viewer.tui.base.host import CentreReader
+from viewer.tui.list import screen
 
 TARGET = Target(("http://127.0.0.1:1",), url="clickhouse://127.0.0.1:1/wiretape")
 NUMBERS = "concat(started_at, ' ', id) \nFROM"
@@ -100,6 +101,30 @@ def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Lis
             await press(pilot, "q", "j", "enter")
             await shows(pilot, "1 Replay", newest[1][:8], "its bytes were not shipped: facts, measures and gaps only")
             assert (tmp_path / "pulled.db").stat().st_mode & 0o077 == 0
+            await press(pilot, "6")
+            await shows(pilot, "notes and bookmarks go with the viewer")
+
+    journey(steps())
+
+
+def test_a_centre_that_was_away_is_read_on_where_it_was_left(
+    engine: Listed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "RETRY_CENTRE_SECONDS", 0.05)
+
+    def away(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    async def steps() -> None:
+        async with viewing(engine, tmp_path) as (app, pilot):
+            newest = ids(engine)
+            await shows(pilot, newest[0][:8], f"{len(newest)} exchanges")
+            engine.faults = [away] * 4
+            await press(pilot, "end")
+            await shows(pilot, "cannot be reached")
+            await shows(pilot, newest[129][:8])
+            await wait_for(pilot, lambda: "cannot be reached" not in seen(app))
+            assert newest[129][:8] in seen(app)
 
     journey(steps())
 
