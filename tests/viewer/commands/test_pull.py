@@ -11,7 +11,8 @@ from tests.viewer.fleet import engine as engines
 from tests.viewer.fleet.engine import Readable
 from viewer.cli import group
 from viewer.fleet import pulling
-from viewer.tape import queries
+from viewer.stats.tools.summary import measure_observed, report_of
+from viewer.tape import observed, queries
 
 
 @pytest.fixture
@@ -89,6 +90,9 @@ def test_what_was_shipped_without_its_body_keeps_its_figures_and_says_what_is_mi
         assert "were not shipped" in run(*asked, "--db", out)[1], asked
     assert "it was pulled from a centre" in run("show", "@", "--part", "text", "--db", out)[1]
     assert "exchanges left out: the bytes" in run("stats", "--as", "vllm", "--db", out)[1]
+    with queries.opened(out) as connection:
+        one = observed.one(connection, next(queries.numbers(connection)))
+        assert set(report_of("vllm", [measure_observed("vllm", one)]).left_out) == {"not wholly on the tape"}
     assert run("db", "check", "--db", again)[0] == 0
 
 

@@ -37,11 +37,15 @@ LEFT: Final = "the client left"
 
 
 class Judged(NamedTuple):
-    """What tools need of an exchange's measures: `duration_ns` is from T0 to `[DONE]`, else to the end."""
+    """What tools need of an exchange's measures: `duration_ns` is from T0 to `[DONE]`, else to the end.
+
+    `has_bytes`: what it is measured by is on the tape, too.
+    """
 
     outcome: str | None
     error_code: str | None
     duration_ns: int | None
+    has_bytes: bool = True
 
 
 class ClientLeft(Exception):
@@ -174,8 +178,8 @@ def request(exchange: Exchange, body: Decoded, judged: Judged) -> Request | str:
     return admitted(
         seen,
         replace(seen, decoded=body),
-        is_stream=body.stream,
-        is_whole=is_whole(exchange, body),
+        is_stream=body.stream or not judged.has_bytes,
+        is_whole=is_whole(exchange, body) and judged.has_bytes,
         is_chat=is_chat and not (body.runs and EVENT not in body.kinds),
     )
 
