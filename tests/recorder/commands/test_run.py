@@ -190,7 +190,7 @@ def at_a_terminal() -> None:
 @on_loop
 async def test_an_interrupt_by_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     script = (  # the handler itself tells: a signal may come before the script waits for it
-        "import os, signal as s; got = []; s.signal(2, lambda *_: got.append(os.write(1, b'got\\n')))"
+        "import os, signal as s; got = []; s.signal(2, lambda *_: (got.append(2), os.write(1, b'got\\n')))"
         "; s.signal(15, lambda *_: exit(len(got))); os.write(1, b'ready\\n')\nwhile True: s.pause()"
     )
     outer, inner = os.openpty()
