@@ -33,7 +33,7 @@ MANY: Final = 2000
 _FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
     measures.c.outcome, measures.c.error_code, measures.c.duration_ns, exchanges.c.started_at,
-    queries.has_bytes().label("has_bytes"),
+    measures.c.flags,
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def observed(connection: Connection, rule: Authority, where: Condition | None = 
     for row, decoded in queries.decoded_bodies(connection, numbered):
         exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
         requested = _requested_tokens(connection, row.no) if rule.reads_request else None
-        judged = Judged(row.outcome, row.error_code, row.duration_ns, bool(row.has_bytes))
+        judged = Judged(row.outcome, row.error_code, row.duration_ns, (row.flags or "").split())
         yield Observed(exchange, decoded, judged, wall_ns(row.started_at), requested)
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
 from recorder.decode.dialects import chat, registry
-from recorder.decode.outcome import Exchange
+from recorder.decode.outcome import NOT_SHIPPED, Exchange
 
 Numbers = dict[str, float | list[float] | None]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown."""
@@ -37,15 +37,12 @@ LEFT: Final = "the client left"
 
 
 class Judged(NamedTuple):
-    """What tools need of an exchange's measures: `duration_ns` is from T0 to `[DONE]`, else to the end.
-
-    `has_bytes`: what it is measured by is on the tape, too.
-    """
+    """What tools need of an exchange's measures: `duration_ns` is from T0 to `[DONE]`, else to the end."""
 
     outcome: str | None
     error_code: str | None
     duration_ns: int | None
-    has_bytes: bool = True
+    flags: Sequence[str] = ()
 
 
 class ClientLeft(Exception):
@@ -178,8 +175,8 @@ def request(exchange: Exchange, body: Decoded, judged: Judged) -> Request | str:
     return admitted(
         seen,
         replace(seen, decoded=body),
-        is_stream=body.stream or not judged.has_bytes,
-        is_whole=is_whole(exchange, body) and judged.has_bytes,
+        is_stream=body.stream or NOT_SHIPPED in judged.flags,
+        is_whole=is_whole(exchange, body) and NOT_SHIPPED not in judged.flags,
         is_chat=is_chat and not (body.runs and EVENT not in body.kinds),
     )
 
