@@ -30,6 +30,7 @@ def send(tape: Path, archive: Archive, labels: Mapping[str, str], *, bodies: boo
     from viewer.fleet.archive import Archiver
     from viewer.fleet.batches import Origin
 
+    file.identify(tape)  # before anything is made beside it
     files, origin = _files(archive), Origin(socket.gethostname(), labels)
     os.nice(_NICENESS)
     with contextlib.closing(Screen()) as screen:

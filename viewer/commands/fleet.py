@@ -91,12 +91,9 @@ def ship(
     WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
     shipping" for a centre, "wiretape help archive" for an archive, and "wiretape help otlp" for a collector.
     """
-    from recorder.tape import file
     from recorder.tape.redact import Redactor
 
     labelled = Redactor(None).labels(read_labels(labels))
-    if not beside:
-        file.identify(tape_path(db))  # before anything is made beside it
     if isinstance(target, centres.Target):
         _ship_rows(tape_path(db), target, ca_file, labelled, bodies=bodies, once=once, beside=beside)
         return
@@ -131,6 +128,7 @@ def _ship_rows(
     from viewer.fleet.batches import Origin
     from viewer.fleet.ship import Shipper
 
+    file.identify(path)  # before anything is made beside it
     origin = Origin(socket.gethostname(), labels)
     os.nice(_NICENESS)
 

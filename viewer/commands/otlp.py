@@ -35,6 +35,7 @@ def send(
     options.check_extra("opentelemetry.proto", "otlp", "--to otlp+http://…")
 
     from recorder.commands.status import Screen
+    from recorder.tape import file
     from viewer.fleet import acknowledged, following
     from viewer.otlp.ship import Shipper
     from viewer.tape import queries
@@ -45,6 +46,7 @@ def send(
             screen.line(f"wiretape: otlp: {line}")
 
         delivery = _delivery(collector, ca_file, labels, warn)
+        file.identify(tape)  # before anything is made beside it
         os.nice(_NICENESS)
         with (
             following.until_end(tape, with_recorder=beside) as end,
@@ -65,9 +67,8 @@ def send(
             refused = f", {counted(delivery.refused, 'span')} refused" if delivery.refused else ""
             screen.line(f"{counted(shipper.taken, 'exchange')} sent to {collector.name}, {waiting:,} waiting{refused}")
     if waiting:
-        which = "it" if waiting == 1 else "them"
         raise WiretapeError(
-            f"otlp: {counted(waiting, 'exchange')} not sent: whatever sends this tape next begins with {which}"
+            f"otlp: {counted(waiting, 'exchange')} not sent: whatever sends this tape next begins there"
         )
 
 

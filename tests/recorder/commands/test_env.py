@@ -53,7 +53,7 @@ async def test_a_recorder_that_was_killed_is_not_taken_for_a_running_one(tmp_pat
         await process.communicate()
     out, err = await env(tape)
     assert base not in out
-    assert err.startswith("wiretape: no recorder is running on this tape")
+    assert err.startswith(f"wiretape: no recorder is running on {tape};")
 
 
 @on_loop
@@ -83,4 +83,4 @@ async def test_the_lines_follow_what_record_was_given(tmp_path: Path) -> None:
 async def test_a_tape_that_another_command_holds_has_no_running_recorder(tmp_path: Path) -> None:
     with file.writing(tmp_path / "tape.db", "wiretape db merge"):
         _, err = await env(tmp_path / "tape.db")
-    assert err.startswith("wiretape: no recorder is running on this tape")
+    assert err.startswith(f"wiretape: no recorder is running on {tmp_path / 'tape.db'};")
