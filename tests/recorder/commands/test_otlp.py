@@ -92,7 +92,7 @@ async def test_a_collector_that_is_not_there_delays_nothing_and_what_is_left_is_
         assert (await fetch(base, post(CHAT))).status == 200
         code, _, err = await finish(process, signal.SIGINT)
     assert code == 0
-    assert "otlp: 1 exchange not sent: whatever sends this tape next begins with it" in err
+    assert "otlp: 1 exchange not sent: whatever sends this tape next begins there" in err
 
 
 @each_case(
