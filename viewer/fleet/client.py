@@ -20,6 +20,7 @@ from recorder.commands.centre import PASSWORD, Credentials, Target
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
 from viewer.fleet import typed
+from viewer.fleet.errors import UnknownExpression
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
@@ -39,8 +40,6 @@ _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
     (164, 291, 497): "{node} does not allow this account to do that ({words})",
     (60, 81): "{node} has no such table or database ({words}): run 'wiretape fleet init --to …' first",
     (10, 16, 33, 44, 47, 53): "{centre} has another schema ({words}): run 'wiretape fleet init --to …' of this version",
-    (427,): "{node} does not know such a regular expression ({words}): a centre has those of RE2, without look-around "
-    "and back-references",
     (46, 48, 62, 80, 115): "{node} does not understand what this version of wiretape asks ({words})",
 }
 """Codes of errors that stay, and what they mean."""
@@ -56,6 +55,10 @@ _PASSING: Final[Mapping[tuple[int, ...], str]] = {
     "-f since:1d, or raise max_execution_time there",
 }
 """Codes of errors that may pass."""
+_EXPRESSION: Final[Mapping[tuple[int, ...], str]] = {
+    (427,): "{node} does not know such a regular expression ({words}): a centre has those of RE2, without look-around "
+    "and back-references",
+}
 _TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {
     (241,): "{node} would need more memory than this account or the server may use ({words}): ask for less at a time, "
     "such as -f since:1d, or raise max_memory_usage there",
@@ -249,7 +252,10 @@ def _explained(node: str, target: Target, status: int, code: int, text: str) -> 
             f"not all hosts of the cluster did it within {_CLUSTER_SECONDS} s ({words}): they do when they are back; "
             "then run the same command again"
         )
-    for kind, known in ((Refused, _TO_BLAME), (MemoryExceeded, _TOO_LARGE), (Unavailable, _PASSING)):
+    kinds: Mapping[type[WiretapeError], Mapping[tuple[int, ...], str]] = {
+        Refused: _TO_BLAME, UnknownExpression: _EXPRESSION, MemoryExceeded: _TOO_LARGE, Unavailable: _PASSING,
+    }  # fmt: skip
+    for kind, known in kinds.items():
         for codes, meaning in known.items():
             if code in codes:
                 return kind(meaning.format(node=node, centre=target.name, words=words, password=PASSWORD))

@@ -13,3 +13,9 @@ class NotAtCentre(WiretapeError):
             f"a centre does not look into {what}: name other fields, such as model:NAME, or copy to a tape, with "
             "'wiretape pull', what is to be searched"
         )
+
+
+class UnknownExpression(WiretapeError):
+    """A regular expression is none that the engine knows."""
+
+    exit_code = 2

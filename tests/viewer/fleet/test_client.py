@@ -11,6 +11,7 @@ from recorder.commands.centre import Credentials
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS, TARGET, Engine, centre, failed
 from viewer.fleet.client import Centre, MemoryExceeded, Refused, Unavailable
+from viewer.fleet.errors import UnknownExpression
 
 
 @each_case(
@@ -41,6 +42,7 @@ from viewer.fleet.client import Centre, MemoryExceeded, Refused, Unavailable
         ),
         (failed(500, 252, "Too many parts (300)"), Unavailable, "too much to do"),
         (failed(500, 999, "What \x1b[2J is this"), Unavailable, "failed .What ␛"),
+        (failed(500, 427, "cannot compile re2: (?=a)"), UnknownExpression, "those of RE2"),
         (failed(200, 241, "Memory limit exceeded"), MemoryExceeded, "raise max_memory_usage"),
         (httpx.Response(502, text="<h1>Bad gateway</h1>"), Unavailable, "answered 502"),
         (httpx.Response(404, text="not here"), Refused, "is no ClickHouse server"),

@@ -142,9 +142,10 @@ class FilterLine(Vertical):
         return True
 
     def reject(self, error: WiretapeError) -> None:
-        """Drop a filter that can be parsed and yet not be evaluated: it was its regular expression."""
+        """Drop a filter that can be parsed and yet not be evaluated: its regular expression, if it has one."""
         self._filter = None
-        self._show_error(FilterError(_EXPRESSION, max(self.text.find(_EXPRESSION), 0), str(error)))
+        at = self.text.find(_EXPRESSION)
+        self._show_error(FilterError(_EXPRESSION if at >= 0 else self.text, max(at, 0), str(error)))
 
     def put(self, text: str) -> None:
         """Put a filter into the box, and apply it at once, even if it is there already."""

@@ -23,7 +23,7 @@ from recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing
 from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.filters.patterns import TooSlow
-from viewer.fleet.errors import NotAtCentre
+from viewer.fleet.errors import NotAtCentre, UnknownExpression
 from viewer.model import states
 from viewer.model.listing import drilling, notices
 from viewer.model.listing.catalog import Marks
@@ -199,7 +199,7 @@ class StreamsScreen(Screen[None]):
             return
         if ids is not None:
             self._check(known, ids)
-        elif isinstance(self.listing.trouble, TooSlow | NotAtCentre):
+        elif isinstance(self.listing.trouble, TooSlow | NotAtCentre | UnknownExpression):
             self._refuse(self.listing.trouble)
             self.call_later(self._load)
             return
@@ -223,7 +223,7 @@ class StreamsScreen(Screen[None]):
         await self.listing.count()
         self.show_state()
 
-    def _refuse(self, error: TooSlow | NotAtCentre) -> None:
+    def _refuse(self, error: TooSlow | NotAtCentre | UnknownExpression) -> None:
         """Undo what cannot be worked out: the filter, or where there is none, the order."""
         if self.listing.query.filter is None:
             self.listing.query = replace(self.listing.query, order=None)

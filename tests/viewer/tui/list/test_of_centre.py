@@ -14,7 +14,7 @@ from recorder.commands.centre import Target
 from recorder.demo import synthetic
 from recorder.tape import file
 from tests.viewer.fleet import engine as engines
-from tests.viewer.fleet.engine import Listed
+from tests.viewer.fleet.engine import HEADERS, Listed
 from tests.viewer.tui.staging import Watch, journey, press, seen, shows, typed, wait_for
 from viewer.fleet import listing
 from viewer.tui.app import ViewerApp
@@ -146,6 +146,11 @@ def test_a_centre_that_fails_is_told_of_and_the_list_stays(engine: Listed, tmp_p
             await wait_for(pilot, lambda: isinstance(app.focused, Input))
             await typed(pilot, "content~hello")
             await shows(pilot, "a centre does not look into content")
+            await wait_for(pilot, lambda: newest[0][:8] in seen(app))
+            unknown = httpx.Response(500, headers=HEADERS, text="Code: 427, e.displayText() = DB::Exception: (?=a)")
+            engine.faults = [lambda request: unknown if b"(?=a)" in request.content else None] * 99
+            await typed(pilot, "model~(?=a)")
+            await shows(pilot, "does not know such a regular expression")
             await wait_for(pilot, lambda: newest[0][:8] in seen(app))
             assert "t conversations" not in seen(app)
 
