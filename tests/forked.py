@@ -5,12 +5,13 @@ A fresh interpreter is only needed by a test of the interpreter itself: of what 
 
 import asyncio
 import contextlib
-import functools
-import itertools
+import json
 import multiprocessing
 import os
+import resource
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,13 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar, NoReturn
 
 ROOT = Path(__file__).parents[1]
 CLI = ("-m", "viewer.cli")
 """What the command `wiretape` runs, as arguments of Python."""
 
 _WRITER = [sys.executable, "-P", "-m", "recorder.tape.writer"]
+_RECORDERS = ("record", "run", "demo")
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
@@ -247,39 +249,91 @@ def _run(
         os.setsid()
     if preexec_fn is not None:
         preexec_fn()
-    subprocess.Popen = _Fork  # type: ignore[misc]
+    if tuple(command[:2]) == CLI and command[2:3] and command[2] in _RECORDERS:
+        with contextlib.suppress(OSError):  # a standard stream is closed
+            _Fork.spares.append(_Spare())
+            subprocess.Popen = _Fork  # type: ignore[misc]
     _become(command)
 
 
 class _Fork(subprocess.Popen[Any]):
-    """`subprocess.Popen` in a forked recorder: what would become its writer by `exec` is a writer without."""
+    """`subprocess.Popen` in a forked recorder: its first writer is the process that was forked to be that."""
 
-    def __init__(self, args: Any, **more: Any) -> None:
-        if list(args[:4]) == _WRITER and "pass_fds" in more:
-            more["preexec_fn"] = functools.partial(_write, args[2:], more["pass_fds"])
-        super().__init__(args, **more)
+    spares: "ClassVar[list[_Spare]]" = []
+
+    def __new__(cls, args: Any, **more: Any) -> Any:
+        if list(args[:4]) != _WRITER or "pass_fds" not in more or not cls.spares:
+            return super().__new__(cls)
+        spare = cls.spares.pop()
+        spare.write(args[2:], more["pass_fds"])
+        return spare
 
 
-def _write(command: Sequence[str], passed: Sequence[int]) -> None:
-    """Be a writer in this process, which was forked from its recorder, and end."""
+class _Spare:
+    """A child that becomes the writer of this process; that part of `subprocess.Popen` which a relay needs.
+
+    It is forked while this process has no other threads: one that was forked later might wait for their locks.
+    """
+
+    def __init__(self) -> None:
+        for number in range(3):
+            os.fstat(number)
+        self._asking, asked = socket.socketpair()
+        self.stdin, self.stdout, self.returncode = None, None, None  # type: tuple[Any, Any, int | None]
+        self.pid = os.fork()
+        if self.pid == 0:
+            _stand_by(asked.detach())
+        asked.close()
+
+    def write(self, command: Sequence[str], passed: Sequence[int]) -> None:
+        """Make it a writer, which gets the descriptors `passed`."""
+        (theirs, sending), (receiving, ours) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(sending, "wb", 0), os.fdopen(receiving, "rb")
+        files = resource.RLIMIT_NOFILE  # a relay raises its limit, and its writer inherits it
+        resource.prlimit(self.pid, files, resource.getrlimit(files))
+        with self._asking:
+            socket.send_fds(self._asking, [json.dumps([command, passed]).encode()], [theirs, ours, *passed])
+        os.close(theirs)
+        os.close(ours)
+
+    def poll(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _stand_by(asked: int) -> NoReturn:
+    """Wait in this process, which was forked for it, until it is to be a writer, or its parent has ended."""
     code: object = 1
     try:
-        signal.set_wakeup_fd(-1)
-        for number in signal.valid_signals():
-            if callable(signal.getsignal(number)):
-                signal.signal(number, signal.SIG_DFL)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as an interpreter does when it starts
-            signal.signal(number, signal.SIG_IGN)
-        kept = sorted(passed)
-        for before, after in itertools.pairwise([2, *kept, os.sysconf("SC_OPEN_MAX")]):
-            os.closerange(before + 1, after)
-        _become(command)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: its parent's
+        os.closerange(3, asked)
+        os.closerange(asked + 1, os.sysconf("SC_OPEN_MAX"))
+        with socket.socket(fileno=asked) as asked_by:
+            question, (*ends,), *_ = socket.recv_fds(asked_by, 1 << 16, 16)
+        if question:
+            command, passed = json.loads(question)
+            received = dict(zip(map(str, passed), map(str, ends[2:]), strict=True))
+            for number, end in enumerate(ends[:2]):
+                os.dup2(end, number)
+                os.close(end)
+            os.setsid()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _become([received.get(one, one) for one in command])
     except SystemExit as ended:
         code = ended.code
     except BaseException:  # noqa: BLE001  # as an interpreter does
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
         os._exit(code if isinstance(code, int) else code is not None)
 
 
