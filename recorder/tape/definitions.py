@@ -82,12 +82,12 @@ def _items(tokens: Sequence[str]) -> Iterator[list[str]]:
 def unreadable(connection: sqlite3.Connection) -> str | None:
     """Return why the tables cannot be read, as a predicate of the tape; None if they can."""
     for kind, name, root in connection.execute("SELECT type, name, rootpage FROM sqlite_master"):
-        if str(name).lower() not in TABLES:
-            continue
-        if kind != "table" or not root:
+        if str(name).lower() in TABLES and (kind != "table" or not root):
             return f"holds {name!s:.40} as a {kind if kind != 'table' else 'virtual table'}, not as a table of rows"
-        for column in connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (2, 3)", (name,)):
-            return f"holds {name!s:.40} with the computed column {column[0]!s:.40}"
+    computed = "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c WHERE c.hidden IN (2, 3)"
+    for name, column in connection.execute(f"{computed} AND m.type = 'table' AND m.rootpage"):  # no virtual ones
+        if str(name).lower() in TABLES:
+            return f"holds {name!s:.40} with the computed column {column!s:.40}"
     return None
 
 

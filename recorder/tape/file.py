@@ -95,8 +95,8 @@ def read_engine(path: Path, *, limited: bool = True) -> Engine:
     """
     identify(path)
     path = path.resolve()
-    with _peeked(path) as connection:
-        _check_revision(revision(connection), path)
+    with _peeked(path) as driver:
+        _check_revision(revision(driver), path)
     engine = _reader(path, settled=_is_immutable(path))
     event.listen(engine, "connect", lambda connection, _: _check_columns(connection, path))
     if limited and (seconds := query_seconds()):
@@ -164,9 +164,11 @@ def reader_beside_writer(path: Path) -> Engine:
 
 
 @contextlib.contextmanager
-def _peeked(path: Path) -> Iterator[Connection]:
+def _peeked(path: Path) -> Iterator[sqlite3.Connection]:
     """Connect without leaving a trace, where that can be: without a `-wal` a tape needs no `-shm`."""
-    with explained(path), _reader(path, settled=_is_settled(path)).connect() as connection:
+    with explained(path), contextlib.closing(_connect(_uri(path, settled=_is_settled(path)))) as connection:
+        _set_up_reader(connection, None)
+        _check_readable(connection, path)
         yield connection
 
 
@@ -239,8 +241,7 @@ def driver_of(connection: Connection) -> sqlite3.Connection:
 def statements(path: Path) -> list[str]:
     """Return the SQL that makes a tape of the schema that this one has, whatever its revision."""
     identify(path)
-    with _peeked(path.resolve()) as connection:
-        driver = driver_of(connection)
+    with _peeked(path.resolve()) as driver:
         numbers = [f"PRAGMA {name} = {driver.execute(f'PRAGMA {name}').fetchone()[0]}" for name in _NUMBERS]
         rows = driver.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
         return [*numbers, *(str(sql) for (sql,) in rows)]
@@ -311,22 +312,26 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     path = path.resolve()
     _check_writable(path)
     identify(path)
-    with _peeked(path) as connection:
-        number = revision(connection)
+    with _peeked(path) as driver:
+        number = revision(driver)
         if number is not None and not (any_revision and number < REVISION):
             _check_revision(number, path)
-        _check_ours(driver_of(connection), path, number)
+        _check_ours(driver, path, number)
     return path
 
 
 def _engine(uri: str) -> Engine:
     return create_engine(
         "sqlite+pysqlite://",
-        creator=lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False),
+        creator=lambda: _connect(uri),
         poolclass=pool.NullPool,
         json_serializer=compact_json,
         hide_parameters=True,  # they are recorded data, and errors are printed
     )
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False)
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -375,12 +380,12 @@ def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
         driver.execute(f"PRAGMA auto_vacuum={schema.AUTO_VACUUM}")  # before anything is written
         driver.execute(f"PRAGMA application_id={APPLICATION_ID}")
     driver.execute("PRAGMA journal_mode=WAL")
-    if revision(connection) is None:
+    if revision(driver) is None:
         connection.rollback()
         with connection.begin():
             _make_schema(connection)
     if not any_revision:
-        _check_revision(revision(connection), path)
+        _check_revision(revision(driver), path)
 
 
 def _make_schema(connection: Connection) -> None:
@@ -389,9 +394,8 @@ def _make_schema(connection: Connection) -> None:
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (REVISION,))
 
 
-def revision(connection: Connection) -> str | None:
+def revision(driver: sqlite3.Connection) -> str | None:
     """Return the tape's alembic revision; None if it has none yet."""
-    driver = driver_of(connection)
     if driver.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
         return None
     row = driver.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -477,7 +481,7 @@ def upgrade(
     path = _admit(path, create=False, any_revision=True)
     with locking.held(path, purpose) as lock, lock.on_file():
         with explained(path), _writer(path).connect() as connection:
-            before = revision(connection)
+            before = revision(driver_of(connection))
             if before in (REVISION, None):
                 return None
             work = _work_beside(connection, path)
@@ -514,7 +518,7 @@ def _migrate_by_steps(connection: Connection, report: Callable[[int, int], None]
     driver.execute("PRAGMA journal_mode=WAL")
     # A migration may replace a table that others refer to; SQLite asks for this outside of the transaction.
     driver.execute("PRAGMA foreign_keys=OFF")
-    number = revision(connection) or ""
+    number = revision(driver) or ""
     connection.rollback()
     scripts = ScriptDirectory.from_config(_alembic()).walk_revisions()
     for script in sorted(scripts, key=operator.attrgetter("revision")):
