@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 
 PASSWORD = "sesame of a test"
-_USERS = """<yandex><profiles><default><max_memory_usage>{memory}</max_memory_usage></default></profiles>
+_USERS = """<yandex><profiles><default><max_memory_usage>{memory}</max_memory_usage>
+<max_threads>2</max_threads></default></profiles>
 <users><default><password>{password}</password><networks><ip>127.0.0.1</ip></networks>
 <profile>default</profile><quota>default</quota></default></users><quotas><default/></quotas></yandex>"""
 _CONFIG = """<yandex><logger><level>warning</level><console>1</console></logger>
