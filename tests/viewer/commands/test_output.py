@@ -3,7 +3,9 @@
 import io
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -35,6 +37,17 @@ def run(*arguments: str) -> bytes:
 
 def test_a_table_on_a_pipe_is_plain() -> None:
     assert run("--format", "table") == b"a line\nwidth None\n"
+
+
+def test_what_fails_before_the_first_row_writes_no_header(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    def failing() -> Iterator[dict[str, Any]]:
+        raise WiretapeError("a centre is away")
+        yield
+
+    for format in ("tsv", "csv", "jsonl", "json"):
+        with pytest.raises(WiretapeError, match="away"):
+            Output(format).put(("name", "n"), failing())
+    assert capfdbinary.readouterr().out == b""
 
 
 def test_programs_get_tsv_unless_told_otherwise() -> None:
