@@ -104,7 +104,7 @@ class Companion:
         if self._process is not None and self._process.returncode is None:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
-            with contextlib.suppress(OSError, TimeoutError):
+            with contextlib.suppress(OSError, TimeoutError):  # it has ended, or is too slow to wait for
                 self._process.stdin.write(LEAVE)
                 await asyncio.wait_for(self._process.stdout.readline(), _LEAVE_SECONDS)
 
@@ -123,7 +123,7 @@ class Companion:
             self._screen.line(
                 f"wiretape: the process that {self._program.does} cannot end in time: what is left is on the tape"
             )
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
                 self._process.kill()  # it only reads
             await self._process.wait()
         await asyncio.gather(*filter(None, [_TELLING.get(self._process)]))

@@ -117,11 +117,11 @@ class Request:
     """Names in lower case."""
     version: str
     keeps: bool
+    spelling: dict[bytes, bytes] = field(default_factory=dict)
+    """Each name as the client writes it, by its lower case."""
     pieces: list[bytes] = field(default_factory=list)
     complete: bool = False
     has_news: bool = False
-    spelling: dict[bytes, bytes] = field(default_factory=dict)
-    """Each name as the client writes it, by its lower case."""
 
     def take(self) -> bytes:
         """Return what came of the body since the last call."""
@@ -268,9 +268,8 @@ class Client:
     def on_headers_complete(self) -> None:
         self._in_head, self._is_shared = False, True
         method, version = self._parser.get_method().decode("ascii"), self._parser.get_http_version()
-        asked = Request(method, self._target, self._headers, version, self._parser.should_keep_alive())
-        asked.spelling = self._spelling
-        self._requests.append(asked)
+        keeps = self._parser.should_keep_alive()
+        self._requests.append(Request(method, self._target, self._headers, version, keeps, self._spelling))
 
     def on_body(self, body: bytes) -> None:
         self._is_shared = True

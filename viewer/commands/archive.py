@@ -1,62 +1,42 @@
 """What the command `ship` does for an archive of Parquet files."""
 
-import contextlib
-import os
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from recorder.commands.archive import Archive
-from recorder.commands.leaving import LEAVE
 from recorder.errors import WiretapeError
-from recorder.plurals import counted
 from recorder.sanitize import clipped, safe
+from viewer.commands.shipped import shipping
 
 if TYPE_CHECKING:
     from viewer.fleet.archive import Archiver
     from viewer.fleet.files import Files
     from viewer.fleet.following import End
 
-_NICENESS: Final = 10
-
 
 def send(tape: Path, archive: Archive, labels: Mapping[str, str], *, bodies: bool, once: bool, beside: bool) -> None:
     """Ship a tape to an archive. Raises `WiretapeError`."""
-    from recorder.commands.status import Screen
     from recorder.tape import file
-    from viewer.fleet import acknowledged, following
     from viewer.fleet.archive import Archiver
     from viewer.fleet.batches import Origin
 
-    file.identify(tape)  # before anything is made beside it
-    files, origin = _files(archive), Origin(socket.gethostname(), labels)
-    os.nice(_NICENESS)
-    with contextlib.closing(Screen()) as screen:
-
-        def warn(message: str) -> None:
-            screen.line(f"wiretape: shipping: {message or 'works again'}")
-
-        with (
-            following.until_end(tape, with_recorder=beside) as end,
-            acknowledged.held(tape, archive.name, end.wait_for_others(warn)) as known,
-        ):
-            archiver = Archiver(files, known, origin, bodies, wait=end.wait, is_over=end.is_over, warn=warn)
-            if beside:
-                _send_beside(tape, archiver, end)
-                return
-            archiver.tell = lambda shipped, waiting: screen.status(f"{shipped:,} shipped · {waiting:,} waiting")
-            with file.reading(tape) as connection:
-                try:
-                    archiver.run(connection, once=once)
-                finally:
-                    screen.status("")
-                    waiting = "" if archiver.waiting is None else f", {archiver.waiting:,} waiting"
-                    said = f", what was said in {counted(archiver.said, 'exchange')}" if bodies else ""
-                    screen.line(
-                        f"{counted(archiver.shipped, 'exchange')} shipped to {safe(archive.url)}{said}{waiting}"
-                    )
+    file.identify(tape)  # before anything is made, beside it or in the archive
+    files = _files(archive)
+    with shipping(tape, archive.name, beside=beside) as ours:
+        origin, end = Origin(socket.gethostname(), labels), ours.end
+        archiver = Archiver(files, ours.known, origin, bodies, wait=end.wait, is_over=end.is_over, warn=ours.warn)
+        if beside:
+            _send_beside(tape, archiver, end)
+            return
+        archiver.tell = lambda shipped, waiting: ours.screen.status(f"{shipped:,} shipped · {waiting:,} waiting")
+        with file.reading(tape) as connection:
+            try:
+                archiver.run(connection, once=once)
+            finally:
+                said = archiver.said if bodies else None
+                ours.conclude(archiver.shipped, safe(archive.url), said, archiver.waiting)
 
 
 def _send_beside(tape: Path, archiver: "Archiver", end: "End") -> None:
@@ -65,9 +45,7 @@ def _send_beside(tape: Path, archiver: "Archiver", end: "End") -> None:
 
     with file.reading(tape) as connection:
         archiver.follow(connection)
-    sys.stdout.buffer.write(LEAVE)
-    sys.stdout.flush()
-    end.wait_for_recorder()
+    end.leave()
     with file.reading(tape) as connection:
         archiver.finish(connection)
 

@@ -3,8 +3,8 @@
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -13,11 +13,11 @@ import click
 from recorder.commands import archive, destination, otlp
 from recorder.commands import centre as centres
 from recorder.commands.options import ca_file, db, read_age, read_labels, tape_path
-from recorder.plurals import counted
 from viewer import formatting
 from viewer.commands import output
 from viewer.commands.centre import connected_to
 from viewer.commands.output import Output
+from viewer.commands.shipped import shipping
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -30,7 +30,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SHIP_PASSWORD, READ_PASSWORD = "WIRETAPE_FLEET_SHIP_PASSWORD", "WIRETAPE_FLEET_READ_PASSWORD"
 _LEAST_PASSWORD: Final = 12
-_NICENESS: Final = 10
 _MOST_PLANNED: Final = 10**15
 _IMPORTANT: Final = ("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows", "bytes")
 """What `fleet status` shows of a host also on a narrow terminal."""
@@ -124,36 +123,23 @@ def _ship_rows(
     import socket
 
     from recorder.tape import file
-    from viewer.fleet import acknowledged, following
     from viewer.fleet.batches import Origin
     from viewer.fleet.ship import Shipper
 
     file.identify(path)  # before anything is made beside it
-    origin = Origin(socket.gethostname(), labels)
-    os.nice(_NICENESS)
-
-    def warn(message: str) -> None:
-        screen.line(f"wiretape: shipping: {message or 'works again'}")
-
-    with (
-        connected_to(target, ca_file) as centre,
-        _screen() as screen,
-        following.until_end(path, with_recorder=beside) as end,
-        acknowledged.held(path, target.name, end.wait_for_others(warn)) as known,
-    ):
-        shipper = Shipper(centre, known, origin, bodies, wait=end.wait, is_over=end.is_over, warn=warn)
+    with connected_to(target, ca_file) as centre, shipping(path, target.name, beside=beside) as ours:
+        origin, end = Origin(socket.gethostname(), labels), ours.end
+        shipper = Shipper(centre, ours.known, origin, bodies, wait=end.wait, is_over=end.is_over, warn=ours.warn)
         if beside:
             _ship_beside(path, shipper, end)
             return
-        shipper.tell = lambda report: _tell(screen, report, target)
+        shipper.tell = lambda report: _tell(ours.screen, report, target)
         with file.reading(path) as connection:
             try:
                 shipper.run(connection, once=once)
             finally:
-                screen.status("")
-                waiting = "" if shipper.last is None else f", {shipper.last.waiting:,} waiting"
-                said = f", what was said in {counted(shipper.said, 'exchange')}" if bodies else ""
-                screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {target.name}{said}{waiting}")
+                waiting = None if shipper.last is None else shipper.last.waiting
+                ours.conclude(shipper.shipped, target.name, shipper.said if bodies else None, waiting)
 
 
 def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
@@ -168,17 +154,6 @@ def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
     shipper.last_seconds = LAST_SECONDS
     with file.reading(tape) as connection:
         shipper.run(connection, once=True)
-
-
-@contextmanager
-def _screen() -> "Iterator[Screen]":
-    from recorder.commands.status import Screen
-
-    screen = Screen()
-    try:
-        yield screen
-    finally:
-        screen.close()
 
 
 def _tell(screen: "Screen", report: "Report", target: centres.Target) -> None:

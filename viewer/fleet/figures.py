@@ -91,7 +91,7 @@ def _asked(
         statement = queries.filtered(statement.select_from(JOINED), where).group_by(*map(group_of, by))
         with connection.begin():
             rows = connection.execute(statement).all()
-        with contextlib.suppress(gaps.Changed):
+        with contextlib.suppress(gaps.Changed):  # then the next plan, and the last one cannot
             return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), plan, bounds, drawn) for row in rows]
     raise AssertionError("nothing is changed for the last plan")
 

@@ -49,7 +49,7 @@ class Files:
                     write(out)
             self.system.move(f"{self.root}/{part}", f"{self.root}/{path}")
         except BaseException:
-            with suppress(OSError):
+            with suppress(OSError):  # what went wrong is raised; the rest is removed by a later start
                 self.remove(part)
             raise
         if self.is_local:

@@ -84,7 +84,7 @@ class Client:
             return answer
         try:
             partial = ExportTraceServiceResponse.FromString(body).partial_success
-        except DecodeError:
+        except DecodeError:  # a collector that takes all need not say more
             return answer
         return answer._replace(rejected=partial.rejected_spans, reason=_line(partial.error_message))
 
@@ -95,7 +95,7 @@ class Client:
             return answer
         try:
             partial = ExportMetricsServiceResponse.FromString(body).partial_success
-        except DecodeError:
+        except DecodeError:  # a collector that takes all need not say more
             return answer
         return answer._replace(rejected=partial.rejected_data_points, reason=_line(partial.error_message))
 

@@ -159,7 +159,7 @@ class Recording:
             return False
         live = self._recorder.proxy.live
         ended = [one for one in self._pending.values() if one.key == key and one.exchange not in live]
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError):  # then it is answered from what is there
             async with asyncio.timeout(SETTLE_SECONDS):
                 for one in ended:
                     await one.settled.wait()

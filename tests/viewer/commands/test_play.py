@@ -82,7 +82,7 @@ def test_each_read_is_one_write_and_none_before_it_came(tape: Path) -> None:
     assert all(at_ms >= due_ms for (at_ms, _), (due_ms, _) in zip(came, COMPLETE_READS, strict=True))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells")
+@pytest.mark.skipif(sys.platform != "linux", reason="whether it has stopped is read in /proc, which only Linux has")
 def test_what_was_due_while_ctrl_z_stopped_it_comes_as_much_later(tape: Path) -> None:
     with playing(tape, TOOLS, "--speed", "5") as process:
         assert process.stdout is not None
