@@ -6,6 +6,7 @@ wiretape's own begins with `wiretape_`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import (
@@ -16,6 +17,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from recorder.commands.metrics import Pulse, Setup
 from viewer.stats.dashboard import FAMILIES, OWN, Figures, Histogram, Labels
@@ -47,8 +49,15 @@ def _measured(figures: Figures[Histogram]) -> Iterator[Metric]:
     for family in FAMILIES:
         metric = HistogramMetricFamily(family.prometheus, family.meaning, labels=family.labels)
         for labels, histogram in figures.histograms[family].items():
-            metric.add_metric(labels, histogram.cumulative, histogram.sum)
+            buckets = [(_bound(bound), count) for bound, count in histogram.cumulative]
+            metric.add_metric(labels, buckets, histogram.sum)
         yield metric
+
+
+def _bound(bound: float) -> str:
+    """Return a bound as Prometheus' clients write it, from which the same number is read: 1, 0.01, 1.048576e+06."""
+    text = f"{bound:g}"
+    return text if isfinite(bound) and float(text) == bound else floatToGoString(bound)
 
 
 def _counted(figures: Figures[Histogram]) -> Iterator[Metric]:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import fsum
+from math import fsum, inf
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -113,10 +113,9 @@ class Histogram:
         self.sum += fsum(values)
 
     @property
-    def cumulative(self) -> list[tuple[str, int]]:
+    def cumulative(self) -> list[tuple[float, int]]:
         """The upper bound of each bucket, and how many values are not above it."""
-        bounds = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
-        return list(zip(bounds, accumulate(self.counts), strict=True))
+        return list(zip([*self.bounds, inf], accumulate(self.counts), strict=True))
 
 
 class Family(NamedTuple):

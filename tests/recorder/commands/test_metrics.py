@@ -1,6 +1,7 @@
 """`wiretape record --metrics`: what Prometheus reads is what the tape holds, and only who may read it does."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -78,6 +79,9 @@ async def test_metrics_are_those_of_the_tape_also_after_their_process_was_killed
         got = await fetch(metrics, get("/metrics"))
         os.kill(server_of(process.pid), signal.SIGKILL)
         again = await scraped(metrics, 3)
+        small = await fetch(metrics, get("/metrics", "localhost\r\naccept-encoding: gzip, deflate"))
+        assert (dict(small.headers)["content-encoding"], "content-encoding" in dict(got.headers)) == ("gzip", False)
+        assert b"gen_ai_client_token_usage_sum" in gzip.decompress(small.body)
         evil = await fetch(metrics, get("/metrics", "evil.test"))
         assert (evil.status, (await fetch(metrics, get("/"))).status) == (421, 404)
         code, _, err = await finish(process, signal.SIGINT)
