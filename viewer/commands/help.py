@@ -321,19 +321,37 @@ def _testing() -> Iterator[Section]:
     )  # fmt: skip
 
 
+def _opt_in() -> tuple[str, str]:
+    """Return the title and the text of the sections on the conventions that a user opts in to."""
+    from viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
+
+    return f"With {OPT_IN}={OPT_IN_VALUE}, instead of these", (
+        "The names of the conventions' own repository, semantic-conventions-genai, as of October 2026; it has no "
+        f"release yet (schema {LATEST.version}). The variable is that of OpenTelemetry's SDKs, a list with commas; "
+        "other values, for other conventions, change nothing here. Of embeddings, there is only the duration. The "
+        "gen_ai.token.modality of counters is unknown: a tape does not break tokens down by it."
+    )
+
+
 def _metrics() -> Iterator[Section]:
     """Yield the metrics of a recorder, their labels, and how they are scraped."""
-    from viewer.stats.dashboard import FAMILIES, LABEL_SETS, LABELS, OTHER, OWN
+    from viewer.stats.conventions import LABELS, LATEST, RELEASED, Conventions
+    from viewer.stats.dashboard import LABEL_SETS, OTHER, OWN
 
-    own = {family: f"; label {family.label}" if family.label else "" for family in FAMILIES}
+    def metrics(conventions: Conventions) -> list[tuple[str, str]]:
+        labels = {family: f"; label {family.label}" if family.label else "" for family in conventions.families}
+        return [(family.prometheus, family.meaning + label) for family, label in labels.items()]
+
     yield Section(
-        "OpenTelemetry's GenAI conventions (semconv v1.41.1), as histograms",
-        [(family.prometheus, family.meaning + label) for family, label in own.items()],
-        "record --metrics 127.0.0.1:9377 serves http://127.0.0.1:9377/metrics. They count the exchanges of that "
-        "recorder from its start, once they have ended and are measured, as stats --as otel defines them, for every "
-        "API: chat, generate_content, text_completion and embeddings. What is unknown is no sample; an exchange whose "
-        "client left has no times, and over a WebSocket, chunks have none.",
+        f"OpenTelemetry's GenAI conventions (semconv v{RELEASED.version}), as histograms",
+        metrics(RELEASED),
+        "record --metrics 127.0.0.1:9377 serves http://127.0.0.1:9377/metrics, compressed if a client accepts gzip. "
+        "They count the exchanges of that recorder from its start, once they have ended and are measured, as stats "
+        "--as otel defines them, for every API: chat, generate_content, text_completion and embeddings. An unknown "
+        "value is no sample; an exchange whose client left has no times, and over a WebSocket, chunks have none.",
     )
+    title, text = _opt_in()
+    yield Section(title, metrics(LATEST), text)
     yield Section(
         "wiretape's own",
         list(OWN.items()),
@@ -350,7 +368,7 @@ def _metrics() -> Iterator[Section]:
 
 def _otlp() -> Iterator[Section]:
     """Yield what is sent to a collector, where that is named, and what becomes of it."""
-    from viewer.stats.dashboard import FAMILIES
+    from viewer.stats.conventions import LATEST, RELEASED
     from viewer.stats.traced import EVENTS, OWN_ATTRIBUTES
 
     yield Section(
@@ -359,7 +377,10 @@ def _otlp() -> Iterator[Section]:
             ("its trace", "that of the request's traceparent, whose span is its parent; else a trace of its own"),
             ("its id", "the exchange's id, the same whenever it is sent"),
             ("its name, its times", "'chat MODEL'; from the request to the event that ends the stream"),
-            ("its attributes", "those of OpenTelemetry's GenAI conventions (semconv v1.41.1), and those below"),
+            (
+                "its attributes",
+                f"those of OpenTelemetry's GenAI conventions (semconv v{RELEASED.version}), and those below",
+            ),
         ],
         "record --otlp http://127.0.0.1:4318 sends to /v1/traces and /v1/metrics there, as protobuf over HTTP. There "
         "is no span where the traceparent says that its trace is not sampled. No text of a request or an answer is "
@@ -369,10 +390,20 @@ def _otlp() -> Iterator[Section]:
     yield Section("Events of a span", list(EVENTS.items()))
     yield Section(
         "Metrics",
-        [(family.name, family.meaning) for family in FAMILIES],
-        "As record --metrics counts them (wiretape help metrics), here with exponential histograms, which are "
-        "cumulative from the start of the process that sends them, every 10 s and at its end; besides them "
-        "wiretape.exchanges, by outcome, wiretape.flagged_exchanges and wiretape.folded_exchanges.",
+        [(family.name, family.meaning) for family in RELEASED.families],
+        "Those of record --metrics (wiretape help metrics), here with exponential histograms, every 10 s and at the "
+        "end. They are cumulative, also over several processes, until the resource or the conventions change; then "
+        "they begin at 0, with another service.instance.id. Besides them: wiretape.exchanges, by outcome, "
+        "wiretape.flagged_exchanges and wiretape.folded_exchanges.",
+    )
+    title, text = _opt_in()
+    yield Section(
+        title,
+        [
+            *((family.name, family.meaning) for family in LATEST.families),
+            (LATEST.cache_write, f"of a span, instead of {RELEASED.cache_write}"),
+        ],
+        f"{text} Spans and metrics name their conventions by the schema URL, and by wiretape.semconv in the scope.",
     )
     yield Section(
         "Variables and files",
@@ -395,8 +426,13 @@ def _otlp() -> Iterator[Section]:
             ("any other refusal", "a batch is lost, and reported"),
             (
                 "TAPE.shipped-otlp-…",
-                "is what a collector has taken: whatever sends the tape next goes on from there. A "
-                "batch whose answer got lost is sent twice, with the same ids",
+                "has the progress, and the counts of the metrics: the next process that sends the tape goes on from "
+                "there. An exchange is acknowledged once its span and its metrics are taken",
+            ),
+            (
+                "a kill at any time",
+                "loses nothing: a batch whose answer got lost is sent twice, with the same ids, and metrics count on "
+                "with the same service.instance.id and start, so that each exchange is counted once",
             ),
             ("the end", "of a recorder leaves 4 s for what is not sent yet"),
         ],

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import socket
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +14,7 @@ from recorder.errors import WiretapeError
 from recorder.plurals import counted
 
 if TYPE_CHECKING:
+    from viewer.otlp.attributes import Origin
     from viewer.otlp.delivery import Delivery
 
 
@@ -45,14 +45,14 @@ def send(
         def warn(line: str) -> None:
             screen.line(f"wiretape: otlp: {line}")
 
-        delivery = _delivery(collector, ca_file, labels, warn)
+        delivery = _delivery(collector, ca_file, warn)
         file.identify(tape)  # before anything is made beside it
         os.nice(_NICENESS)
         with (
             following.until_end(tape, with_recorder=beside) as end,
             acknowledged.held(tape, collector.name, end.wait_for_others(warn)) as known,
         ):
-            shipper = Shipper(delivery, known, since, end.wait, end.is_over)
+            shipper = Shipper(delivery, known, _origin(labels), since, end.wait, end.is_over)
             if not beside:
                 shipper.tell = lambda taken: screen.status(f"{taken:,} sent to {collector.name}")
             if not once:
@@ -72,20 +72,23 @@ def send(
         )
 
 
-def _delivery(
-    collector: Collector, ca_file: Path | None, labels: Mapping[str, str], report: Callable[[str], None]
-) -> "Delivery":
-    """Return what sends to a collector. Raises `click.UsageError` for what is wrong with its headers."""
+def _delivery(collector: Collector, ca_file: Path | None, report: Callable[[str], None]) -> "Delivery":
+    """Return the delivery to a collector. Raises `click.UsageError` if its headers cannot be read."""
     from recorder import __version__
     from recorder.clock import SYSTEM
     from recorder.relay.trust import tls_context
-    from viewer.otlp import attributes
     from viewer.otlp.client import Client
     from viewer.otlp.delivery import Delivery
 
     trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
     client = Client(collector.url, read_headers(collector), SYSTEM, version=__version__, verify=trusted)
-    resource = attributes.resource(
-        os.environ, labels, version=__version__, host=socket.gethostname(), instance=str(uuid.uuid4())
-    )
-    return Delivery(client, resource, attributes.scope(__version__), SYSTEM, report)
+    return Delivery(client, SYSTEM, report)
+
+
+def _origin(labels: Mapping[str, str]) -> "Callable[[str], Origin]":
+    """Return a function from the id of an instance to the origin of its spans and metrics."""
+    from recorder import __version__
+    from viewer.otlp import attributes
+
+    host = socket.gethostname()
+    return lambda instance: attributes.origin(os.environ, labels, version=__version__, host=host, instance=instance)

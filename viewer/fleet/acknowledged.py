@@ -28,19 +28,24 @@ class Progress(msgspec.Struct, frozen=True):
     sending: int | None = None
 
 
+_NO_STATE = msgspec.Raw(b"null")
+
+
 class _Contents(msgspec.Struct, frozen=True):
     centre: str
     tape: str | None
     tables: dict[str, Progress]
     tenant: str = ""
     runs: dict[str, str] = {}
+    state: msgspec.Raw = _NO_STATE
 
 
 @dataclass(slots=True)
 class Acknowledged:
-    """What is acknowledged of one tape by one centre, or archive.
+    """The progress of shipping one tape to one destination.
 
-    `runs` has a digest of what an archive has of the runs of recorders, by the day when they started.
+    `runs` has a digest of an archive's rows on the runs of recorders, by the day when they started. `state` is JSON of
+    the sender's own, written together with its progress.
     """
 
     path: Path
@@ -49,6 +54,7 @@ class Acknowledged:
     tables: dict[str, Progress]
     tenant: str = ""
     runs: dict[str, str] = field(default_factory=dict)
+    state: bytes = b"null"
 
     def identify(self, tape: str | None, tenant: str = "") -> None:
         """Say which tape it is: what was kept of another, which had this name before, counts for nothing.
@@ -56,7 +62,7 @@ class Acknowledged:
         Raises `WiretapeError` if it was shipped for another tenant: what is derived again would count for both.
         """
         if tape != self.tape and self.tape is not None:
-            self.tables, self.runs = {}, {}
+            self.tables, self.runs, self.state = {}, {}, b"null"
         self.tape = tape
         if self.tables and tenant != self.tenant:
             raise WiretapeError(
@@ -80,7 +86,8 @@ class Acknowledged:
         self._keep()
 
     def _keep(self) -> None:
-        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables, self.tenant, self.runs))
+        state = msgspec.Raw(self.state)
+        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables, self.tenant, self.runs, state))
         new = self.path.with_name(f"{self.path.name}.new")
         try:
             with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
@@ -115,7 +122,8 @@ def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> I
         contents = _read(path)
         if contents is None or contents.centre != centre:  # one whose name is spelled alike
             contents = _Contents(centre, None, {})
-        yield Acknowledged(path, centre, contents.tape, contents.tables, contents.tenant, contents.runs)
+        tape_id, tables, state = contents.tape, contents.tables, bytes(contents.state)
+        yield Acknowledged(path, centre, tape_id, tables, contents.tenant, contents.runs, state)
     finally:
         os.close(descriptor)
 

@@ -1,8 +1,8 @@
-"""Pure: what is counted, as the metrics that Prometheus scrapes.
+"""Pure: the metrics of a recorder in Prometheus' text format.
 
-Names of OpenTelemetry's GenAI conventions (semantic-conventions-genai 9ba9b775; semconv v1.41.1) are translated by
-its rules for Prometheus: `gen_ai.client.operation.duration` in s is `gen_ai_client_operation_duration_seconds`. What is
-wiretape's own begins with `wiretape_`.
+Names of OpenTelemetry's GenAI conventions (`viewer.stats.conventions`) are translated by its rules for Prometheus:
+`gen_ai.client.operation.duration` in s is `gen_ai_client_operation_duration_seconds`. What is wiretape's own begins
+with `wiretape_`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,14 +20,15 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from recorder.commands.metrics import Pulse, Setup
-from viewer.stats.dashboard import FAMILIES, OWN, Figures, Histogram, Labels
+from viewer.stats.conventions import RELEASED, Conventions, Labels
+from viewer.stats.dashboard import OWN, Figures, Histogram
 
 
 class Exposition(Collector):
     """The metrics of a recorder: its `figures`, and the latest `pulse`, if one came."""
 
-    def __init__(self, setup: Setup) -> None:
-        self.figures = Figures(lambda family: Histogram(family.bounds))
+    def __init__(self, setup: Setup, conventions: Conventions = RELEASED) -> None:
+        self.figures = Figures(lambda family: Histogram(family.bounds), conventions)
         self.pulse: Pulse | None = None
         self._setup = setup
 
@@ -41,14 +42,18 @@ class Exposition(Collector):
         yield from _counted(self.figures)
         if self.pulse is not None:
             yield from _state(self.pulse)
-        about = {"version": self._setup.version, "session": self._setup.session}
+        about = {
+            "version": self._setup.version,
+            "session": self._setup.session,
+            "semconv": self.figures.conventions.version,
+        }
         yield InfoMetricFamily("wiretape", OWN["wiretape_info"], about)
 
 
 def _measured(figures: Figures[Histogram]) -> Iterator[Metric]:
-    for family in FAMILIES:
+    for family, histograms in figures.histograms.items():
         metric = HistogramMetricFamily(family.prometheus, family.meaning, labels=family.labels)
-        for labels, histogram in figures.histograms[family].items():
+        for labels, histogram in histograms.items():
             buckets = [(_bound(bound), count) for bound, count in histogram.cumulative]
             metric.add_metric(labels, buckets, histogram.sum)
         yield metric
@@ -57,15 +62,19 @@ def _measured(figures: Figures[Histogram]) -> Iterator[Metric]:
 def _bound(bound: float) -> str:
     """Return a bound as Prometheus' clients write it, from which the same number is read: 1, 0.01, 1.048576e+06."""
     text = f"{bound:g}"
-    return text if isfinite(bound) and float(text) == bound else floatToGoString(bound)
+    if isfinite(bound) and float(text) == bound:
+        return text
+    exact: str = floatToGoString(bound)  # type: ignore[no-untyped-call]
+    return exact
 
 
 def _counted(figures: Figures[Histogram]) -> Iterator[Metric]:
-    yield _counter("wiretape_exchanges_total", figures.outcomes, (*Labels._fields, "outcome"))
-    yield _counter(
-        "wiretape_flagged_exchanges_total", {(flag,): count for flag, count in figures.flags.items()}, ("flag",)
-    )
-    yield _counter("wiretape_folded_exchanges_total", {(): figures.folded})
+    for family, counts in figures.counters.items():
+        yield _counter(family.prometheus, family.meaning, counts, family.labels)
+    flags: dict[tuple[str, ...], int] = {(flag,): count for flag, count in figures.flags.items()}
+    yield _own("wiretape_exchanges_total", figures.outcomes, (*Labels._fields, "outcome"))
+    yield _own("wiretape_flagged_exchanges_total", flags, ("flag",))
+    yield _own("wiretape_folded_exchanges_total", {(): figures.folded})
 
 
 def _state(pulse: Pulse) -> Iterator[Metric]:
@@ -76,13 +85,17 @@ def _state(pulse: Pulse) -> Iterator[Metric]:
         "wiretape_write_lag_seconds": pulse.write_lag_ns / 1e9,
     }
     yield from (GaugeMetricFamily(name, OWN[name], value) for name, value in gauges.items())
-    yield _counter("wiretape_unstored_bytes_total", {(): pulse.unstored_bytes})
-    yield _counter("wiretape_unstored_exchanges_total", {(): pulse.unstored_exchanges})
-    yield _counter("wiretape_writer_restarts_total", {(): pulse.writer_restarts})
+    yield _own("wiretape_unstored_bytes_total", {(): pulse.unstored_bytes})
+    yield _own("wiretape_unstored_exchanges_total", {(): pulse.unstored_exchanges})
+    yield _own("wiretape_writer_restarts_total", {(): pulse.writer_restarts})
 
 
-def _counter(name: str, counts: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()) -> Metric:
-    counter = CounterMetricFamily(name, OWN[name], labels=labels)
+def _own(name: str, counts: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()) -> Metric:
+    return _counter(name, OWN[name], counts, labels)
+
+
+def _counter(name: str, meaning: str, counts: Mapping[tuple[str, ...], float], labels: Sequence[str]) -> Metric:
+    counter = CounterMetricFamily(name, meaning, labels=labels)
     for values, count in counts.items():
         counter.add_metric(values, count)
     return counter

@@ -23,6 +23,8 @@ from recorder.relay.guard import Policy, Refusal
 from recorder.relay.server import Client, Headers, Request, Server
 from recorder.sanitize import safe
 from viewer.metrics.exposition import Exposition
+from viewer.stats import conventions
+from viewer.stats.conventions import Conventions
 
 _NICENESS = 10
 _POLL_SECONDS = 0.5
@@ -34,9 +36,9 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 class Metrics:
     """Answers `GET /metrics`: an app of the recorder's own HTTP server."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, conventions: Conventions) -> None:
         self._policy = Policy(setup.hosts)
-        self._exposition = Exposition(setup)
+        self._exposition = Exposition(setup, conventions)
         self._lock = threading.Lock()
 
     def follow(self, setup: Setup) -> None:
@@ -105,7 +107,7 @@ async def _main(descriptor: int) -> int:
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     setup = msgspec.json.decode(await lines.readline(), type=Setup, dec_hook=lambda kind, value: kind(value))
-    app, ended = Metrics(setup), asyncio.Event()
+    app, ended = Metrics(setup, conventions.chosen(os.environ)), asyncio.Event()
     codes: list[int] = []
 
     def end(code: int) -> None:

@@ -1,22 +1,32 @@
 """Pure: attributes of spans, metrics and the recorder, by OpenTelemetry's names.
 
-Semantic conventions v1.41.1: those for GenAI, as `viewer.stats.dashboard` counts by them, and `SCHEMA_URL`. What is
-wiretape's own begins with `wiretape.`. What is unknown has no attribute.
+Those for GenAI are of one version of the conventions (`viewer.stats.conventions`). Names of wiretape's own begin with
+`wiretape.`. An unknown value has no attribute.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from viewer.stats import conventions
+from viewer.stats.conventions import Conventions
 from viewer.stats.dashboard import label
 
 Value = str | bool | int | float | Sequence[str] | None
 
-SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.41.1"
+
+class Origin(NamedTuple):
+    """The sender of spans and metrics, and the conventions that name them."""
+
+    resource: Resource
+    scope: InstrumentationScope
+    conventions: Conventions
+
+
 LABEL: Final = "wiretape.label."
 """Before the name of an exchange's label."""
 
@@ -60,9 +70,19 @@ def resource(
     return Resource(attributes=pairs(chosen))
 
 
-def scope(version: str) -> InstrumentationScope:
-    """Return who made the spans and metrics."""
-    return InstrumentationScope(name="wiretape", version=version)
+def scope(version: str, conventions: Conventions) -> InstrumentationScope:
+    """Return the scope of spans and metrics: this version of wiretape, and the version of the conventions."""
+    attributes = pairs({"wiretape.semconv": conventions.version})
+    return InstrumentationScope(name="wiretape", version=version, attributes=attributes)
+
+
+def origin(
+    environment: Mapping[str, str], labels: Mapping[str, str], *, version: str, host: str, instance: str
+) -> Origin:
+    """Return the recorder as an origin, by the conventions that the environment opts in to."""
+    chosen = conventions.chosen(environment)
+    of = resource(environment, labels, version=version, host=host, instance=instance)
+    return Origin(of, scope(version, chosen), chosen)
 
 
 def listed(text: str) -> dict[str, str]:

@@ -4,16 +4,14 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from recorder.clock import Clock
 from recorder.plurals import counted
 from viewer.otlp import metrics, spans
+from viewer.otlp.attributes import Origin
 from viewer.otlp.client import Answer, Client
-from viewer.otlp.histogram import ExponentialHistogram
-from viewer.stats.dashboard import Figures
+from viewer.otlp.series import Series
 
 FIRST_WAIT_SECONDS: Final = 1.0
 LONGEST_WAIT_SECONDS: Final = 60.0
@@ -23,62 +21,57 @@ Wait = Callable[[float], bool]
 
 
 class Delivery:
-    """Sends what was recorded to a collector, and says through `report` what it did not take.
+    """Sends spans and metrics to a collector, and reports failures through `report`.
 
-    A batch of spans is sent until it is taken, or refused as such: the same bytes each time, with the same ids.
-    Metrics are cumulative: they are sent once each time.
+    A message is sent until it is taken or refused: the same bytes each time, spans with the same ids.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        resource: Resource,
-        scope: InstrumentationScope,
-        clock: Clock,
-        report: Callable[[str], None],
-    ) -> None:
-        self._client, self._resource, self._scope, self._clock = client, resource, scope, clock
-        self._report = report
+    def __init__(self, client: Client, clock: Clock, report: Callable[[str], None]) -> None:
+        self._client, self._clock, self._report = client, clock, report
         self._trouble = {"spans": "", "metrics": ""}
         self._absent: set[str] = set()
         self.refused = 0
         """So many spans were not taken, and must not be sent again."""
 
-    def send_spans(self, batch: Sequence[Span], wait: Wait) -> bool:
+    def send_spans(self, batch: Sequence[Span], origin: Origin, wait: Wait) -> bool:
         """Send spans until they are taken or refused; False if there was no more time for that."""
         if not batch or "spans" in self._absent:
             return True
-        message, seconds = spans.request(batch, self._resource, self._scope), FIRST_WAIT_SECONDS
-        while (answer := self._client.send_spans(message)).kind == "later":
-            self._tell("spans", answer.reason, "they wait on the tape")
-            jittered = seconds * random.uniform(0.5, 1.0)
-            if not wait(jittered if answer.wait_s is None else answer.wait_s):
-                return False
-            seconds = min(2 * seconds, LONGEST_WAIT_SECONDS)
+        message = spans.request(batch, origin)
+        answer = self._send("spans", lambda: self._client.send_spans(message), "they wait on the tape", wait)
         if answer.kind == "too_large" and len(batch) > 1:
             half = len(batch) // 2
-            return self.send_spans(batch[:half], wait) and self.send_spans(batch[half:], wait)
-        self._settle("spans", answer, len(batch))
-        return True
+            return self.send_spans(batch[:half], origin, wait) and self.send_spans(batch[half:], origin, wait)
+        return self._settle("spans", answer, len(batch))
 
-    def send_metrics(self, figures: Figures[ExponentialHistogram], started_ns: int) -> None:
-        """Send what was counted since `started_ns`, once."""
+    def send_metrics(self, series: Series, wait: Wait = lambda _: False) -> bool:
+        """Send the counts of a series until they are taken or refused; False if there was no more time for that."""
         if "metrics" in self._absent:
-            return
-        message = metrics.request(figures, started_ns, self._clock.wall_ns(), self._resource, self._scope)
-        answer = self._client.send_metrics(message)
-        if answer.kind == "later":
-            self._tell("metrics", answer.reason, "they are sent again")
-        else:
-            self._settle("metrics", answer, 0)
+            return True
+        message = metrics.request(series, self._clock.wall_ns())
+        answer = self._send("metrics", lambda: self._client.send_metrics(message), "they are sent again", wait)
+        return self._settle("metrics", answer, 0)
+
+    def _send(self, signal: str, send: Callable[[], Answer], then: str, wait: Wait) -> Answer:
+        """Send a message until the answer is another than to send it later, or there is no more time."""
+        seconds = FIRST_WAIT_SECONDS
+        while (answer := send()).kind == "later":
+            self._tell(signal, answer.reason, then)
+            jittered = seconds * random.uniform(0.5, 1.0)
+            if not wait(jittered if answer.wait_s is None else answer.wait_s):
+                break
+            seconds = min(2 * seconds, LONGEST_WAIT_SECONDS)
+        return answer
 
     @property
     def takes_anything(self) -> bool:
         """Whether the collector takes spans or metrics, as far as that is known."""
         return len(self._absent) < len(self._trouble)
 
-    def _settle(self, signal: str, answer: Answer, count: int) -> None:
-        """Report an answer after which nothing is sent again."""
+    def _settle(self, signal: str, answer: Answer, count: int) -> bool:
+        """Report an answer after which nothing is sent again; False if it is none."""
+        if answer.kind == "later":
+            return False
         if answer.kind == "absent":
             self._absent.add(signal)
             self._report(f"the collector takes no {signal} ({answer.reason}): none are sent")
@@ -92,6 +85,7 @@ class Delivery:
             self._report(f"{signal}: {rejected} by the collector: {answer.reason or 'it does not say why'}")
         else:
             self._recover(signal)
+        return True
 
     def _recover(self, signal: str) -> None:
         if self._trouble[signal]:

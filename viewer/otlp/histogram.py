@@ -18,7 +18,10 @@ FINEST: Final = 20
 
 @dataclass(slots=True)
 class ExponentialHistogram:
-    """Values of 0 and above, counted; `min` and `max` are None as long as there are none."""
+    """Values of 0 and above, counted; `min` and `max` are None as long as there are none.
+
+    `counts` has the number of values by bucket, without empty ones.
+    """
 
     scale: int = FINEST
     count: int = 0
@@ -26,7 +29,7 @@ class ExponentialHistogram:
     sum: float = 0.0
     min: float | None = None
     max: float | None = None
-    _counts: Counter[int] = field(default_factory=Counter)
+    counts: dict[int, int] = field(default_factory=dict)
 
     def add(self, values: Iterable[float]) -> None:
         """Count values; one below 0, which no time and no number of tokens is, counts as 0."""
@@ -39,30 +42,31 @@ class ExponentialHistogram:
         self.max = max(known) if self.max is None else max(self.max, *known)
         places = Counter(self._place(value) for value in known if value > 0)
         self.zeros += len(known) - places.total()
-        self._counts.update(places)
+        self.counts = dict(Counter(self.counts) + places)
         self._fit()
 
     @property
     def offset(self) -> int:
         """The number of the first bucket in `buckets`."""
-        return min(self._counts, default=0)
+        return min(self.counts, default=0)
 
     @property
     def buckets(self) -> list[int]:
         """How many values are in each bucket, from the first to the last that has any."""
-        return [self._counts[place] for place in range(self.offset, max(self._counts, default=-1) + 1)]
+        return [self.counts.get(place, 0) for place in range(self.offset, max(self.counts, default=-1) + 1)]
 
     def _place(self, value: float) -> int:
         return math.ceil(math.ldexp(math.log2(value), self.scale)) - 1
 
     def _fit(self) -> None:
-        if not self._counts:
+        if not self.counts:
             return
-        first, last, shift = min(self._counts), max(self._counts), 0
+        first, last, shift = min(self.counts), max(self.counts), 0
         while (last >> shift) - (first >> shift) >= MOST_BUCKETS:
             shift += 1
         if shift:
             self.scale -= shift
-            finer, self._counts = self._counts, Counter()
-            for place, count in finer.items():
-                self._counts[place >> shift] += count
+            merged = Counter[int]()
+            for place, count in self.counts.items():
+                merged[place >> shift] += count
+            self.counts = dict(merged)

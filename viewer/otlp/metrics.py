@@ -1,13 +1,12 @@
-"""Pure: what was counted, as OTLP metrics: the histograms of OpenTelemetry's GenAI conventions, and counters.
+"""Pure: the counts of a series as OTLP metrics: the metrics of OpenTelemetry's GenAI conventions, and counters.
 
-All are cumulative, from the start of the session on: one that gets lost is made good by the next.
+All are cumulative from the start of their series on: a message replaces those before it.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AGGREGATION_TEMPORALITY_CUMULATIVE,
     ExponentialHistogram,
@@ -18,35 +17,36 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
     Sum,
 )
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from viewer.otlp.attributes import SCHEMA_URL, of_labels, pairs
+from viewer.otlp.attributes import of_labels, pairs
 from viewer.otlp.histogram import ExponentialHistogram as Values
-from viewer.stats.dashboard import FAMILIES, OWN, Family, Figures, Labels
+from viewer.otlp.series import Series
+from viewer.stats.conventions import Family, Labels
+from viewer.stats.dashboard import OWN
 
 _UNITS: Final = {"seconds": "s", "": "{token}"}
 """Units as UCUM has them, by their words in Prometheus."""
 
 
-def figures() -> Figures[Values]:
-    """Return figures to which exchanges are to be added."""
-    return Figures(lambda _: Values())
-
-
-def request(
-    counted: Figures[Values], started_ns: int, now_ns: int, resource: Resource, scope: InstrumentationScope
-) -> ExportMetricsServiceRequest:
-    """Return what was counted from `started_ns` to `now_ns`, in ns since the epoch, as one message."""
-    metrics = [_histogram(family, counted.histograms[family], started_ns, now_ns) for family in FAMILIES]
-    counters: list[tuple[str, Mapping[tuple[str, ...], int], Sequence[str]]] = [
-        ("wiretape_exchanges_total", counted.outcomes, (*Labels._fields, "wiretape_outcome")),
-        ("wiretape_flagged_exchanges_total", {(flag,): n for flag, n in counted.flags.items()}, ("wiretape_flag",)),
-        ("wiretape_folded_exchanges_total", {(): counted.folded}, ()),
+def request(series: Series, now_ns: int) -> ExportMetricsServiceRequest:
+    """Return the counts until `now_ns`, in ns since the epoch, as one message."""
+    counted, origin, times = series.figures, series.origin, (series.started_ns, now_ns)
+    flags: dict[tuple[str, ...], int] = {(flag,): count for flag, count in counted.flags.items()}
+    metrics = [
+        *(_histogram(family, histograms, *times) for family, histograms in counted.histograms.items()),
+        *(
+            _counter(family.name, family.meaning, "{token}", counts, family.labels, *times)
+            for family, counts in counted.counters.items()
+        ),
+        _own("wiretape_exchanges_total", counted.outcomes, (*Labels._fields, "wiretape_outcome"), *times),
+        _own("wiretape_flagged_exchanges_total", flags, ("wiretape_flag",), *times),
+        _own("wiretape_folded_exchanges_total", {(): counted.folded}, (), *times),
     ]
-    metrics += [_counter(name, counts, labels, started_ns, now_ns) for name, counts, labels in counters]
     full = [metric for metric in metrics if metric.exponential_histogram.data_points or metric.sum.data_points]
-    of_scope = ScopeMetrics(scope=scope, metrics=full, schema_url=SCHEMA_URL)
-    message = ResourceMetrics(resource=resource, scope_metrics=[of_scope], schema_url=SCHEMA_URL)
+    of_scope = ScopeMetrics(scope=origin.scope, metrics=full, schema_url=origin.conventions.url)
+    message = ResourceMetrics(
+        resource=origin.resource, scope_metrics=[of_scope], schema_url=origin.conventions.core_url
+    )
     return ExportMetricsServiceRequest(resource_metrics=[message])
 
 
@@ -70,10 +70,23 @@ def _histogram(family: Family, histograms: Mapping[tuple[str, ...], Values], sta
     return Metric(name=family.name, description=family.meaning, unit=_UNITS[family.unit], exponential_histogram=data)
 
 
-def _counter(
+def _own(
     name: str, counts: Mapping[tuple[str, ...], int], labels: Sequence[str], started_ns: int, now_ns: int
 ) -> Metric:
-    """Return a counter, named as OpenTelemetry does: Prometheus' `wiretape_exchanges_total` is `wiretape.exchanges`."""
+    """Return a counter of wiretape's own: Prometheus' `wiretape_exchanges_total` is OTLP's `wiretape.exchanges`."""
+    own = name.removesuffix("_total").replace("_", ".", 1)
+    return _counter(own, OWN[name], "{exchange}", counts, labels, started_ns, now_ns)
+
+
+def _counter(
+    name: str,
+    meaning: str,
+    unit: str,
+    counts: Mapping[tuple[str, ...], int],
+    labels: Sequence[str],
+    started_ns: int,
+    now_ns: int,
+) -> Metric:
     points = [
         NumberDataPoint(
             attributes=pairs(of_labels(labels, values)),
@@ -84,5 +97,4 @@ def _counter(
         for values, count in counts.items()
     ]
     data = Sum(data_points=points, aggregation_temporality=AGGREGATION_TEMPORALITY_CUMULATIVE, is_monotonic=True)
-    own = name.removesuffix("_total").replace("_", ".", 1)
-    return Metric(name=own, description=OWN[name], unit="{exchange}", sum=data)
+    return Metric(name=name, description=meaning, unit=unit, sum=data)

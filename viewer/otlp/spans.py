@@ -9,15 +9,14 @@ from itertools import islice
 from typing import Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from recorder.decode import stalls
 from recorder.decode.decoder import Decoded
-from viewer.otlp.attributes import SCHEMA_URL, Value, of_labels, pairs, user_labels
+from viewer.otlp.attributes import Origin, Value, of_labels, pairs, user_labels
 from viewer.otlp.context import context
-from viewer.stats.dashboard import MEASURED, Ended, label, labels_of, measured
+from viewer.stats.conventions import MEASURED, Conventions
+from viewer.stats.dashboard import Ended, label, labels_of, measured
 from viewer.stats.traced import Traced
 
 MOST_STALLS: Final = 32
@@ -27,7 +26,7 @@ MOST_STALLS: Final = 32
 _LAST_NS: Final = (1 << 64) - 1
 
 
-def span(one: Traced) -> Span | None:
+def span(one: Traced, conventions: Conventions) -> Span | None:
     """Return the span of an exchange; None if it is no generation, or if its caller's trace is not sampled."""
     place = context(one.id, one.request_headers)
     if one.counted.operation not in MEASURED or one.started_ns is None or not place.is_sampled:
@@ -51,7 +50,7 @@ def span(one: Traced) -> Span | None:
         attributes=pairs(
             {
                 **of_labels(labels._fields, labels),
-                **_generation(one, first_s, error),
+                **_generation(one, conventions, first_s, error),
                 **_own(one, stalled),
                 **user_labels(one.labels),
             }
@@ -62,15 +61,14 @@ def span(one: Traced) -> Span | None:
     )
 
 
-def request(spans: Sequence[Span], resource: Resource, scope: InstrumentationScope) -> ExportTraceServiceRequest:
+def request(spans: Sequence[Span], origin: Origin) -> ExportTraceServiceRequest:
     """Return spans as one message."""
-    of_scope = ScopeSpans(scope=scope, spans=spans, schema_url=SCHEMA_URL)
-    return ExportTraceServiceRequest(
-        resource_spans=[ResourceSpans(resource=resource, scope_spans=[of_scope], schema_url=SCHEMA_URL)]
-    )
+    of_scope = ScopeSpans(scope=origin.scope, spans=spans, schema_url=origin.conventions.url)
+    message = ResourceSpans(resource=origin.resource, scope_spans=[of_scope], schema_url=origin.conventions.core_url)
+    return ExportTraceServiceRequest(resource_spans=[message])
 
 
-def _generation(one: Traced, first_s: object, error: str) -> dict[str, Value]:
+def _generation(one: Traced, conventions: Conventions, first_s: object, error: str) -> dict[str, Value]:
     """Return the attributes that OpenTelemetry defines, besides those that metrics have, too."""
     counted = one.counted
     return {
@@ -80,9 +78,9 @@ def _generation(one: Traced, first_s: object, error: str) -> dict[str, Value]:
         "gen_ai.response.time_to_first_chunk": first_s if isinstance(first_s, float) else None,
         "gen_ai.usage.input_tokens": counted.input_tokens,
         "gen_ai.usage.output_tokens": counted.output_tokens,
-        "gen_ai.usage.reasoning.output_tokens": one.reasoning_tokens,
-        "gen_ai.usage.cache_read.input_tokens": one.cache_read_input_tokens,
-        "gen_ai.usage.cache_creation.input_tokens": one.cache_creation_input_tokens,
+        "gen_ai.usage.reasoning.output_tokens": counted.reasoning_tokens,
+        "gen_ai.usage.cache_read.input_tokens": counted.cache_read_input_tokens,
+        conventions.cache_write: counted.cache_creation_input_tokens,
         "gen_ai.conversation.id": one.conversation,
         "http.response.status_code": counted.exchange.status,
         "error.type": error,

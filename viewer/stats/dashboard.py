@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import fsum, inf
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from recorder.decode.decoder import Decoded
-from recorder.decode.operation import GENERATIONS
 from recorder.decode.outcome import Exchange
 from recorder.sanitize import clipped, safe
+from viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels
 from viewer.stats.tools import clients
 from viewer.stats.tools.request import ClientLeft, Judged, Numbers, Request, ToolError, is_whole
 
@@ -31,42 +31,13 @@ OTHER: Final = "other"
 OTHER_ERROR: Final = "_OTHER"
 """The name that OpenTelemetry has for an error of any other kind."""
 
-MEASURED: Final = (*GENERATIONS, "embeddings")
-"""The operations that have histograms, and spans."""
+UNKNOWN: Final = "unknown"
+"""OpenTelemetry's modality of tokens where usage is not broken down by it."""
 
 _LABEL_CHARACTERS: Final = 120
 _PORTS: Final = {"http": "80", "https": "443"}
 _PROVIDERS: Final = {"gemini": "gcp.gen_ai", "bedrock": "aws.bedrock"}
 """OpenTelemetry's names of providers, by the first part of an API's name, where they differ from that."""
-
-
-class Labels(NamedTuple):
-    """What samples are told apart by, under OpenTelemetry's names; empty is unknown."""
-
-    gen_ai_operation_name: str
-    gen_ai_provider_name: str
-    gen_ai_request_model: str
-    gen_ai_response_model: str
-    server_address: str
-    server_port: str
-    wiretape_api: str
-
-    def folded(self) -> "Labels":
-        """Return the labels without what others chose."""
-        known = self.gen_ai_operation_name, self.gen_ai_provider_name
-        return Labels(*known, OTHER, OTHER, OTHER, "", self.wiretape_api)
-
-
-LABELS: Final = {
-    "gen_ai_operation_name": "what was asked for",
-    "gen_ai_provider_name": "whose API it is",
-    "gen_ai_request_model": "the model asked for",
-    "gen_ai_response_model": "the first model that the answer names",
-    "server_address": "the upstream's host",
-    "server_port": "its port",
-    "wiretape_api": "the API whose form the answer has",
-}
-"""What the labels mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +55,9 @@ class Ended:
     flags: Sequence[str]
     input_tokens: int | None
     output_tokens: int | None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class Counts(Protocol):
@@ -118,48 +92,6 @@ class Histogram:
         return list(zip([*self.bounds, inf], accumulate(self.counts), strict=True))
 
 
-class Family(NamedTuple):
-    """A histogram of OpenTelemetry: its name, its unit in Prometheus' words, and a label that only it has."""
-
-    name: str
-    meaning: str
-    unit: str
-    bounds: Sequence[float]
-    label: str = ""
-
-    @property
-    def prometheus(self) -> str:
-        """The name as OpenTelemetry's rules translate it for Prometheus."""
-        return "_".join([*self.name.split("."), *([self.unit] if self.unit else [])])
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The names of all labels."""
-        return Labels._fields + ((self.label,) if self.label else ())
-
-
-DURATION: Final = Family(
-    "gen_ai.client.operation.duration",
-    "from the request to the end of the answer, of operations that failed too, which have an error_type",
-    "seconds", clients.OTEL_SECONDS, "error_type",
-)  # fmt: skip
-FIRST_CHUNK: Final = Family(
-    "gen_ai.client.operation.time_to_first_chunk",
-    "from the request to the first chunk of any kind; of streams",
-    "seconds", clients.OTEL_SECONDS,
-)  # fmt: skip
-PER_CHUNK: Final = Family(
-    "gen_ai.client.operation.time_per_output_chunk",
-    "from each chunk to the next, of any kind; of streams",
-    "seconds", clients.OTEL_SECONDS,
-)  # fmt: skip
-TOKENS: Final = Family(
-    "gen_ai.client.token.usage",
-    "tokens of an operation, as usage reports them",
-    "", clients.OTEL_TOKENS, "gen_ai_token_type",
-)  # fmt: skip
-FAMILIES: Final = (DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS)
-
 OWN: Final = {
     "wiretape_exchanges_total": "exchanges that have ended, by outcome",
     "wiretape_flagged_exchanges_total": "exchanges that carry a flag, such as stall or clock_suspect",
@@ -180,13 +112,19 @@ class Figures(Generic[H]):
     """All that was counted so far; `folded` exchanges have labels of others. `new` makes the histograms of a family."""
 
     new: Callable[[Family], H]
+    conventions: Conventions = RELEASED
     outcomes: Counter[tuple[str, ...]] = field(default_factory=Counter)
     flags: Counter[str] = field(default_factory=Counter)
-    histograms: dict[Family, dict[tuple[str, ...], H]] = field(
-        default_factory=lambda: {family: {} for family in FAMILIES}
-    )
+    histograms: dict[Family, dict[tuple[str, ...], H]] = field(default_factory=dict)
+    counters: dict[Family, Counter[tuple[str, ...]]] = field(default_factory=dict)
     folded: int = 0
-    _known: set[tuple[Labels, str]] = field(default_factory=set)
+    known: set[tuple[Labels, str]] = field(default_factory=set)
+    """The labels, and kinds of error, that are kept apart."""
+
+    def __post_init__(self) -> None:
+        """Make the metrics of the conventions."""
+        self.histograms |= {family: {} for family in self.conventions.families if family.bounds}
+        self.counters |= {family: Counter() for family in self.conventions.families if not family.bounds}
 
     def add(self, one: Ended) -> None:
         """Count an exchange."""
@@ -194,32 +132,54 @@ class Figures(Generic[H]):
         labels, error = self._bounded(labels_of(one), error)
         self.outcomes[*labels, one.judged.outcome or ""] += 1
         self.flags.update(one.flags)
-        if one.operation not in MEASURED:
-            return
-        if numbers is not None:
-            duration_s = numbers["failed_operation_duration_s" if error else "operation_duration_s"]
-            self._add(DURATION, (*labels, error), [duration_s])
-            self._add(FIRST_CHUNK, labels, [numbers["time_to_first_chunk_s"]])
-            self._add(PER_CHUNK, labels, numbers["time_per_output_chunk_s"])
-        self._add(TOKENS, (*labels, "input"), [one.input_tokens])
-        self._add(TOKENS, (*labels, "output"), [one.output_tokens])
+        known = _figures(one, numbers, error)
+        for family in self.conventions.families:
+            for figure in family.figures:
+                own = {"error_type": error, "gen_ai_token_type": figure, "gen_ai_token_modality": UNKNOWN}
+                if one.operation in family.operations and known[figure]:
+                    self._count(family, (*labels, own[family.label]) if family.label else labels, known[figure])
 
-    def _add(self, family: Family, labels: tuple[str, ...], values: object) -> None:
-        known = [value for value in values if isinstance(value, int | float)] if isinstance(values, list) else []
-        if known:
-            histograms = self.histograms[family]
-            if labels not in histograms:
-                histograms[labels] = self.new(family)
-            histograms[labels].add(known)
+    def _count(self, family: Family, labels: tuple[str, ...], values: Sequence[float]) -> None:
+        if not family.bounds:
+            self.counters[family][labels] += int(sum(values))
+            return
+        histograms = self.histograms[family]
+        if labels not in histograms:
+            histograms[labels] = self.new(family)
+        histograms[labels].add(values)
 
     def _bounded(self, labels: Labels, error: str) -> tuple[Labels, str]:
         """Return labels that are known, or may become so; else those of what is counted as one."""
-        if (labels, error) not in self._known:
-            if len(self._known) >= LABEL_SETS:
+        if (labels, error) not in self.known:
+            if len(self.known) >= LABEL_SETS:
                 self.folded += 1
-                return labels.folded(), OTHER_ERROR if error else ""
-            self._known.add((labels, error))
+                return _folded(labels), OTHER_ERROR if error else ""
+            self.known.add((labels, error))
         return labels, error
+
+
+def _figures(one: Ended, numbers: Numbers | None, error: str) -> dict[Figure, list[float]]:
+    """Return the values of each figure of an exchange; an unknown one has none."""
+    numbers = numbers or {}
+    gaps = numbers.get("time_per_output_chunk_s")
+    values: dict[Figure, Sequence[object]] = {
+        "duration": [numbers.get("failed_operation_duration_s" if error else "operation_duration_s")],
+        "first_chunk": [numbers.get("time_to_first_chunk_s")],
+        "per_chunk": gaps if isinstance(gaps, list) else [],
+        "input": [one.input_tokens],
+        "output": [one.output_tokens],
+        "cache_read": [one.cache_read_input_tokens],
+        "cache_write": [one.cache_creation_input_tokens],
+        "reasoning": [one.reasoning_tokens],
+    }
+    return {figure: [value for value in all_ if isinstance(value, int | float)] for figure, all_ in values.items()}
+
+
+def _folded(labels: Labels) -> Labels:
+    """Return labels without what others chose."""
+    return labels._replace(
+        gen_ai_request_model=OTHER, gen_ai_response_model=OTHER, server_address=OTHER, server_port=""
+    )
 
 
 def measured(one: Ended) -> tuple[Numbers | None, str]:

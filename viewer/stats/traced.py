@@ -29,9 +29,9 @@ EVENTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """What is known of an exchange besides what is `counted` of it; None is unknown.
+    """The facts of an exchange besides those that are `counted`; None is unknown.
 
-    `started_ns` is the wall time of T0, in ns since the epoch. Token counts are those of `usage`.
+    `started_ns` is the wall time of T0, in ns since the epoch.
     """
 
     id: str
@@ -46,6 +46,3 @@ class Traced:
     conversation: str | None = None
     ttft_ns: int | None = None
     max_stall_ns: int | None = None
-    reasoning_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None

@@ -18,15 +18,15 @@ from viewer.tape.columns import JOINED, among
 PAGE = 50
 """So many exchanges are looked at together."""
 
-_ALIKE = ("clock", "outcome_detail", "response_id", "ttft_ns", "max_stall_ns", "reasoning_tokens",
-          "cache_read_input_tokens", "cache_creation_input_tokens")  # fmt: skip
+_ALIKE = ("clock", "outcome_detail", "response_id", "ttft_ns", "max_stall_ns")
 """What a `Traced` has by the name of its column."""
 
 _FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
     exchanges.c.framing, exchanges.c.upstream, exchanges.c.request_model, measures.c.outcome, measures.c.error_code,
     measures.c.duration_ns, measures.c.operation, measures.c.api, measures.c.response_model, measures.c.flags,
-    measures.c.input_tokens, measures.c.output_tokens, exchanges.c.id, exchanges.c.started_at,
+    measures.c.input_tokens, measures.c.output_tokens, measures.c.cache_read_input_tokens,
+    measures.c.cache_creation_input_tokens, measures.c.reasoning_tokens, exchanges.c.id, exchanges.c.started_at,
     exchanges.c.request_headers, exchanges.c.labels, measures.c.finish_reason, measures.c.choices,
     measures.c.conversation_key, *(measures.c[name] if name in measures.c else exchanges.c[name] for name in _ALIKE),
 ).select_from(JOINED)  # fmt: skip
@@ -86,6 +86,9 @@ def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
             flags=(row.flags or "").split(),
             input_tokens=prices.usage(row.api, row.input_tokens, row.output_tokens, *cached).total_input,
             output_tokens=row.output_tokens,
+            cache_read_input_tokens=row.cache_read_input_tokens,
+            cache_creation_input_tokens=row.cache_creation_input_tokens,
+            reasoning_tokens=row.reasoning_tokens,
         )
         yield Traced(
             id=row.id,

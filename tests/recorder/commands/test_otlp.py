@@ -1,6 +1,7 @@
 """`wiretape record --otlp`: a collector gets each generation once, in its caller's trace, also when it was down."""
 
 import gzip
+import os
 import signal
 from pathlib import Path
 
@@ -80,6 +81,56 @@ async def test_each_generation_is_sent_once_in_the_trace_of_its_caller_and_the_l
     (first,) = points["gen_ai.client.operation.time_to_first_chunk"]
     count, first_ns = select(tape, "SELECT count(ttfc_ns), sum(ttfc_ns) FROM measures")[0]
     assert (first.count, round(first.sum * 1e9)) == (count, first_ns) == (4, first_ns)
+
+
+def shipping_process(pid: int) -> int:
+    """Give the process that sends what a recorder records."""
+    started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (found,) = [it for it in started if b"--beside" in Path(f"/proc/{it}/cmdline").read_bytes()]
+    return int(found)
+
+
+def totals(messages: list[bytes], name: str) -> tuple[int, float]:
+    """Give the count and the sum of a histogram over all series, of each of which the last point stands."""
+    last: dict[bytes, tuple[int, float]] = {}
+    for message in messages:
+        (of_resource,) = ExportMetricsServiceRequest.FromString(message).resource_metrics
+        for metric in of_resource.scope_metrics[0].metrics:
+            for point in metric.exponential_histogram.data_points if metric.name == name else ():
+                labels = b"".join(pair.SerializeToString() for pair in point.attributes)
+                key = of_resource.resource.SerializeToString() + b"%d" % point.start_time_unix_nano + labels
+                last[key] = point.count, point.sum
+    return sum(count for count, _ in last.values()), sum(total for _, total in last.values())
+
+
+@on_loop
+async def test_no_span_and_no_sample_is_lost_or_counted_twice_when_the_process_that_sends_is_killed(
+    tmp_path: Path,
+) -> None:
+    tape, receiver = tmp_path / "tape.db", Receiver(failures=0)
+    async with (
+        ScriptedUpstream(lambda _: answer(STREAM)) as upstream,
+        ScriptedUpstream(receiver.choose) as collector,
+        recording(tape, upstream.url, "--otlp", collector.url) as (process, base),
+    ):
+        for wave in (1, 2):
+            for number in range(5):
+                await fetch(base, post(CHAT, b'{"model":"m%d","stream":true}' % number))
+            await until(lambda wave=wave: len(set(receiver.spans)) == 5 * wave)
+            os.kill(shipping_process(process.pid), signal.SIGKILL)
+        await fetch(base, post(CHAT, b'{"model":"m","stream":true}'))
+        await until(lambda: len(set(receiver.spans)) == 11)
+        code, _, _ = await finish(process, signal.SIGINT)
+    assert code == 0
+    assert set(receiver.spans) == {row["id"] for row in select(tape, "SELECT id FROM exchanges")}
+    count, first_ns, duration_ns, tokens = select(
+        tape, "SELECT count(ttfc_ns), sum(ttfc_ns), sum(duration_ns), sum(input_tokens) FROM measures"
+    )[0]
+    assert count == 11
+    first = totals(receiver.metrics, "gen_ai.client.operation.time_to_first_chunk")
+    duration = totals(receiver.metrics, "gen_ai.client.operation.duration")
+    assert [(n, round(total * 1e9)) for n, total in (first, duration)] == [(11, first_ns), (11, duration_ns)]
+    assert totals(receiver.metrics, "gen_ai.client.token.usage") == (11, tokens)
 
 
 @pytest.mark.nightly

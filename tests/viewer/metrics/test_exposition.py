@@ -1,7 +1,9 @@
 """What Prometheus reads of the metrics: each bound of a bucket is the number that was counted by."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from recorder.commands.metrics import Setup
@@ -9,20 +11,52 @@ from tests.cases import each_case
 from tests.viewer.ended import ONE
 from viewer.metrics.exposition import Exposition
 from viewer.metrics.serve import accepts_gzip
+from viewer.stats.conventions import LATEST, RELEASED, Conventions
+from viewer.stats.dashboard import Ended
 from viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
 
 
+def families(one: Ended, conventions: Conventions = RELEASED) -> dict[str, Metric]:
+    """Give the metrics that Prometheus reads of an exchange, by their names."""
+    exposition = Exposition(Setup(Path("tape.db"), "s", "1", frozenset()), conventions)
+    exposition.figures.add(one)
+    return {family.name: family for family in text_string_to_metric_families(exposition.text().decode())}
+
+
 def test_every_bound_is_read_as_the_number_it_was_written_from():
-    exposition = Exposition(Setup(Path("tape.db"), "s", "1", frozenset()))
-    exposition.figures.add(ONE)
     read = {
-        family.name: [sample.labels["le"] for sample in family.samples if "le" in sample.labels]
-        for family in text_string_to_metric_families(exposition.text().decode())
+        name: [sample.labels["le"] for sample in family.samples if "le" in sample.labels]
+        for name, family in families(ONE).items()
     }
     tokens, seconds = read["gen_ai_client_token_usage"], read["gen_ai_client_operation_duration_seconds"]
     assert [float(bound) for bound in tokens] == [*OTEL_TOKENS, float("inf")]
     assert [float(bound) for bound in seconds] == [*OTEL_SECONDS, float("inf")]
     assert tokens[-5:] == ["1.048576e+06", "4.194304e+06", "1.6777216e+07", "6.7108864e+07", "+Inf"]
+
+
+def test_the_latest_conventions_have_names_of_their_own_and_counters_of_tokens():
+    used = replace(ONE, output_tokens=9, cache_read_input_tokens=5, reasoning_tokens=4)
+    found = families(used, LATEST)
+    inference = "gen_ai_client_inference"
+    kinds = {name.removeprefix(inference): family.type for name, family in found.items() if name.startswith(inference)}
+    assert kinds == {
+        "_duration_seconds": "histogram",
+        "_time_to_first_chunk_seconds": "histogram",
+        "_time_per_output_chunk_seconds": "histogram",
+        "_operation_input_tokens": "histogram",
+        "_operation_output_tokens": "histogram",
+        "_usage_input_tokens": "counter",
+        "_usage_output_tokens": "counter",
+        "_usage_cache_read_input_tokens": "counter",
+        "_usage_cache_write_input_tokens": "counter",
+        "_usage_reasoning_output_tokens": "counter",
+    }
+    (sample,) = found[f"{inference}_usage_cache_read_input_tokens"].samples
+    assert sample.name == f"{inference}_usage_cache_read_input_tokens_total"
+    assert (sample.value, sample.labels["gen_ai_token_modality"]) == (5, "unknown")
+    assert found[f"{inference}_usage_cache_write_input_tokens"].samples == []
+    assert found["wiretape_info"].samples[0].labels["semconv"] == "gen-ai-dev/1.42.0-dev"
+    assert families(used)["wiretape_info"].samples[0].labels["semconv"] == "1.41.1"
 
 
 @each_case(

@@ -13,7 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from recorder.clock import Clock
 from tests.cases import each_case
-from viewer.otlp import attributes, metrics
+from viewer.otlp import attributes, series
 from viewer.otlp.client import Client
 from viewer.otlp.delivery import LONGEST_WAIT_SECONDS, Delivery
 
@@ -21,6 +21,8 @@ SPANS = [Span(span_id=bytes([number]) * 8) for number in range(1, 5)]
 CLOCK = Clock(wall_ns=lambda: 1_700_000_000_000_000_000)
 DATE = "Tue, 14 Nov 2023 22:13:50 GMT"  # 30 s later
 SECRET = "Bearer sk-secret"
+ORIGIN = attributes.origin({}, {}, version="1", host="h", instance="s")
+COUNTED = series.new("s", ORIGIN, 5)
 
 
 class Receiver:
@@ -33,8 +35,7 @@ class Receiver:
         self._answers, self._lasts = list(answers), lasts
         transport = httpx.MockTransport(self._answer)
         client = Client("http://collector.test:4318/otel", [("authorization", SECRET)], CLOCK, transport=transport)
-        resource = attributes.resource({}, {}, version="1", host="h", instance="s")
-        self.delivery = Delivery(client, resource, attributes.scope("1"), CLOCK, self.lines.append)
+        self.delivery = Delivery(client, CLOCK, self.lines.append)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -44,7 +45,7 @@ class Receiver:
         return httpx.Response(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(answer.content))
 
     def send(self, spans: list[Span] = SPANS) -> bool:
-        return self.delivery.send_spans(spans, self._wait)
+        return self.delivery.send_spans(spans, ORIGIN, self._wait)
 
     def _wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
@@ -141,17 +142,17 @@ def test_an_answer_that_cannot_be_read_is_an_answer_all_the_same(body):
 
 def test_a_collector_that_takes_no_metrics_gets_spans_only():
     receiver = Receiver(httpx.Response(405))
-    receiver.delivery.send_metrics(metrics.figures(), 5)
-    receiver.delivery.send_metrics(metrics.figures(), 5)
+    receiver.delivery.send_metrics(COUNTED)
+    receiver.delivery.send_metrics(COUNTED)
     assert receiver.send()
     assert [request.url.path for request in receiver.requests] == ["/otel/v1/metrics", "/otel/v1/traces"]
     assert receiver.lines == ["the collector takes no metrics (HTTP 405): none are sent"]
 
 
-def test_metrics_are_sent_once_each_time_for_the_next_make_good_what_is_lost():
+def test_metrics_are_sent_again_while_there_is_time_and_are_not_taken_where_there_is_none():
     receiver = Receiver(httpx.Response(503))
-    receiver.delivery.send_metrics(metrics.figures(), 5)
-    receiver.delivery.send_metrics(metrics.figures(), 5)
+    assert not receiver.delivery.send_metrics(COUNTED)
+    assert receiver.delivery.send_metrics(COUNTED)
     assert receiver.lines == ["metrics are not taken (HTTP 503); they are sent again", "metrics are taken again"]
     sent = ExportMetricsServiceRequest.FromString(gzip.decompress(receiver.requests[1].content))
     (point,) = sent.resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points

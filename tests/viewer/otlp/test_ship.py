@@ -3,10 +3,12 @@
 import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import httpx
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from sqlalchemy import Connection
 
@@ -14,7 +16,7 @@ from recorder.clock import Clock
 from recorder.errors import WiretapeError
 from tests.cases import each_case
 from tests.viewer.commanding import run
-from viewer.fleet.acknowledged import held
+from viewer.fleet.acknowledged import destinations, held
 from viewer.otlp import attributes, ship
 from viewer.otlp.client import Client
 from viewer.otlp.delivery import Delivery
@@ -28,13 +30,14 @@ class Receiver:
 
     def __init__(self, takes: int = 99) -> None:
         self.ids: list[bytes] = []
-        self._takes = takes
+        self.labels: dict[str, str] = {}
+        self.takes = takes
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == "/v1/traces":
-            if not self._takes:
+            if not self.takes:
                 return httpx.Response(503, stream=httpx.ByteStream(b""))
-            self._takes -= 1
+            self.takes -= 1
             (one,) = ExportTraceServiceRequest.FromString(gzip.decompress(request.content)).resource_spans
             self.ids += [span.span_id for span in one.scope_spans[0].spans]
         return httpx.Response(200, stream=httpx.ByteStream(b""))
@@ -42,10 +45,12 @@ class Receiver:
     @contextmanager
     def shipper(self, tape: Path, since: int = 0) -> Iterator[ship.Shipper]:
         client = Client("http://collector.test", [], CLOCK, transport=httpx.MockTransport(self.answer))
-        resource = attributes.resource({}, {}, version="1", host="h", instance="i")
-        delivery = Delivery(client, resource, attributes.scope("1"), CLOCK, lambda _: None)
+        delivery = Delivery(client, CLOCK, lambda _: None)
         with held(tape, "otlp at collector.test") as known:
-            yield ship.Shipper(delivery, known, since, clock=CLOCK)
+            yield ship.Shipper(delivery, known, self.origin, since, clock=CLOCK)
+
+    def origin(self, instance: str) -> attributes.Origin:
+        return attributes.origin({}, self.labels, version="1", host="h", instance=instance)
 
 
 def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
@@ -74,6 +79,125 @@ def test_where_nothing_was_taken_it_begins_after_a_version_which_it_keeps(
         with (receiver := Receiver()).shipper(tmp_path / "t.db", since=since) as shipper:
             shipper.finish(connection)
         assert receiver.ids == []
+
+
+class Killed(BaseException):
+    """The end of a process by SIGKILL."""
+
+
+class Counting(Receiver):
+    """A collector that lets a process be killed when it sends a message, before it is taken or before the answer.
+
+    `killing` is the number of that message. `counts` has the last count of each series, as a receiver of cumulative
+    metrics keeps them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: dict[bytes, int] = {}
+        self.resources: list[bytes] = []
+        self.messages = 0
+        self.killing: int | None = None
+        self.is_taken = self.takes_metrics = True
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        kills = self.messages == self.killing
+        self.messages += 1
+        if kills and not self.is_taken:
+            raise Killed
+        if request.url.path == "/v1/metrics":
+            if not self.takes_metrics:
+                return httpx.Response(503, stream=httpx.ByteStream(b""))
+            self._count(ExportMetricsServiceRequest.FromString(gzip.decompress(request.content)))
+        answer = super().answer(request)
+        if kills:
+            raise Killed
+        return answer
+
+    def _count(self, message: ExportMetricsServiceRequest) -> None:
+        (of_resource,) = message.resource_metrics
+        self.resources.append(of_resource.resource.SerializeToString())
+        for metric in of_resource.scope_metrics[0].metrics:
+            for point in [*metric.exponential_histogram.data_points, *metric.sum.data_points]:
+                attributes = b"".join(pair.SerializeToString() for pair in point.attributes)
+                start = b"%d" % point.start_time_unix_nano
+                total = point.as_int if metric.HasField("sum") else point.count
+                series = self.resources[-1] + metric.name.encode() + attributes + start
+                assert total >= self.counts.get(series, 0), "a cumulative metric never falls"
+                self.counts[series] = total
+
+    def samples(self) -> int:
+        return sum(self.counts.values())
+
+
+def test_whenever_a_process_is_killed_each_sample_arrives_once_and_no_span_is_lost(
+    connection: Connection, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(ship, "BATCH", 2)
+    monkeypatch.setattr(ship, "METRICS_SECONDS", 0)
+    monkeypatch.setattr("viewer.tape.session.PAGE", 2)
+    with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
+        assert shipper.finish(connection) == 0
+    assert whole.samples() > 20
+    for message, is_taken in product(range(whole.messages), (True, False)):
+        receiver, tape = Counting(), tmp_path / f"{message}-{is_taken}.db"
+        receiver.killing, receiver.is_taken = message, is_taken
+        with pytest.raises(Killed), receiver.shipper(tape) as shipper:
+            shipper.finish(connection)
+        with receiver.shipper(tape) as shipper:
+            assert shipper.finish(connection) == 0
+        assert set(receiver.ids) == set(whole.ids)
+        assert receiver.samples() == whole.samples()
+
+
+def test_a_process_with_another_resource_sends_what_is_left_of_the_last_series_and_begins_one(
+    connection: Connection, tmp_path: Path
+) -> None:
+    with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
+        shipper.finish(connection)
+    receiver, tape = Counting(), tmp_path / "t.db"
+    receiver.killing, receiver.is_taken = whole.messages - 1, False
+    with pytest.raises(Killed), receiver.shipper(tape) as shipper:
+        shipper.finish(connection)
+    assert (receiver.samples(), shipper.acknowledged.of("metrics").until) == (0, 0)
+    origins = []
+    for labels in ({"run": "b"}, {"run": "b"}, {}):
+        receiver.labels = labels
+        receiver.resources.clear()
+        with receiver.shipper(tape) as shipper:
+            assert shipper.finish(connection) == 0
+        assert (receiver.samples(), len(receiver.ids)) == (whole.samples(), len(whole.ids))
+        origins.append(set(receiver.resources))
+    assert [len(origin) for origin in origins] == [2, 1, 1]
+    assert origins[1] < origins[0]
+    assert not origins[2] & origins[0]
+
+
+def test_metrics_never_count_what_the_next_process_would_count_again(
+    connection: Connection, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(ship, "BATCH", 2)
+    monkeypatch.setattr("viewer.tape.session.PAGE", 2)
+    receiver = Counting()
+    for takes in (1, 0, 99):
+        receiver.takes = takes
+        with receiver.shipper(tmp_path / "t.db") as shipper:
+            waiting = shipper.finish(connection)
+    assert waiting == 0
+    assert receiver.samples() > 20
+
+
+def test_an_exchange_waits_until_its_metrics_are_taken_too(connection: Connection, tmp_path: Path) -> None:
+    receiver = Counting()
+    receiver.takes_metrics = False
+    with receiver.shipper(tmp_path / "t.db") as shipper:
+        assert shipper.finish(connection) > 3
+    assert dict(destinations(tmp_path / "t.db", shipping.identity(connection))) == {"otlp at collector.test": 0}
+    sent, receiver.takes_metrics = len(receiver.ids), True
+    with receiver.shipper(tmp_path / "t.db") as shipper:
+        assert shipper.finish(connection) == 0
+    assert len(receiver.ids) == sent > 3
+    assert receiver.samples() > 20
 
 
 class Refusing(Receiver):

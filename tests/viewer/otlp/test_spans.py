@@ -9,24 +9,26 @@ from recorder.decode.outcome import Read
 from tests.viewer.ended import CHUNKS, FACTS, MS, ONE, body
 from viewer.otlp import attributes, spans
 from viewer.otlp.context import context
+from viewer.stats.conventions import RELEASED
 from viewer.stats.tools.request import Judged
 from viewer.stats.traced import EVENTS, OWN_ATTRIBUTES, Traced
 
 T0 = 1_700_000_000_000_000_000
 EXCHANGE = Traced(
-    id="2643dcc5d112e65c", counted=ONE, started_ns=T0, labels={"run": "a7"}, clock="kernel", response_id="r1",
+    id="2643dcc5d112e65c", counted=replace(ONE, cache_read_input_tokens=3), started_ns=T0,
+    labels={"run": "a7"}, clock="kernel", response_id="r1",
     request_headers=[["traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]],
-    finish_reasons=["stop"], conversation="c1", ttft_ns=10 * MS, max_stall_ns=20 * MS, cache_read_input_tokens=3,
+    finish_reasons=["stop"], conversation="c1", ttft_ns=10 * MS, max_stall_ns=20 * MS,
 )  # fmt: skip
 HOSTILE = "\x1b[2J\ud800\u202e" + "x" * 500
 
 
-def received(one: Traced) -> Span:
+def received(one: Traced, **environment: str) -> Span:
     """Give the span as a receiver decodes it."""
-    made = spans.span(one)
+    origin = attributes.origin(environment, {}, version="1", host="h", instance="s")
+    made = spans.span(one, origin.conventions)
     assert made is not None
-    resource = attributes.resource({}, {}, version="1", host="h", instance="s")
-    sent = spans.request([made], resource, attributes.scope("1")).SerializeToString()
+    sent = spans.request([made], origin).SerializeToString()
     (of_resource,) = ExportTraceServiceRequest.FromString(sent).resource_spans
     return of_resource.scope_spans[0].spans[0]
 
@@ -43,6 +45,15 @@ def values(pairs):
 
 def of(**more):
     return replace(EXCHANGE, counted=replace(ONE, **more))
+
+
+def test_tokens_written_to_a_cache_have_the_name_of_the_conventions_that_a_user_chose():
+    one = of(cache_creation_input_tokens=2)
+    released, latest = received(one), received(one, OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental")
+    assert values(released.attributes)["gen_ai.usage.cache_creation.input_tokens"] == 2
+    renamed = {**values(released.attributes), "gen_ai.usage.cache_write.input_tokens": 2}
+    del renamed["gen_ai.usage.cache_creation.input_tokens"]
+    assert values(latest.attributes) == renamed
 
 
 def test_a_stream_is_a_client_span_with_the_names_of_the_conventions():
@@ -127,7 +138,7 @@ def test_no_span_is_made_of_what_is_no_generation_or_is_not_sampled_or_has_no_ti
         replace(EXCHANGE, request_headers=unsampled),
         replace(EXCHANGE, started_ns=None),
     ):
-        assert spans.span(one) is None
+        assert spans.span(one, RELEASED) is None
 
 
 def test_texts_of_others_are_bounded_and_without_control_characters_and_times_fit():

@@ -1,0 +1,161 @@
+"""Pure: the metrics of OpenTelemetry's GenAI conventions, by the names of two versions of them.
+
+`RELEASED` are those of the last release, semconv v1.41.1, which SDKs send. `LATEST` are those of the conventions' own
+repository, which has no release yet: semantic-conventions-genai 06ec68e7. They are for users who opt in.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from recorder.decode.operation import GENERATIONS
+from viewer.stats.tools import clients
+
+OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
+"""OpenTelemetry's variable, a list with commas, which instrumentations of everything else read, too."""
+OPT_IN_VALUE: Final = "gen_ai_latest_experimental"
+
+EMBEDDINGS: Final = ("embeddings",)
+MEASURED: Final = (*GENERATIONS, *EMBEDDINGS)
+"""The operations that have histograms, and spans."""
+
+Figure = Literal["duration", "first_chunk", "per_chunk", "input", "output", "cache_read", "cache_write", "reasoning"]
+"""A figure of an exchange that a metric counts."""
+
+
+class Labels(NamedTuple):
+    """The labels of every sample, under OpenTelemetry's names; empty is unknown."""
+
+    gen_ai_operation_name: str
+    gen_ai_provider_name: str
+    gen_ai_request_model: str
+    gen_ai_response_model: str
+    server_address: str
+    server_port: str
+    wiretape_api: str
+
+
+LABELS: Final = {
+    "gen_ai_operation_name": "what was asked for",
+    "gen_ai_provider_name": "whose API it is",
+    "gen_ai_request_model": "the model asked for",
+    "gen_ai_response_model": "the first model that the answer names",
+    "server_address": "the upstream's host",
+    "server_port": "its port",
+    "wiretape_api": "the API whose form the answer has",
+}
+"""The meanings of the labels."""
+
+
+class Family(NamedTuple):
+    """A metric of OpenTelemetry: its name, its unit in Prometheus' words, and a label that only it has.
+
+    It counts figures of exchanges with these operations. One without bounds is a counter, any other a histogram.
+    """
+
+    name: str
+    meaning: str
+    unit: str
+    bounds: Sequence[float]
+    figures: tuple[Figure, ...]
+    label: str = ""
+    operations: tuple[str, ...] = MEASURED
+
+    @property
+    def prometheus(self) -> str:
+        """The name as OpenTelemetry's rules translate it for Prometheus."""
+        ends = [self.unit, "" if self.bounds else "total"]
+        return "_".join([*self.name.split("."), *(end for end in ends if end)])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of all labels."""
+        return Labels._fields + ((self.label,) if self.label else ())
+
+
+class Conventions(NamedTuple):
+    """A version of the conventions: its schema, its metrics, and the name of a span's attribute.
+
+    `core_url` is the schema of all other conventions, such as those for resources.
+    """
+
+    version: str
+    url: str
+    core_url: str
+    cache_write: str
+    families: tuple[Family, ...]
+
+
+DURATION: Final = Family(
+    "gen_ai.client.operation.duration",
+    "from the request to the end of the answer, of operations that failed too, which have an error_type",
+    "seconds", clients.OTEL_SECONDS, ("duration",), "error_type",
+)  # fmt: skip
+FIRST_CHUNK: Final = Family(
+    "gen_ai.client.operation.time_to_first_chunk",
+    "from the request to the first chunk of any kind; of streams",
+    "seconds", clients.OTEL_SECONDS, ("first_chunk",),
+)  # fmt: skip
+PER_CHUNK: Final = Family(
+    "gen_ai.client.operation.time_per_output_chunk",
+    "from each chunk to the next, of any kind; of streams",
+    "seconds", clients.OTEL_SECONDS, ("per_chunk",),
+)  # fmt: skip
+TOKENS: Final = Family(
+    "gen_ai.client.token.usage",
+    "tokens of an operation, as usage reports them",
+    "", clients.OTEL_TOKENS, ("input", "output"), "gen_ai_token_type",
+)  # fmt: skip
+
+RELEASED: Final = Conventions(
+    "1.41.1",
+    "https://opentelemetry.io/schemas/1.41.1",
+    "https://opentelemetry.io/schemas/1.41.1",
+    "gen_ai.usage.cache_creation.input_tokens",
+    (DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS),
+)
+
+
+def _inference(former: Family, name: str) -> Family:
+    return former._replace(name=f"gen_ai.client.inference.{name}", operations=GENERATIONS)
+
+
+def _tokens(figure: Figure, meaning: str) -> Family:
+    name = f"gen_ai.client.inference.operation.{figure}_tokens"
+    return Family(name, meaning, "", clients.OTEL_TOKENS, (figure,), operations=GENERATIONS)
+
+
+def _usage(figure: Figure, name: str, meaning: str) -> Family:
+    name = f"gen_ai.client.inference.usage.{name}"
+    return Family(name, meaning, "", (), (figure,), "gen_ai_token_modality", GENERATIONS)
+
+
+LATEST: Final = Conventions(
+    "gen-ai-dev/1.42.0-dev",
+    "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev",
+    "https://opentelemetry.io/schemas/1.44.0",
+    "gen_ai.usage.cache_write.input_tokens",
+    (
+        _inference(DURATION, "duration"),
+        _inference(FIRST_CHUNK, "time_to_first_chunk"),
+        _inference(PER_CHUNK, "time_per_output_chunk"),
+        _tokens("input", "input tokens of an operation, as usage reports them, those from a cache included"),
+        _tokens("output", "output tokens of an operation, as usage reports them, those of reasoning included"),
+        _usage("input", "input_tokens", "input tokens, those from a cache included"),
+        _usage("cache_read", "cache_read.input_tokens", "of these, those read from the provider's cache"),
+        _usage("cache_write", "cache_write.input_tokens", "of these, those written to the provider's cache"),
+        _usage("output", "output_tokens", "output tokens, those of reasoning included"),
+        _usage("reasoning", "reasoning.output_tokens", "of these, those of reasoning"),
+        DURATION._replace(
+            meaning="from the request to the end of the answer, of embeddings; of those that failed too",
+            operations=EMBEDDINGS,
+        ),
+    ),
+)
+
+VERSIONS: Final = (RELEASED, LATEST)
+
+
+def chosen(environment: Mapping[str, str]) -> Conventions:
+    """Return the conventions that a user opts in to, else those of the last release."""
+    values = environment.get(OPT_IN, "").split(",")
+    return LATEST if OPT_IN_VALUE in (value.strip() for value in values) else RELEASED
