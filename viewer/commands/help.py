@@ -411,7 +411,7 @@ def _otlp() -> Iterator[Section]:
             ("OTEL_EXPORTER_OTLP_HEADERS", "headers, such as credentials: NAME=VALUE,NAME=VALUE, percent-encoded"),
             ("--otlp-headers FILE", "the same in a file, NAME: VALUE, a line each"),
             ("OTEL_SERVICE_NAME", "the service.name of all that is sent, instead of wiretape"),
-            ("OTEL_RESOURCE_ATTRIBUTES", "other attributes of it: KEY=VALUE,KEY=VALUE"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "other attributes of it: KEY=VALUE,KEY=VALUE; credentials are replaced"),
             ("SSL_CERT_FILE, --ca-file", "whom to trust with https"),
         ],
         "They stand in the environment of whatever sends: record --otlp, or wiretape ship --to otlp+http://HOST:PORT, "

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from recorder.tape.redact import Redactor
 from viewer.stats import conventions
 from viewer.stats.conventions import Conventions
 from viewer.stats.dashboard import label
@@ -64,7 +65,8 @@ def resource(
         "host.name": host,
         **user_labels(labels),
     }
-    chosen = {**own, **listed(environment.get("OTEL_RESOURCE_ATTRIBUTES", ""))}
+    # A resource is stored with the progress: no credential may be in it.
+    chosen = {**own, **Redactor(None).labels(listed(environment.get("OTEL_RESOURCE_ATTRIBUTES", "")))}
     if name := environment.get("OTEL_SERVICE_NAME"):
         chosen["service.name"] = name
     return Resource(attributes=pairs(chosen))

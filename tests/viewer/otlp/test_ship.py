@@ -1,6 +1,8 @@
 """A tape is sent from where the last process was acknowledged: each generation once, and none is left out."""
 
+import base64
 import gzip
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -31,6 +33,7 @@ class Receiver:
     def __init__(self, takes: int = 99) -> None:
         self.ids: list[bytes] = []
         self.labels: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
         self.takes = takes
 
     def answer(self, request: httpx.Request) -> httpx.Response:
@@ -50,7 +53,7 @@ class Receiver:
             yield ship.Shipper(delivery, known, self.origin, since, clock=CLOCK)
 
     def origin(self, instance: str) -> attributes.Origin:
-        return attributes.origin({}, self.labels, version="1", host="h", instance=instance)
+        return attributes.origin(self.environment, self.labels, version="1", host="h", instance=instance)
 
 
 def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
@@ -185,6 +188,16 @@ def test_metrics_never_count_what_the_next_process_would_count_again(
             waiting = shipper.finish(connection)
     assert waiting == 0
     assert receiver.samples() > 20
+
+
+def test_no_credential_is_kept_beside_the_tape(connection: Connection, tmp_path: Path) -> None:
+    receiver = Counting()
+    receiver.environment = {"OTEL_RESOURCE_ATTRIBUTES": "api_key=sk-1234567890abcdefghijklmnop,region=eu"}
+    with receiver.shipper(tmp_path / "t.db") as shipper:
+        shipper.finish(connection)
+    (kept,) = json.loads(shipper.acknowledged.path.read_bytes())["state"]
+    resource = base64.b64decode(kept["resource"])
+    assert all(b"region" in one and b"sk-12345" not in one for one in (resource, *receiver.resources))
 
 
 def test_an_exchange_waits_until_its_metrics_are_taken_too(connection: Connection, tmp_path: Path) -> None:
