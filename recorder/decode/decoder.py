@@ -22,6 +22,7 @@ from recorder.decode.dialect import Chunk, Dialect
 from recorder.decode.dialects import chat, cohere
 from recorder.decode.dialects.registry import BY_API
 from recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
+from recorder.decode.operation import api_asked
 from recorder.decode.outcome import Close, Exchange, Read, Reads
 from recorder.decode.payloads import Reader
 from recorder.decode.templates import Templates, filler
@@ -293,6 +294,8 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
         _decode_whole(decoded)
     _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
     decoded.api = _api(decoded)
+    if decoded.api == "unknown" and api_asked(exchange) is None:
+        decoded.flags.discard("malformed")  # nobody knows whether its events should be JSON objects
     return decoded
 
 

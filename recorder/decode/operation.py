@@ -70,6 +70,7 @@ _PATHS: Final = tuple(
         (r"\.BidiGenerateContent$", "other", "gemini.live"),
         (r":batchGenerateContent$|:predictLongRunning$|/cachedContents$", "other", None),
         (r"/(?:batches|jobs|assistants|videos|classify|score|pooling)$|/realtime/\w+$", "other", None),
+        (r"/threads(?:/[^/]+)?/runs(?:/stream|/wait|/[^/]+/submit_tool_outputs)?$", "other", None),
     )
 )
 _MODELS = re.compile(r"/models(?:/[^/:]+){0,3}$|/api/(?:tags|ps)$|/foundation-models$")

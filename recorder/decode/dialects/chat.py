@@ -20,7 +20,8 @@ API: Final = "openai.chat"
 # KoboldCpp and DashScope send the string "null", SGLang the empty string.
 _NO_REASON = frozenset({"", "null"})
 _CHUNK_OBJECTS = frozenset({"", "chat.completion.chunk"})
-_RESPONSES = ("response", "response.compaction")
+_OTHER_OBJECTS = ("response", "response.compaction", "thread.")
+"""What objects of OpenAI's other APIs, Responses and Assistants, call themselves, or how that begins."""
 _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 
@@ -103,7 +104,7 @@ def _is_chat(payload: dict[str, Any]) -> bool:
     if "choices" in payload or kind.startswith("chat.completion"):
         return True
     usage = payload.get("usage")
-    if not isinstance(usage, dict) or kind in _RESPONSES or embeddings.is_list(payload):
+    if not isinstance(usage, dict) or kind.startswith(_OTHER_OBJECTS) or embeddings.is_list(payload):
         return False
     # Of other APIs, some count the total under the same name; what they say is under "output", or they have a "type".
     is_foreign = "type" in payload or "output" in payload or not _OTHER_USAGE_FIELDS.isdisjoint(usage)

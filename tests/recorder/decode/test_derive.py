@@ -173,7 +173,17 @@ def test_other_beginnings_are_no_event_stream(head):
             100,
         ),
         ('{"a": 1}\n{"error": "busy"}\n', "application/x-ndjson", "end", "error_event", ("unknown_payload",), 100),
-        ("data: hello\n\n", "text/event-stream", "end", "malformed", ("malformed", "unknown_payload"), None),
+        ("event: output\ndata: Once\n\n", "text/event-stream", "end", "complete", ("unknown_payload",), None),
+        ("event: output\ndata: Once\n\n", "text/event-stream", "reset", "truncated", ("unknown_payload",), None),
+        (
+            'event: messages\ndata: [{"content": "a"}, {"n": 1}]\n\n',
+            "text/event-stream",
+            "end",
+            "complete",
+            ("unknown_payload",),
+            None,
+        ),
+        ('data: {"a": tru\n\n', "text/event-stream", "end", "complete", ("unknown_payload",), None),
         ("", "text/event-stream", "end", "truncated", (), None),
         (": ping\n\n", "text/event-stream", "end", "truncated", ("comments",), None),
         ("data: [DONE]\n\n", "text/event-stream", "end", "complete", ("empty", "no_finish", "no_usage"), None),
@@ -186,6 +196,42 @@ def test_a_stream_that_is_not_understood_is_judged_by_its_framing(
     assert (found.outcome, found.flags) == (outcome, flags)
     assert found.ttfc_ns == (ttfc_ms and ttfc_ms * MS)
     assert (found.chunks, found.output_chunks, found.ttft_ns, found.coalesced_fraction) == (0, 0, None, None)
+
+
+@each_case(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", "data: hello\n\n"),
+        ("/v1/chat/completions", chunk("a") + "data: {\n\n" + chunk("", "stop")),
+        ("/", chunk("a") + "data: {\n\n" + chunk("", "stop")),
+    ],
+)
+def test_an_event_that_is_no_json_is_malformed_where_the_answer_or_the_path_names_the_api(path, body):
+    found = measure(body, path=path)
+    assert (found.outcome, "malformed" in found.flags) == ("malformed", True)
+
+
+RUN = {"id": "run_1", "object": "thread.run", "model": "gpt-4o", "status": "queued", "usage": None}
+COUNTED = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}
+ASSISTANT = (
+    ("thread.run.created", RUN),
+    ("thread.message.delta", {"id": "m", "object": "thread.message.delta", "delta": {"content": [{"text": "Hi"}]}}),
+    ("thread.run.step.completed", {"id": "s", "object": "thread.run.step", "usage": COUNTED}),
+    ("thread.run.completed", RUN | {"status": "completed", "usage": COUNTED}),
+)
+
+
+@each_case("path", ["/v1/threads/thread_1/runs", "/v1/threads/runs", "/v1/threads/t/runs/run_1/submit_tool_outputs"])
+def test_a_run_of_assistants_is_of_an_unknown_api_and_no_chat_without_output(path):
+    body = "".join(f"event: {name}\ndata: {json.dumps(value)}\n\n" for name, value in ASSISTANT)
+    found = measure(body + "event: done\ndata: [DONE]\n\n", path=path, request_model="gpt-4o")
+    assert (found.api, found.operation, found.outcome) == ("unknown", "other", "complete")
+    assert (found.flags, found.output_tokens, found.chunks) == (("unknown_payload",), None, 0)
+
+
+def test_the_status_of_a_run_of_assistants_is_no_chat():
+    found = measure(json.dumps(RUN | {"usage": COUNTED}), content_type="application/json", path="/v1/threads/t/runs")
+    assert (found.api, found.operation, found.output_tokens) == (None, "other", None)
 
 
 ANSWER = (chunk("a") + chunk("b") + chunk("", "stop") + "data: [DONE]\n\n").encode()

@@ -325,8 +325,8 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
     if read is payloads.DONE or read is payloads.EMPTY:
         return "done" if read is payloads.DONE else "other"
     # A record without a chunk is broken, whatever its data look like: a checksum may be wrong.
-    is_broken = decoded.framing != "sse"
-    return "malformed" if read is payloads.MALFORMED or is_broken else "other"
+    is_broken = read is payloads.MALFORMED or decoded.framing != "sse"
+    return "malformed" if is_broken and "malformed" in decoded.flags else "other"
 
 
 def _kind_of_frame(decoded: Decoded, event: int) -> str:
