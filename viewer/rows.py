@@ -43,7 +43,7 @@ _FIRST: Final = (
     "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
     "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms", "operation", "api", "response_model",
     "cache_read_input_tokens", "cache_creation_input_tokens", "connection_reused", "clock",
-    "conversation",
+    "conversation", "cache_creation_1h_input_tokens",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 DETAIL_FIELDS: Final = (

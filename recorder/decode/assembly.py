@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.decode.dialect import Chunk, Piece, Tokens, ToolPiece
+from recorder.decode.dialect import Chunk, Dialect, Piece, Tokens, ToolPiece
 from recorder.decode.dialects.registry import BY_API
 from recorder.decode.encoding import Cleaner
 from recorder.decode.values import count
@@ -198,16 +198,18 @@ class _Builder:
         """Return what has been added."""
         choices = [self._choices[index] for index in sorted(self._choices)]
         records = [choice.record(cleaner) for choice in choices] or [_Choice(0).record(cleaner)]
+        dialect = BY_API[self._api] if self._usage else None
         values = {name: value for name, value in records[0].items() if name != "index"} | {
             "response_model": cleaner.optional(self._model),
             "response_id": cleaner.optional(self._id),
             "choices": records[1:] or None,
             "usage": cleaner.value(self._usage) or None,
-            **_tokens(BY_API[self._api].tokens(self._usage) if self._usage else Tokens()),
+            **_tokens(dialect.tokens(self._usage) if dialect else Tokens()),
         }
         raised = {
             "multi_choice": len(choices) > 1,
-            "no_usage": not self._usage,
+            "no_usage": values["output_tokens"] is None,
+            "total_unexplained": dialect is not None and _is_unexplained(values, dialect),
             "reasoning_additive": _is_additive(values),
             "hidden_tokens": _hides_tokens(records, values, textless=self._textless),
         }
@@ -244,6 +246,15 @@ def _is_additive(tokens: Mapping[str, Any]) -> bool:
     return reasoning > 0 and tokens["total_tokens"] == given + answered + reasoning
 
 
+def _is_unexplained(tokens: Mapping[str, Any], dialect: Dialect) -> bool:
+    """Return whether the total that usage reports is more than its parts."""
+    names = ["input_tokens", "output_tokens"] + ["reasoning_tokens"] * _is_additive(tokens)
+    if not dialect.input_has_cache:
+        names += ["cache_read_input_tokens", "cache_creation_input_tokens"]
+    known = tokens["input_tokens"] is not None and tokens["total_tokens"] is not None
+    return known and tokens["total_tokens"] > sum(tokens[name] or 0 for name in names)
+
+
 def _size(texts: Iterable[str | None]) -> int:
     return sum(len(text.encode("utf-8", "replace")) for text in texts if text)
 
@@ -260,4 +271,5 @@ def _tokens(reported: Tokens) -> dict[str, int | None]:
         "reasoning_tokens": reported.reasoning,
         "cache_read_input_tokens": reported.cache_read,
         "cache_creation_input_tokens": reported.cache_write,
+        "cache_creation_1h_input_tokens": reported.cache_write_1h,
     }

@@ -82,6 +82,7 @@ class Tokens:
     """The counts that usage reports, in the terms of OpenTelemetry's conventions; None where it reports none.
 
     Counts are copied, never computed: whether `input` includes the cached tokens is as the API defines it.
+    `cache_write_1h` are the tokens of `cache_write` that the cache keeps for an hour.
     """
 
     input: int | None = None
@@ -90,6 +91,7 @@ class Tokens:
     reasoning: int | None = None
     cache_read: int | None = None
     cache_write: int | None = None
+    cache_write_1h: int | None = None
 
 
 Parse = Callable[[dict[str, Any], str, Fault | None], Chunk | None]

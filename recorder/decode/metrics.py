@@ -367,7 +367,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 5
+DECODER_VERSION: Final = 6
 """Raised whenever the same facts would be derived differently."""
 
 
@@ -401,6 +401,10 @@ class Measures(Timing):
     cache_read_input_tokens: int | None = tokens("tokens read from the provider's cache, from usage", ("tok.cached",))
     cache_creation_input_tokens: int | None = tokens(
         "tokens written to the provider's cache, from usage", ("tok.cache_write",)
+    )
+    cache_creation_1h_input_tokens: int | None = tokens(
+        "tokens written to the provider's cache that it keeps for an hour, from usage; unknown unless it splits them",
+        ("tok.cache_write_1h",),
     )
     usage: dict[str, Any] | None = value("usage: the last non-null value of each field")
     events: int = count("events by the standard, [DONE] included")

@@ -23,7 +23,7 @@ CONTRACT = (
     "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_stall_ms, reads, "
     "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction, "
     "max_silence_ms, operation, api, response_model, cache_read_input_tokens, cache_creation_input_tokens, "
-    "connection_reused, clock, conversation"
+    "connection_reused, clock, conversation, cache_creation_1h_input_tokens"
 )
 
 
@@ -65,7 +65,7 @@ def test_the_first_item_has_no_gap_and_comments_count_as_items() -> None:
     decoded = decode(Exchange(200, "text/event-stream", None, None, None, None, None), reads, body)
     found = list(events.table(Transcript(decoded), decoded))
     assert [row["gap_ms"] for row in found] == [None, 2.5, None]
-    assert [row["kind"] for row in found] == ["malformed", "comment", "malformed"]
+    assert [row["kind"] for row in found] == ["other", "comment", "other"]
 
 
 def test_each_choice_of_a_chunk_has_its_row_and_the_chunk_its_number() -> None:

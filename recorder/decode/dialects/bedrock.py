@@ -29,16 +29,26 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
 
 def tokens(usage: dict[str, Any]) -> Tokens:
     """Return the counts of `usage`; `inputTokens` does not include what was read from a cache or written to it."""
+    written = count(usage.get("cacheWriteInputTokens"))
     return Tokens(
         input=count(usage.get("inputTokens")),
         output=count(usage.get("outputTokens")),
         total=count(usage.get("totalTokens")),
         cache_read=count(usage.get("cacheReadInputTokens")),
-        cache_write=count(usage.get("cacheWriteInputTokens")),
+        cache_write=written,
+        cache_write_1h=_kept_for_an_hour(usage.get("cacheDetails"), written),
     )
 
 
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
+
+
+def _kept_for_an_hour(details: Any, written: int | None) -> int | None:
+    """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
+    parts = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
+    counts = {one.get("ttl"): count(one.get("inputTokens")) for one in parts if isinstance(one.get("ttl"), str)}
+    hour = counts.get("1h", 0)
+    return hour if parts and hour is not None and hour + (counts.get("5m") or 0) == written else None
 
 
 def read_event(api: str, event: str, payload: dict[str, Any], fault: Fault | None = None) -> Chunk | None:

@@ -39,15 +39,14 @@ def parser(request: bytes | None = None) -> Parse:
 
 
 def tokens(usage: dict[str, Any]) -> Tokens:
-    """Return the counts of `usageMetadata`; what the model writes is counted in two parts, the answer and thoughts.
+    """Return the counts of `usageMetadata`: the prompt and what tools add to it, the answer and thoughts before it.
 
     A count that is 0 is not sent.
     """
-    candidates, thoughts = count(usage.get("candidatesTokenCount")), count(usage.get("thoughtsTokenCount"))
-    total = count(usage.get("totalTokenCount"))
+    thoughts, total = count(usage.get("thoughtsTokenCount")), count(usage.get("totalTokenCount"))
     return Tokens(
-        input=count(usage.get("promptTokenCount")),
-        output=None if candidates is None and thoughts is None else count((candidates or 0) + (thoughts or 0)),
+        input=_sum(count(usage.get("promptTokenCount")), count(usage.get("toolUsePromptTokenCount"))),
+        output=_sum(count(usage.get("candidatesTokenCount")), thoughts),
         total=count(usage.get("totalTokens")) if total is None else total,
         reasoning=thoughts,
         cache_read=count(usage.get("cachedContentTokenCount")),
@@ -63,6 +62,10 @@ DIALECT: Final = Dialect(
     parser=parser,
     repeats=False,
 )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else count((one or 0) + (other or 0))
 
 
 class _Stream:

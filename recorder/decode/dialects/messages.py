@@ -4,6 +4,9 @@ Reads the events of a stream by their `type`, which servers that drop the `event
 content blocks, text, thinking and calls of tools are read, whether they come in deltas or in the event that starts the
 block; what servers' tools return, citations and blocks of a type not known here are known and ignored. Signatures are
 opaque: no text, and no output. Every value may have the wrong type: what cannot be read is absent.
+
+`message_start` comes before anything is generated: its input tokens are final, its output tokens are a placeholder
+that the last `message_delta` replaces. Without that one, the count of output tokens is unknown.
 """
 
 from collections.abc import Callable
@@ -19,6 +22,8 @@ _MESSAGE_KEYS = frozenset({"stop_reason", "usage", "model"})
 # The Responses API reports errors of the same type, with more.
 _ERROR_KEYS = frozenset({"type", "error", "request_id"})
 _COUNT_KEYS = frozenset({"input_tokens", "context_management"})
+_PLACEHOLDERS = frozenset({"output_tokens", "output_tokens_details"})
+"""Counts of an answer that has not begun."""
 
 
 def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
@@ -42,17 +47,26 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
 
 def tokens(usage: dict[str, Any]) -> Tokens:
     """Return the counts of `usage`; `input` is without the tokens that the cache read and wrote."""
-    details = usage.get("output_tokens_details")
+    details, written = usage.get("output_tokens_details"), count(usage.get("cache_creation_input_tokens"))
     return Tokens(
         input=count(usage.get("input_tokens")),
         output=count(usage.get("output_tokens")),
         reasoning=count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
         cache_read=count(usage.get("cache_read_input_tokens")),
-        cache_write=count(usage.get("cache_creation_input_tokens")),
+        cache_write=written,
+        cache_write_1h=_kept_for_an_hour(usage.get("cache_creation"), written),
     )
 
 
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
+
+
+def _kept_for_an_hour(split: Any, written: int | None) -> int | None:
+    """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
+    if not isinstance(split, dict):
+        return None
+    hour, minutes = count(split.get("ephemeral_1h_input_tokens")), count(split.get("ephemeral_5m_input_tokens"))
+    return hour if hour is not None and hour + (minutes or 0) == written else None
 
 
 def _is_message(payload: dict[str, Any]) -> bool:
@@ -67,7 +81,11 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 def _message_start(payload: dict[str, Any], fault: Fault | None) -> Chunk:
     message = payload.get("message")
-    return _message(message, fault) if isinstance(message, dict) else Chunk(API, fault=fault)
+    if not isinstance(message, dict):
+        return Chunk(API, fault=fault)
+    if "output_tokens" in (usage := usage_in(message) or {}) and not message.get("stop_reason"):
+        message = message | {"usage": {name: usage[name] for name in usage if name not in _PLACEHOLDERS}}
+    return _message(message, fault)
 
 
 def _message(message: dict[str, Any], fault: Fault | None, *, whole: bool = False) -> Chunk:

@@ -132,6 +132,23 @@ def test_tokens_are_what_usage_reports(usage, tokens, additive):
     assert ("reasoning_additive" in found.flags) is additive
 
 
+@each_case(
+    ("usage", "flagged"),
+    [
+        ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 9}, True),
+        ({"prompt_tokens": 7, "total_tokens": 9}, True),
+        ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}, False),
+        ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 2}, False),
+        ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 7, "reasoning_tokens": 4}, False),
+        ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 8, "reasoning_tokens": 4}, True),
+        ({"prompt_tokens": 1, "completion_tokens": 2}, False),
+        ({"completion_tokens": 2, "total_tokens": 9}, False),
+    ],
+)
+def test_a_total_of_more_than_its_parts_is_flagged(usage, flagged):
+    assert ("total_unexplained" in answer({"choices": [], "usage": usage}).flags) is flagged
+
+
 @each_case("value", [None, "3", -1, 1.5, float("inf"), float("nan"), 1e30, True, [], 1 << 63])
 def test_what_is_no_count_is_unknown(value):
     assert count(value) is None

@@ -212,6 +212,31 @@ def test_tokens_are_copied():
     assert tokens({"inputTokens": -1, "outputTokens": "5", "totalTokens": True}) == Tokens()
 
 
+@each_case(
+    ("details", "kept"),
+    [
+        ([{"ttl": "1h", "inputTokens": 7}, {"ttl": "5m", "inputTokens": 2}], 7),
+        ([{"ttl": "1h", "inputTokens": 9}], 9),
+        ([{"ttl": "5m", "inputTokens": 9}], 0),
+        ([{"ttl": "1h", "inputTokens": 7}], None),
+        ([{"ttl": "1h", "inputTokens": "7"}, {"ttl": 5, "inputTokens": 2}], None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_tokens_that_the_cache_keeps_for_an_hour_are_counted_where_all_are_split(details, kept):
+    found = tokens({"cacheWriteInputTokens": 9, "cacheDetails": details})
+    assert (found.cache_write, found.cache_write_1h) == (9, kept)
+
+
+@pytest.mark.parametrize(("written", "flagged"), [(3, True), (4, False)])
+def test_a_total_counts_what_the_cache_read_and_wrote_besides(written, flagged):
+    usage = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 10, "cacheReadInputTokens": 3}
+    whole = {**ANSWER, "usage": usage | {"cacheWriteInputTokens": written}}
+    found = derived(json.dumps(whole), content_type="application/json")
+    assert (found.total_tokens, "total_unexplained" in found.flags) == (10, flagged)
+
+
 PAYLOADS = [
     ("messageStart", {"role": "assistant"}),
     ("contentBlockStart", {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "t", "name": "f"}}}),

@@ -342,6 +342,15 @@ def test_a_whole_answer_is_derived_as_a_stream_is(payload):
     assert measures.output_tokens == (2 if payload is NOVA else 3)
 
 
+def test_the_output_tokens_of_claude_are_unknown_where_its_stream_broke_off():
+    usage = {"input_tokens": 8, "output_tokens": 1}
+    begun = {"type": "message_start", "message": {"id": "m", "content": [], "usage": usage}}
+    text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
+    measures = derived(body([begun, text]), **FACTS)
+    assert (measures.outcome, measures.input_tokens, measures.output_tokens) == ("truncated", 8, None)
+    assert "no_usage" in measures.flags
+
+
 def test_a_complete_stream_with_an_event_that_cannot_be_read_is_malformed():
     measures = derived(event("chunk", {"bytes": "!"}) + body(CLAUDE), **FACTS)
     assert (measures.outcome, "malformed" in measures.flags) == ("malformed", True)

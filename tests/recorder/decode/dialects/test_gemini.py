@@ -255,6 +255,16 @@ def test_an_answer_of_code_assist_is_unwrapped():
         ),
         ({"promptTokenCount": 8, "thoughtsTokenCount": 5}, Tokens(input=8, output=5, reasoning=5)),
         (
+            {
+                "promptTokenCount": 1000,
+                "toolUsePromptTokenCount": 300,
+                "candidatesTokenCount": 20,
+                "totalTokenCount": 1320,
+            },
+            Tokens(input=1300, output=20, total=1320),
+        ),
+        ({"toolUsePromptTokenCount": 300}, Tokens(input=300)),
+        (
             {"promptTokenCount": 8, "cachedContentTokenCount": 6, "totalTokenCount": 8},
             Tokens(input=8, total=8, cache_read=6),
         ),

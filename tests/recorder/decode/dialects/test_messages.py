@@ -95,7 +95,13 @@ def test_the_start_names_the_message_and_reports_usage():
     chunk = parse(
         {"type": "message_start", "message": {"id": "msg_1", "model": "claude", "content": [], "usage": usage}}
     )
-    assert (chunk.id, chunk.model, chunk.usage, chunk.output) == ("msg_1", "claude", usage, False)
+    assert (chunk.id, chunk.model, chunk.usage, chunk.output) == ("msg_1", "claude", {"input_tokens": 25}, False)
+
+
+def test_a_message_that_its_start_says_has_ended_has_all_its_usage_there():
+    usage = {"input_tokens": 25, "output_tokens": 7}
+    chunk = parse({"type": "message_start", "message": {"content": [], "stop_reason": "end_turn", "usage": usage}})
+    assert chunk.usage == usage
 
 
 def test_content_that_the_start_of_a_message_carries_is_read():
@@ -189,6 +195,16 @@ def test_counted_tokens_are_a_usage_and_no_message(more):
             },
             Tokens(input=61, output=503, reasoning=300, cache_read=7, cache_write=0),
         ),
+        (
+            {
+                "cache_creation_input_tokens": 9,
+                "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 7},
+            },
+            Tokens(cache_write=9, cache_write_1h=7),
+        ),
+        ({"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_5m_input_tokens": 9}}, Tokens(cache_write=9)),
+        ({"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_1h_input_tokens": 8}}, Tokens(cache_write=9)),
+        ({"cache_creation_input_tokens": 9, "cache_creation": [9]}, Tokens(cache_write=9)),
         ({"input_tokens": "61", "output_tokens": -1, "output_tokens_details": []}, Tokens()),
         ({"input_tokens": None, "output_tokens": True, "cache_read_input_tokens": 1.5}, Tokens()),
     ],
@@ -362,6 +378,35 @@ def test_a_ping_is_not_the_first_chunk():
 def test_a_stream_that_message_stop_ends_is_complete(reason):
     found = derived(stream(START, *TEXT, end(reason, output_tokens=2), STOP))
     assert (found.outcome, found.finish_reason, found.input_tokens, found.output_tokens) == ("complete", reason, 43, 2)
+
+
+STARTED = {"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 3}
+PLACED = {"type": "message_start", "message": {"id": "m", "model": "claude", "content": [], "usage": STARTED}}
+
+
+@each_case(
+    ("events", "facts", "outcome"),
+    [
+        ((PLACED, *TEXT), {}, "truncated"),
+        ((PLACED, *TEXT), {"ended_by": "reset"}, "truncated"),
+        ((PLACED, *TEXT), {"ended_by": "client"}, "client_closed"),
+        ((PLACED, *TEXT, OVERLOADED), {}, "error_event"),
+        ((PLACED, *TEXT, STOP), {}, "complete"),
+        ((PLACED, *TEXT, end("end_turn"), STOP), {}, "complete"),
+    ],
+)
+def test_the_output_tokens_of_a_stream_without_a_last_usage_are_unknown(events, facts, outcome):
+    found = derived(stream(*events), **facts)
+    assert (found.outcome, found.output_tokens, found.total_tokens, found.tpot_ns) == (outcome, None, None, None)
+    assert (found.input_tokens, found.cache_read_input_tokens, found.cache_creation_input_tokens) == (25, 7, 3)
+    assert "no_usage" in found.flags
+
+
+def test_a_whole_stream_and_a_whole_message_have_their_output_tokens():
+    found = derived(stream(PLACED, *TEXT, end("end_turn", output_tokens=15), STOP))
+    assert (found.output_tokens, found.total_tokens, "no_usage" in found.flags) == (15, 40, False)
+    whole = {"type": "message", "content": [], "stop_reason": "max_tokens", "usage": STARTED}
+    assert derived(json.dumps(whole), content_type="application/json").output_tokens == 1
 
 
 @pytest.mark.parametrize("events", [(START,), (START, *TEXT), (START, *TEXT, end("end_turn"))])
