@@ -474,6 +474,7 @@ since = 2026-01-01
 input = 3
 cached_input = 0.30
 cache_write = 3.75
+cache_write_1h = 6
 output = 15
 """
 """Prices as a configuration may have them; the numbers are made up."""
@@ -481,6 +482,7 @@ output = 15
 
 def _prices() -> Iterator[Section]:
     """Yield how prices are written, and what the cost of an exchange is."""
+    from recorder.decode.dialects.registry import DIALECTS
     from viewer.stats.prices import AMOUNTS, PATTERNS, SINCE
 
     example = [(text or " ", "") for text in PRICES.splitlines()]
@@ -504,9 +506,23 @@ def _prices() -> Iterator[Section]:
             ("cache_hit_rate", "tokens read from the provider's cache / all tokens of the request; needs no prices"),
         ],
         "Cost is unknown, and not 0, without an entry or usage, of exchanges that are not complete, and where a count "
-        "of tokens is missing that has a price of its own. OpenAI, Gemini and most others count cached tokens among "
-        "those of the input; Anthropic and Bedrock beside them, where a count that is missing is none. Not known are "
-        "tiers: batches, long contexts, tools that are billed by the call.",
+        "of tokens is missing that has a price of its own. Tiers are not known: batches, long contexts, tools that are "
+        "billed by the call.",
+    )
+    apis = [", ".join(sorted(one.api for one in DIALECTS if one.input_has_cache is within)) for within in (True, False)]
+    yield Section(
+        "Tokens of a cache",
+        [
+            ("part of the input", f"{apis[0]}: a count that usage lacks is 0"),
+            ("beside the input", f"{apis[1]}: a count that usage lacks is 0"),
+            ("any other API", "as part of the input; a count that usage lacks is unknown"),
+            (
+                "cache_write_1h",
+                "needs a count wherever tokens were written: Anthropic's cache_creation, Bedrock's cacheDetails; it is "
+                "unknown where these do not add up to all that were written",
+            ),
+        ],
+        "An API leaves out a count that is 0, and a server that has no such count bills no such tokens.",
     )
 
 

@@ -25,10 +25,11 @@ def by_group(
     """Return what the exchanges of each group cost, in units of `viewer.stats.prices`, and how many have a cost."""
     keys = [group_of(name) for name in by]
     names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
-    counts = input, _, read, write = _counts()
+    counts = input, _, read, write, hour = _counts()
     since = sum((_one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), literal(0))
     contradicts = func.coalesce(read, literal(0)) + func.coalesce(write, literal(0)) > input
-    alike = (*names, *(_one_if(one.is_(None)) for one in counts), _one_if(contradicts), since)
+    differs = (contradicts, write > literal(0), hour > literal(0), hour > write)
+    alike = (*names, *(_one_if(one) for one in (*(each.is_(None) for each in counts), *differs)), since)
     sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(one) for one in counts)
     statement = select(*keys, *alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
     with connection.begin():
@@ -36,10 +37,9 @@ def by_group(
     costs, known = Counter[Key](), Counter[Key]()
     for row in rows:
         key, its = tuple(row[: len(by)]), row[len(by) :]
-        called, (first_at, n) = its[:4], its[-6:-4]
-        tokens = (None if unknown else int(total) for unknown, total in zip(its[4:8], its[-4:], strict=True))
-        input_sum, output_sum, read_sum, write_sum = tokens
-        cost = prices.cost(Names(*called), first_at, usage(called[-1], input_sum, output_sum, read_sum, write_sum))
+        called, (first_at, n) = its[:4], its[-7:-5]
+        tokens = (None if unknown else int(total) for unknown, total in zip(its[4:9], its[-5:], strict=True))
+        cost = prices.cost(Names(*called), first_at, usage(called[-1], *tokens))
         if cost is not None:
             costs[key] += cost
             known[key] += n
@@ -47,13 +47,13 @@ def by_group(
 
 
 def _counts() -> tuple[ColumnElement[Any], ...]:
-    """Return the tokens of the request, of the answer with all reasoning, and those a cache read and wrote."""
+    """Return the tokens of the request, of the answer with all reasoning, and those a cache read, wrote and keeps."""
     names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens",
-             "cache_creation_input_tokens")  # fmt: skip
+             "cache_creation_input_tokens", "cache_creation_1h_input_tokens")  # fmt: skip
     known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in names)
-    input, output, reasoning, read, write = known
+    input, output, reasoning, *cached = known
     besides = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
-    return input, output + besides, read, write
+    return input, output + besides, *cached
 
 
 def _one_if(condition: ColumnElement[Any]) -> ColumnElement[int]:

@@ -3,10 +3,10 @@
 Prices are the user's: none are built in, as they would go out of date. An amount is a whole number of millionths of a
 millionth of the currency, so that sums are exact. What is not known costs nothing here: it is None, never 0.
 
-Whether the tokens of a request include those that a cache read or wrote is as its API defines it (`Dialect`):
-
-- where they do, as with OpenAI and Gemini, a price for cached tokens needs their count, else the cost is unknown;
-- where they do not, as with Anthropic and Bedrock, a count that usage lacks is none, as these APIs define their total.
+Whether the tokens of a request include those that a cache read or wrote is as its API defines it (`Dialect`). A count
+of cached tokens that usage lacks is 0: the APIs known here, and the servers that follow them, leave out a count of 0,
+or do not bill cached tokens apart. Of an answer of another API it is unknown. Where tokens were written to a cache, the
+count of those that it keeps for an hour is never taken for 0, since these cost more.
 """
 
 import functools
@@ -38,6 +38,8 @@ AMOUNTS: Final = {
     "output": "a million tokens of the answer, reasoning included; required, 0 for embeddings",
     "cached_input": "a million tokens read from the provider's cache; without it, they cost what input does",
     "cache_write": "a million tokens written to that cache; without it, they cost what input does",
+    "cache_write_1h": "a million of these that are kept for an hour; without it, the cost of an exchange with such "
+    "tokens is unknown",
 }
 SINCE: Final = "the day from which on it holds, or the time, by when exchanges started; UTC"
 """What an entry of `[[prices]]` may have: texts or lists of them, prices, and `since`."""
@@ -66,13 +68,19 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as usage reports them; `input_has_cache`: `input` counts what a cache read and wrote, too."""
+    """Tokens as usage reports them; `cache_write_1h` are the part of `cache_write` that is kept for an hour.
+
+    `input_has_cache`: `input` includes the tokens read from a cache and written to it. `lacks_only_zeros`: a count of
+    these that is None stands for 0.
+    """
 
     input: int | None
     output: int | None
     cache_read: int | None = None
     cache_write: int | None = None
+    cache_write_1h: int | None = None
     input_has_cache: bool = True
+    lacks_only_zeros: bool = False
 
     @property
     def total_input(self) -> int | None:
@@ -122,6 +130,7 @@ class Price:
     output: int
     cached_input: int
     cache_write: int
+    cache_write_1h: int | None
 
     def fits(self, names: Names) -> bool:
         """Return whether it is for exchanges of these names."""
@@ -132,15 +141,18 @@ class Price:
 
     def cost(self, usage: Usage) -> int | None:
         """Return what the tokens cost, None if a count is not known that has a price."""
-        total = usage.total_input
         read, write = usage.cache_read, usage.cache_write
-        if not usage.input_has_cache:
+        if usage.lacks_only_zeros:
             read, write = read or 0, write or 0
+        hour = usage.cache_write_1h if write else write
+        if hour and (self.cache_write_1h is None or hour > (write or 0)):
+            return None
         parts = (
-            (total, self.input),
+            (usage.total_input, self.input),
             (usage.output, self.output),
             (read, self.cached_input - self.input),
             (write, self.cache_write - self.input),
+            (hour, 0 if self.cache_write_1h is None else self.cache_write_1h - self.cache_write),
         )
         if any(tokens is None and price for tokens, price in parts):
             return None
@@ -178,12 +190,21 @@ def usage(
     output: int | None,
     cache_read: int | None,
     cache_write: int | None,
+    cache_write_1h: int | None = None,
+    *,
     reasoning_besides: int = 0,
 ) -> Usage:
     """Return the tokens of an API's exchange; `reasoning_besides` are those that its `output` does not count."""
     dialect = BY_API.get(api or "")
-    has_cache = dialect is None or dialect.input_has_cache
-    return Usage(input, None if output is None else output + reasoning_besides, cache_read, cache_write, has_cache)
+    return Usage(
+        input,
+        None if output is None else output + reasoning_besides,
+        cache_read,
+        cache_write,
+        cache_write_1h,
+        input_has_cache=dialect is None or dialect.input_has_cache,
+        lacks_only_zeros=dialect is not None,
+    )
 
 
 def entry(values: Mapping[str, Any]) -> Price:
@@ -202,6 +223,7 @@ def entry(values: Mapping[str, Any]) -> Price:
         amounts["output"],
         amounts.get("cached_input", amounts["input"]),
         amounts.get("cache_write", amounts["input"]),
+        amounts.get("cache_write_1h"),
     )
 
 

@@ -101,10 +101,11 @@ def column(field: str) -> ColumnElement[Any]:
 
 def cost_units() -> ColumnElement[int]:
     """Return what an exchange cost, in units of `viewer.stats.prices`."""
-    counts = (measures.c[name] for name in ("input_tokens", "output_tokens", "reasoning_tokens", *_CACHED))
+    names = ("input_tokens", "output_tokens", "reasoning_tokens", *_CACHED, "cache_creation_1h_input_tokens")
+    counts = (measures.c[name] for name in names)
     facts = (measures.c.outcome, measures.c.flags, exchanges.c.started_at)
-    names = (column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api)
-    return func.cost_of(*facts, *names, *counts, type_=BigInteger)
+    called = (column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api)
+    return func.cost_of(*facts, *called, *counts, type_=BigInteger)
 
 
 def resolved(function: str) -> ColumnElement[Any]:

@@ -24,7 +24,7 @@ class Pricing:
 
     def register(self, connection: sqlite3.Connection) -> None:
         """Add the functions to a connection."""
-        connection.create_function(COST, 12, self._cost)
+        connection.create_function(COST, 13, self._cost)
         connection.create_function(CURRENCY, 1, self._currency)
         connection.create_function(CACHE_TOTAL, 4, _cache_total, deterministic=True)
 
@@ -47,11 +47,11 @@ class Pricing:
 
 def cost(prices: Prices, outcome: Any, flags: Any, started_at: Any, *rest: Any) -> int | None:
     """Return what an exchange cost by prices, given the arguments of `COST`; None if that is not known."""
-    names, (input, output, reasoning, read, write) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
+    names, (input, output, reasoning, *cached) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
     if outcome != "complete" or not isinstance(started_at, str):
         return None
     besides = (reasoning or 0) if isinstance(flags, str) and ADDITIVE in flags.split() else 0
-    return prices.cost(names, started_at, usage(names.api, input, output, read, write, besides))
+    return prices.cost(names, started_at, usage(names.api, input, output, *cached, reasoning_besides=besides))
 
 
 def _cache_total(api: Any, input: Any, read: Any, write: Any) -> int | None:

@@ -1,11 +1,13 @@
 """Costs by the prices of a configuration: in lists, filters, exports, statistics and of one exchange."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from tests import page
+from tests.viewer import shapes
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.model import settings
@@ -41,6 +43,20 @@ def test_costs_are_listed_filtered_sorted_exported_and_shown(configured: Path, t
     assert {name: shown[name] for name in PAID} == PAID
     assert "cost       0.000012 EUR\n" in run(tape, "show", COMPLETE, "--format", "table").stdout
     assert json.loads(run(tape, "show", TOOLS, "--format", "json").stdout)["cost"] is None
+
+
+def test_each_usual_shape_of_usage_costs_on_a_tape_what_it_does_by_hand(configured: Path) -> None:
+    (configured / thresholds.LOCAL_FILE).write_text(shapes.PRICES)
+    tape = shapes.tape(configured / "tape.db")
+    listed = json.loads(run(tape, "ls", "-n", "99", "--columns", "id,cost", "--format", "json").stdout)
+    found = {shapes.IDS[row["id"]]: row["cost"] for row in listed}
+    known = {name: one.cost and float(Decimal(one.cost) / 10**6) for name, one in shapes.SHAPES.items()}
+    assert found == known
+    assert list(known.values()).count(None) == 2
+    (row,) = json.loads(run(tape, "stats", "--format", "json").stdout)
+    assert (row["cost_n"], row["cost_unknown_n"]) == (len(known) - 2, 2)
+    assert row["cost"] == pytest.approx(sum(cost for cost in known.values() if cost is not None))
+    assert row["usage_missing_n"] == 1, "the stream without the last usage"
 
 
 def test_conversations_have_what_their_exchanges_cost(configured: Path, tape: Path) -> None:
@@ -106,7 +122,7 @@ def test_a_mistake_in_the_prices_is_one_line_that_names_the_file_and_the_entry(c
     result = run(tape, "stats", code=1)
     assert str(result.exception) == (
         "entry 2 of [[prices]] in .wiretape.toml: inputs is nothing that it may have: there are model, response_model,"
-        " upstream, api, input, output, cached_input, cache_write, since"
+        " upstream, api, input, output, cached_input, cache_write, cache_write_1h, since"
     )
     assert json.loads(run(tape, "ls", "--format", "json").stdout)
     (configured / thresholds.LOCAL_FILE).write_text(PRICES * 1001)

@@ -19,6 +19,7 @@ from recorder.clock import Clock
 from recorder.commands import centre as centres
 from recorder.demo import synthetic
 from recorder.tape import file
+from tests.viewer import shapes
 from tests.viewer.conftest import frames, recorded
 from tests.viewer.fleet import servers, varied
 from viewer import rows
@@ -215,6 +216,22 @@ def test_a_centre_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
             for text in HOSTILE:
                 where = Or((Labelled(((text, (text,)),)), Match("model", ((text,),))))
                 assert queries.count(connection, conditions.condition(where)) == 0, text
+
+
+def test_each_usual_shape_of_usage_costs_there_what_it_does_on_a_tape(tmp_path: Path) -> None:
+    (tmp_path / ".wiretape.toml").write_text(shapes.PRICES)
+    tape = shapes.tape(tmp_path / "tape.db")
+    with servers.one(tmp_path) as server:
+        to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
+        assert answer("fleet", "init", "--to", to)[0] == 0
+        assert answer("ship", "--db", tape, "--to", to, "--once")[0] == 0
+        for question in (
+            "ls -n 99 --columns id,cost,cache_hit_rate --format csv",
+            "stats --columns cost,cost_mean,cost_n,cost_unknown_n,usage_missing_n,output_tokens --format csv",
+            "stats --columns cost,cost_n,cost_unknown_n --by path --format csv",
+        ):
+            here, there = (answer(*question.split(), "--db", one) for one in (tape, to))
+            assert (there, here[0]) == (here, 0), question
 
 
 def ids(connection: Connection, where: conditions.Condition) -> set[str]:

@@ -6,11 +6,14 @@ from decimal import Decimal
 import pytest
 
 from tests.cases import each_case
+from tests.derived import derived
+from tests.viewer import shapes
 from viewer.commands.help import PRICES
 from viewer.stats import prices
 from viewer.stats.prices import UNITS, Names, Prices, usage
 
 FULL = {"input": 3, "cached_input": 0.3, "cache_write": 3.75, "output": 15}
+LONG = FULL | {"cache_write_1h": 6}
 PLAIN = {"input": 2.5, "output": 10.0}
 DAY = "2026-06-01T12:00:00.000000Z"
 
@@ -30,8 +33,11 @@ def cost(entries, used, names=ASKED, at=DAY):
         ("openai.chat", PLAIN, (1000, 100, None, None), "0.0035"),
         ("openai.chat", PLAIN, (1000, 100, 600, None), "0.0035"),  # cached tokens without a price cost what input does
         ("openai.chat", FULL | {"cache_write": 3}, (1000, 100, 600, None), "0.00288"),
-        ("openai.chat", FULL | {"cache_write": 3}, (1000, 100, None, None), None),
-        ("openai.chat", FULL, (1000, 100, 600, None), None),
+        ("openai.chat", FULL | {"cache_write": 3}, (1000, 100, None, None), "0.0045"),
+        ("openai.chat", FULL, (1000, 100, 600, None), "0.00288"),
+        ("of others", FULL | {"cache_write": 3}, (1000, 100, None, None), None),
+        ("of others", FULL, (1000, 100, 600, None), None),
+        (None, PLAIN, (1000, 100, None, None), "0.0035"),
         ("openai.chat", FULL, (1000, 100, 600, 200), "0.00303"),
         ("openai.chat", FULL, (1000, 100, 900, 200), None),  # they cannot be among 1000
         ("openai.chat", PLAIN, (1000, None, None, None), None),
@@ -43,11 +49,32 @@ def cost(entries, used, names=ASKED, at=DAY):
         ("bedrock.converse", FULL, (1000, 100, 600, 200), "0.00543"),
         ("gemini", {"input": 0.1, "output": 0.4}, (3, 3, None, None), "0.0000015"),
         ("openai.chat", PLAIN, (0, 0, None, None), "0"),
+        ("anthropic.messages", FULL, (1000, 100, 600, 200, 0), "0.00543"),
+        ("anthropic.messages", FULL, (1000, 100, 600, 200, 50), None),  # they have no price
+        ("anthropic.messages", PLAIN, (1000, 100, 600, 200, 50), None),
+        ("anthropic.messages", LONG, (1000, 100, 600, 200, 50), "0.0055425"),
+        ("anthropic.messages", LONG, (1000, 100, 600, 200, 200), "0.00588"),
+        ("anthropic.messages", LONG, (1000, 100, 600, 200, None), None),  # they may be kept for an hour
+        ("anthropic.messages", LONG, (1000, 100, 600, 0, None), "0.00468"),
+        ("anthropic.messages", LONG, (1000, 100, 600, None, None), "0.00468"),
+        ("anthropic.messages", LONG, (1000, 100, 600, 200, 201), None),  # they cannot be among 200
+        ("anthropic.messages", LONG | {"cache_write_1h": 3.75}, (1000, 100, 600, 200, None), "0.00543"),
     ],
 )
 def test_a_cost_is_exact_or_unknown(api, entry, counts, expected):
     found = cost([entry], usage(api, *counts))
     assert found == (None if expected is None else Decimal(expected))
+
+
+@each_case("name", shapes.SHAPES)
+def test_each_usual_shape_of_usage_costs_what_it_does_by_hand(name):
+    shape = shapes.SHAPES[name]
+    found = derived(shape.body, content_type=shape.type, path=shape.path)
+    cached = (found.cache_read_input_tokens, found.cache_creation_input_tokens, found.cache_creation_1h_input_tokens)
+    assert found.outcome == "complete"
+    assert cost([shapes.ENTRY], usage(found.api, found.input_tokens, found.output_tokens, *cached)) == (
+        shape.cost and Decimal(shape.cost) / 10**6
+    )
 
 
 def test_reasoning_that_the_output_does_not_count_costs_what_output_does():
