@@ -48,6 +48,8 @@ _FRAMINGS: Final[dict[str, Framing]] = {
     "application/x-jsonlines": "ndjson",
     "application/stream+json": "ndjson",
 }
+STREAM_TYPES: Final = frozenset(_FRAMINGS)
+"""The content types of streams."""
 _RECORDS: Final = {"ndjson": ndjson, "json-array": json_array, "aws-eventstream": aws_eventstream}
 _ARRAY_PATH = re.compile(r":stream\w*(?:\?|$)")
 _LOOKS_LIKE_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data[:\r\n]|event:|id:|retry:|:)")

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from recorder.decode.decoder import STREAM_TYPES
 from recorder.decode.framings.sse import Cursor, Event
 from recorder.decode.outcome import ENDED_BY
 from viewer.importing import found
@@ -30,6 +31,9 @@ _ERRORS: Final = (
     ("CONNECTION_TIMED_OUT", "connect_timeout"), ("TIMED_OUT", "connect_timeout"), ("PROTOCOL_ERROR", "protocol"),
 )  # fmt: skip
 """What Chrome calls an error (net::ERR_…), and how the exchange ended then."""
+
+_NEVER_EMPTY: Final = frozenset({"application/json", *STREAM_TYPES})
+"""Types of bodies of which the shortest has some bytes."""
 
 _WINDOWS_1252: Final = {bytes([byte]).decode("cp1252", "ignore") or chr(byte): byte for byte in range(256)}
 """What each byte is taken for in an answer whose head names no charset, as Chrome does with those of event streams."""
@@ -182,6 +186,8 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
     size = entry.request.body_size
     request_size = int(size) if request is None and size is not None and size >= 0 else None
     body = _body(entry, started, marks.end_ns, was_coded=was_coded)
+    if entry.own is None and ended_by == "end" and not body.data and not body.missing and _had_body(entry, headers):
+        raise ValueError("its body was streamed past the program that wrote the archive, which kept nothing of it")
     made = Found(
         place=place,
         id=own.id if own.id and _ID.fullmatch(own.id) else None,
@@ -211,6 +217,15 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
         labels=own.labels,
     )
     return made, body.note
+
+
+def _had_body(entry: _Entry, headers: Headers) -> bool:
+    """Return True if an answer had a body by its head: bytes, or a stream of a type that is never empty."""
+    status, length = entry.response.status, found.header(headers, "content-length")
+    if not 200 <= status < 300 or found.framing(entry.request.method, status, headers) == "none":
+        return False
+    kind = (found.header(headers, "content-type") or "").partition(";")[0].strip().lower()
+    return length.strip("0") != "" if length is not None else kind in _NEVER_EMPTY
 
 
 def _started(text: str) -> datetime:

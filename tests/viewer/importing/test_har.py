@@ -119,6 +119,49 @@ def test_what_an_archive_does_not_have_is_unknown() -> None:
     assert (odd.response_headers, odd.end_ns) == ([(b"a", b"")], None)
 
 
+JSON, CHUNKED, ZERO, NINE = (
+    {"name": name, "value": value}
+    for name, value in (
+        ("Content-Type", "application/json"), ("Transfer-Encoding", "chunked"), ("content-length", "0"),
+        ("content-length", "9"),
+    )
+)  # fmt: skip
+
+
+@each_case(
+    "changes",
+    [
+        {},
+        {"response_content": {"size": 0, "text": None}},
+        {"response_content": {"size": 0, "text": ""}},
+        {"response_content": {"size": -1}},
+        {"response_headers": [JSON, CHUNKED]},
+        {"response_headers": [NINE]},
+    ],
+)
+def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str, Any]) -> None:
+    refused, other = parsed(entry({"size": 0}, **changes), entry({"text": TEXT}))
+    assert isinstance(refused, Refused)
+    assert "streamed past" in refused.reason
+    assert isinstance(other, Found)
+
+
+@each_case(
+    "changes",
+    [
+        {"response_headers": [ZERO, JSON]},
+        {"response_headers": [CHUNKED]},
+        {"response_status": 204},
+        {"response_status": 429},
+        {"request_method": "HEAD"},
+        {"response__error": "net::ERR_ABORTED"},
+        {"response_content": {"size": 9}},
+    ],
+)
+def test_an_answer_without_a_body_or_whose_end_is_known_is_imported(changes: dict[str, Any]) -> None:
+    assert only(entry({"size": 0}, **changes)).body == b""
+
+
 def test_a_content_coding_that_was_undone_is_taken_out_of_the_headers() -> None:
     coded = [{"name": "Content-Encoding", "value": "br"}, {"name": "content-length", "value": "3"}]
     one = only(entry({"text": "aaaa"}, response_headers=coded))
