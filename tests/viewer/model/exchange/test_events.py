@@ -11,7 +11,7 @@ from viewer.model.exchange import events
 from viewer.model.exchange.transcript import Transcript
 from viewer.tape import queries
 
-FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
+FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1, path="/v1/chat/completions")
 
 
 def gists(connection: Connection, id: str) -> list[str]:

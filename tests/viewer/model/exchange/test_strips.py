@@ -96,9 +96,11 @@ def test_events_without_a_timestamp_are_in_no_row() -> None:
 
 
 def test_the_legend_has_the_letters_that_a_stream_has() -> None:
-    facts, body = Exchange(200, "text/event-stream", None, "end", 0, 0, 9 * MS), b"data: x\n\n: x\n\ndata: [DONE]\n\n"
-    transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
-    assert strips.legend(transcript) == ": comment d done ! malformed"
+    body = b"data: x\n\n: x\n\ndata: [DONE]\n\n"
+    for path, last in (("/v1/chat/completions", "! malformed"), ("/", "? other")):
+        facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 9 * MS, path=path)
+        transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
+        assert strips.legend(transcript) == f": comment d done {last}"
 
 
 def found_waits(at: list[int], end: int, cells: int = 30) -> list[Wait]:

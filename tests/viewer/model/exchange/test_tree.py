@@ -10,7 +10,7 @@ from viewer.model.exchange import tree
 from viewer.model.exchange.transcript import Transcript
 from viewer.tape import queries
 
-FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
+FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1, path="/v1/chat/completions")
 
 
 @pytest.fixture
