@@ -1,5 +1,7 @@
-"""The usual shapes of usage, and what each costs by hand: 3 $ a million for input, 15 for output, 0.30 for what a cache
-had, 3.75 for what was written to it, and 6 for what it keeps for an hour."""
+"""The usual shapes of usage, each with its cost by hand.
+
+Prices of a million tokens: input 3, output 15, read from a cache 0.30, written to it 3.75, written for an hour 6.
+"""
 
 import json
 from collections.abc import Iterator
@@ -91,8 +93,8 @@ SHAPES = {
     "messages": Shape(_MESSAGES, _message(), PLAIN),
     "messages, 5 minutes": Shape(_MESSAGES, _message(600, 200, {"5m": 200, "1h": 0}), "5430"),  # + 180 + 200 * 3.75
     "messages, an hour": Shape(_MESSAGES, _message(600, 200, {"5m": 0, "1h": 200}), "5880"),  # + 180 + 200 * 6
-    "messages, not split": Shape(_MESSAGES, _message(600, 200), None),  # nobody says how long what was written is kept
-    "messages without the last usage": Shape(_MESSAGES, _stream_of_message(), None, SSE),  # nobody counted the output
+    "messages, not split": Shape(_MESSAGES, _message(600, 200), None),  # kept for 5 minutes, or for an hour
+    "messages without the last usage": Shape(_MESSAGES, _stream_of_message(), None, SSE),  # the output has no count
     "gemini": Shape(_GEMINI, _gemini(), PLAIN),
     "gemini cached": Shape(_GEMINI, _gemini(candidatesTokenCount=80, thoughtsTokenCount=20,
                                             cachedContentTokenCount=600), CACHED),

@@ -21,7 +21,7 @@ API: Final = "openai.chat"
 _NO_REASON = frozenset({"", "null"})
 _CHUNK_OBJECTS = frozenset({"", "chat.completion.chunk"})
 _OTHER_OBJECTS = ("response", "response.compaction", "thread.")
-"""What objects of OpenAI's other APIs, Responses and Assistants, call themselves, or how that begins."""
+"""Beginnings of `object` in OpenAI's other APIs: Responses and Assistants."""
 _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 
