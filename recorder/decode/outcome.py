@@ -100,7 +100,7 @@ FLAGS: Final[dict[str, str]] = {
     "pretty_printed": "a payload over several lines of which only the first has data:",
     "reasoning_additive": "total_tokens counts reasoning beside output_tokens",
     "rebuilt": "the body is made of what the source of an import kept: its bytes are not those that came",
-    "request_not_stored": "the request body is not on the tape, or only its beginning; its size and hash are",
+    "request_not_stored": "the request body is not on the tape, or only its beginning",
     "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
     "single_chunk": "the whole output came in one chunk or one read",
     "stall": stalls.DEFAULT.stall_meaning,
@@ -193,8 +193,8 @@ class Exchange:
     `gap_bytes` is how much of the body the tape could not keep, `paused` how often reading had to wait for the client,
     `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
     `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
-    bytes of the request body are not on the tape. `request` is the body of the request where decoding needs it.
-    Of a WebSocket, `extensions` are those that were agreed on, and `sent` is what came from the client.
+    bytes of the request body are not on the tape, at least. `request` is that body where decoding needs it. Of a
+    WebSocket, `extensions` are those that were agreed on, and `sent` is what came from the client.
     `connection_reused`: it was sent on a connection kept from an exchange before, and `connected_ns` is None.
     Timestamps may be late by `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2.
     `clock` says whose time a read has. `rebuilt`: of an import, the body is made of what its source kept. `has_bytes`:

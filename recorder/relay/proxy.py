@@ -37,6 +37,8 @@ UNSENT_BYTES = 256 << 10
 """What a client has not taken yet, of a response, or an API server, of a request; beyond it the other has to wait."""
 CONTINUE_SECONDS = 1.0
 """A client that waits for 100 (Continue) gets it from us when upstream has not said anything for so long."""
+REST_SECONDS = 2.0
+"""Time allowed for the rest of a request's body after a failure of its upstream, before the client is told."""
 LAG_SECONDS = 0.005
 """How often the event loop is asked whether it is late."""
 LATE_NS = 1_000_000
@@ -208,6 +210,9 @@ class Exchange:
         self._is_started = False
         self._is_over = False
         self._is_ended = False
+        self._failure: tuple[UpstreamError, int] | None = None
+        """How upstream failed, and when, from then until the client is told."""
+        self._rest_limit: asyncio.TimerHandle | None = None
         self._waits_since: int | None = None
         self._waiting: deque[tuple[int, bytes, int]] = deque()
         """Reads that the kernel has not taken for the client: their instant, body, and end in all that was written."""
@@ -315,8 +320,15 @@ class Exchange:
         return framed + b"0\r\n\r\n" if last else framed
 
     def body_came(self) -> None:
-        """Send what came of the request's body."""
-        if self._connection is None or not self._is_uploading or self._is_ended:
+        """Send what came of the request's body; where upstream has failed, only record it."""
+        if not self._is_uploading or self._is_ended:
+            return
+        if self._failure is not None:
+            self._recording.upload(self._request.take())
+            if self._request.complete or not self._recording.takes_upload:
+                self._tell_failure()
+            return
+        if self._connection is None:
             return
         piece, last = self._request.take(), self._request.complete
         if piece:
@@ -329,11 +341,11 @@ class Exchange:
         self._client.hold_body(not last and self._connection.unsent > UNSENT_BYTES)
 
     def _end_upload(self) -> None:
-        """Enter the size and the hash of what came of the request's body."""
+        """Record the rest of the request's body, as far as it came, and its end."""
         if self._is_uploading:
             self._is_uploading = False
-            is_sent = self._connection is not None and not self._connection.is_refused
-            self._recording.uploaded(whole=self._request.complete and is_sent)
+            self._recording.upload(self._request.take())
+            self._recording.uploaded(whole=self._request.complete)
 
     def request_failed(self, refusal: Refusal) -> None:
         """End the exchange: the rest of the request's body will not come."""
@@ -474,12 +486,25 @@ class Exchange:
         self._client.finish()
 
     def _fail(self, error: UpstreamError, at: int) -> None:
-        """End as upstream failed: with an answer of our own; where one has begun, with a cut.
+        """End as upstream failed; before an answer, with the rest of the request's body on the tape, within bounds."""
+        if self._is_ended or self._failure is not None:
+            return
+        self._failure = error, at
+        if self._is_started or not self._is_uploading or not self._recording.takes_upload:
+            self._tell_failure()
+            return
+        self._rest_limit = asyncio.get_running_loop().call_later(REST_SECONDS, self._tell_failure)
+        self.told_to_continue()
+        self._client.hold_body(False)
+        self.body_came()
+
+    def _tell_failure(self) -> None:
+        """End with an answer of our own; where one has begun, with a cut.
 
         A kept connection that is closed on a request is mirrored: clients know that race, and many try again.
         """
-        if self._is_ended:
-            return
+        assert self._failure is not None
+        error, at = self._failure
         self._end(error.ended_by, str(error), at)
         if self._is_started or (self._recording.instants.connection_reused and error.ended_by in _CLOSED):
             self._client.cut()
@@ -489,16 +514,19 @@ class Exchange:
         _answer_error(self._client, status, f"{where}{error}", error.ended_by, self._recording.id)
 
     def _end(self, ended_by: str, detail: str | None, at: int) -> None:
-        """Record the ending, and keep or close the connection upstream."""
+        """Record the ending, which is upstream's where that failed first; keep or close the connection upstream."""
         if self._is_ended:
             return
         self._is_ended = True
+        if self._failure is not None:
+            error, at = self._failure
+            ended_by, detail = error.ended_by, str(error)
         self._proxy.live.discard(self)
         self.note_lag()
-        if self._continue is not None:
-            self._continue.cancel()
-        if self._connecting is not None:
-            self._connecting.cancel()
+        for waiting in (self._continue, self._connecting, self._rest_limit):
+            if waiting is not None:
+                waiting.cancel()
+        self._end_upload()
         for came_at, body, _ in self._waiting:
             self._recording.read(came_at, None, body)
         self._waiting.clear()

@@ -16,12 +16,14 @@ REQUEST_STORED_BYTES = 16 << 20
 """A request body is stored up to this; its size and hash are those of the whole."""
 STORED_BYTES = 64 << 20
 """A body is stored up to this; what follows is relayed and counted."""
+_MOST_BYTES = 1 << 50
 
 
 @dataclass(slots=True)
 class _Upload:
-    """How far a request body has come; `has_gap`: a piece of it could not be kept."""
+    """Progress of a request body of the `length` in its head, if any; `has_gap`: a piece could not be kept."""
 
+    length: int | None
     size: int = 0
     sha256: Any = field(default_factory=hashlib.sha256)
     has_gap: bool = False
@@ -88,7 +90,7 @@ class Recording:
         if frame.body and not self.has_room_for_body(len(frame.body)):
             frame = msgspec.structs.replace(frame, body=None)
         if frame.body_size is None:
-            self._upload = _Upload()
+            self._upload = _Upload(_length(frame.headers))
         elif frame.body is None:
             self._tap.counts.dropped_bytes += min(frame.body_size, REQUEST_STORED_BYTES)
         self._unrecorded = not self._tap.admits()
@@ -120,11 +122,18 @@ class Recording:
         else:
             self._put(journal.Upload(self.id, start, kept))
 
+    @property
+    def takes_upload(self) -> bool:
+        """True while more of the request body can be stored."""
+        upload = self._upload
+        return upload is not None and upload.size < REQUEST_STORED_BYTES and not (upload.has_gap or self._unrecorded)
+
     def uploaded(self, *, whole: bool) -> None:
-        """Enter that no more of the request body comes; `whole`: all of it came and was sent."""
+        """Enter that no more of the request body comes; `whole`: all of it came."""
         upload, self._upload = self._upload, None
         if upload is not None:
-            self._put(journal.Uploaded(self.id, upload.size, upload.sha256.hexdigest(), truncated=not whole))
+            size, sha256 = (upload.size, upload.sha256.hexdigest()) if whole else (upload.length, None)
+            self._put(journal.Uploaded(self.id, size, sha256, truncated=not whole))
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: str) -> None:
         """Enter the response's head."""
@@ -215,6 +224,12 @@ class Recording:
 
     def _since(self, instant: int | None) -> int | None:
         return None if instant is None else instant - self.t0
+
+
+def _length(headers: list[tuple[bytes, bytes]]) -> int | None:
+    """Return the size of a request's body by its Content-Length, or None without one that can be true."""
+    length = next((int(value) for name, value in headers if name == b"content-length"), _MOST_BYTES)
+    return length if length < _MOST_BYTES else None
 
 
 class _Unentered(ClientSide):

@@ -161,7 +161,7 @@ def unshipped(id: str, session: str, values: Line, its_measures: Line) -> Line:
 
 def _sizes(body: bytes | None, row: Any, redact: Redact) -> Line:
     """Return size and hash of the request where they do not follow from what is stored of it."""
-    if body is None or row.request_size != len(body):
+    if body is None or row.request_truncated or row.request_size != len(body):
         return {"request_size": row.request_size, "request_sha256": row.request_sha256}
     return {"request_size": None, "request_sha256": None}
 
@@ -360,7 +360,7 @@ def _enter_exchange(connection: Connection, line: Line, streams: Streams) -> Non
         values["client_bytes"] = streams[FROM_CLIENT].size + values["client_gap_bytes"]
     if "request_body" in values:
         body = values["request_body"] = _bytes(values["request_body"])
-        if "request_size" not in values:
+        if "request_size" not in values and not values.get("request_truncated"):
             values |= {"request_size": len(body), "request_sha256": hashlib.sha256(body).hexdigest()}
     (no,) = _insert(connection, exchanges, values)
     for stream, its in streams.items():

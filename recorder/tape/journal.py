@@ -117,14 +117,14 @@ class Upload(_Frame, tag="upload", frozen=True):
 
 
 class Uploaded(_Frame, tag="uploaded", frozen=True):
-    """No more of the request body comes; size and hash are of all that came, stored or not.
+    """No more of the request body comes; size and hash are of the whole, stored or not, or None if unknown.
 
-    `truncated`: it broke off, or was not sent to its end.
+    `truncated`: it did not come to its end.
     """
 
     id: str
-    size: int
-    sha256: str
+    size: int | None
+    sha256: str | None
     truncated: bool
 
 

@@ -128,7 +128,7 @@ def exchange_of(row: Any) -> Exchange:
         coarse_clock=bool(row.coarse_clock),
         h2_offered=bool(row.h2_offered),
         framing=row.framing,
-        request_missing=0 if row.request_size is None else row.request_size - row.request_stored,
+        request_missing=_request_missing(row),
         method=row.method or "",
         path=row.path or "",
         request_model=row.request_model,
@@ -139,6 +139,14 @@ def exchange_of(row: Any) -> Exchange:
         rebuilt=bool(row.rebuilt),
         extensions=headers.get("sec-websocket-extensions"),
     )
+
+
+def _request_missing(row: Any) -> int:
+    """Return how many bytes of the request body are not stored, or 1 if it broke off at an unknown size."""
+    if row.request_size is None:
+        return int(bool(row.request_truncated))
+    size: int = row.request_size
+    return size - int(row.request_stored)
 
 
 def reads_of(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> Reads:

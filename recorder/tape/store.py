@@ -78,7 +78,8 @@ _RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes
 _FACTS = (
     "id", "method", "path", "request_model", "status", "response_headers", "ended_by", "connected_ns", "headers_ns",
     "end_ns", "gap_bytes", "paused", "surplus", "coarse_clock", "h2_offered", "framing", "request_size",
-    "request_stored", "request_needed", "request_headers", "connection_reused", "clock_error_ns", "clock", "rebuilt",
+    "request_truncated", "request_stored", "request_needed", "request_headers", "connection_reused", "clock_error_ns",
+    "clock", "rebuilt",
 )  # fmt: skip
 """The columns that decoding needs."""
 

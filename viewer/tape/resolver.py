@@ -79,7 +79,7 @@ class Resolver:
     def _asked(self, connection: Connection, no: int) -> Link:
         """Read what ties an exchange that is not measured yet to others: all but its answer."""
         row = reading.row_of(connection, no)
-        if row.request_size is not None:
+        if row.request_truncated is not None:
             self._read.add(no)
         return _link(row, reading.request_body(connection, no))
 

@@ -324,7 +324,7 @@ async def test_an_answer_before_the_end_of_the_request_passes_at_once(relay: Rel
         assert (got.status, got.body, got.headers["connection"]) == (413, b"no!", "close")
     tape = await relay.kept("/v1/early")
     assert (tape.outcome, tape.row["request_truncated"]) == (("http_error", "client_error"), 1)
-    assert tape.row["request_sha256"] is not None
+    assert (tape.row["request_size"], tape.row["request_sha256"]) == (9_000_000, None)
 
 
 @on_loop
@@ -336,7 +336,7 @@ async def test_a_request_body_that_does_not_come_is_not_waited_for(
     got = await raw(relay.base, post("/v1/half", b"", [("content-length", "2")]) + b"{")
     tape = await relay.kept("/v1/half")
     assert (got[:13], tape.row["ended_by"]) == (b"HTTP/1.1 408 ", "client_stalled")
-    assert (tape.row["request_size"], tape.row["request_truncated"]) == (1, 1)
+    assert (tape.row["request_body"], tape.row["request_size"], tape.row["request_truncated"]) == (b"{", 2, 1)
 
 
 @on_loop

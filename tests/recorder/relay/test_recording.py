@@ -153,7 +153,7 @@ def test_pieces_of_a_request_without_room_are_counted_and_none_after_them_is_sto
         recording.uploaded(whole=True)
 
     row = record(tape, scenario, queue_bytes=5000)
-    assert (row["request_body"], row["request_size"], row["request_truncated"]) == (b"1" * 1000, 6010, 1)
+    assert (row["request_body"], row["request_size"], row["request_truncated"]) == (b"1" * 1000, None, 1)
     assert "request_not_stored" in row["flags"].split()
 
 

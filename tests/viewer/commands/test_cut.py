@@ -4,6 +4,7 @@ import io
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from recorder.errors import NotFound, TapeDamaged, WiretapeError
-from recorder.tape import cut
+from recorder.tape import cut, journal
 from recorder.tape.schema import FROM_CLIENT
 from tests import forked
 from tests.compressed import zstd
-from tests.recorder.frames import begin, bodies_of, body, end, head, opened, record, websocket
+from tests.recorder.frames import begin, bodies_of, body, end, head, opened, record, upload, websocket
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD
 from tests.viewer.test_websocket import CAME, SENT
@@ -97,6 +98,20 @@ def test_a_compressed_body_is_not_left_with_what_is_to_be_redacted(tmp_path: Pat
     for secret in ("hidden", '"veiled"'):
         with pytest.raises(WiretapeError, match="a body of it is compressed: leave it out"):
             run_raising(packed, "--redact", secret)
+
+
+def test_a_request_that_broke_off_keeps_its_size_or_that_it_is_unknown(tmp_path: Path) -> None:
+    with opened(tape := tmp_path / "tape.db") as store:
+        for id, size in (("e1", None), ("e2", 7), ("e3", 3)):
+            first, *pieces, _ = upload(id, [b"abc"])
+            record(store, [first, *pieces, journal.Uploaded(id, size, None, truncated=True), end(id, [], "refused")])
+    from_text = cut_of(cut_of(tape, tmp_path / "cut.jsonl"), tmp_path / "cut.db")
+    for one in (tape, from_text):
+        with sqlite3.connect(one) as connection:
+            found = connection.execute(
+                "SELECT id, request_size, request_sha256, request_body FROM exchanges ORDER BY id"
+            )
+            assert found.fetchall() == [(f"e{n}", size, None, b"abc") for n, size in ((1, None), (2, 7), (3, 3))]
 
 
 def test_one_that_still_runs_is_not_cut(tape: Path) -> None:
