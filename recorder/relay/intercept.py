@@ -12,9 +12,10 @@ import fnmatch
 import functools
 import secrets
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from recorder.clock import SYSTEM
+from recorder.errors import UpstreamError
 from recorder.relay import authority, environment, guard, hello, providers
 from recorder.relay.authority import Authority, Certificates
 from recorder.relay.guard import Origin, Refusal
@@ -119,7 +120,13 @@ class Forward:
         if refusal := guard.check_proxied(request.method, request.target, request.headers, origin):
             self._proxy.refuse(client, refusal)
             return None
-        return self._proxy.relay(client, request, self._upstream(origin), request.target, how)
+        mirrored = replace(how, on_unreached=lambda error: self._unreached(origin, how, error))
+        return self._proxy.relay(client, request, self._upstream(origin), request.target, mirrored)
+
+    def _unreached(self, origin: Origin, how: Way, error: UpstreamError) -> None:
+        """Warn the user that a server gave no answer: its program only sees a closed connection."""
+        if how.is_recorded:
+            self.warn(origin, "reach", f"no answer from {origin.authority}: {error}")
 
     def _is_valid(self, origin: Origin) -> bool:
         try:

@@ -48,6 +48,8 @@ _STALL_SECONDS = 5.0
 _NOT_PASSED = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
 _PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
 _CLOSED = ("eof", "reset")
+_OWN = ("local", "headers_timeout", "idle_timeout")
+"""Failures by limits of wiretape or of this machine, which a program would not have met by itself."""
 _NO_WEBSOCKET = frozenset((200, 404, 405, 501))
 """How servers that do not speak WebSocket answer an upgrade; 403 without a body is the answer of Python's."""
 _UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
@@ -57,10 +59,15 @@ _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a request came, and is to be treated: `h2_offered` says that its client would have spoken HTTP/2, too."""
+    """How a request came, and is to be treated: `h2_offered` says that its client would have spoken HTTP/2, too.
+
+    `on_unreached`: the program believes that it is connected to the server itself. A failure before an answer closes
+    its connection, as the server's own would have; this is called with it.
+    """
 
     is_recorded: bool = True
     h2_offered: bool | None = None
+    on_unreached: Callable[[UpstreamError], None] | None = None
 
 
 DIRECT = Way()
@@ -499,15 +506,20 @@ class Exchange:
         self.body_came()
 
     def _tell_failure(self) -> None:
-        """End with an answer of our own; where one has begun, with a cut.
+        """End with an answer of our own; where one has begun, or the program sees the server itself, with a cut.
 
         A kept connection that is closed on a request is mirrored: clients know that race, and many try again.
         """
         assert self._failure is not None
         error, at = self._failure
         self._end(error.ended_by, str(error), at)
+        on_unreached = self._how.on_unreached
         if self._is_started or (self._recording.instants.connection_reused and error.ended_by in _CLOSED):
             self._client.cut()
+            return
+        if on_unreached is not None and error.ended_by not in _OWN:
+            self._client.cut()
+            on_unreached(error)
             return
         where = "" if error.ended_by == "local" else f"upstream {self._upstream.host}: "
         status = _STATUS.get(error.ended_by, 502)

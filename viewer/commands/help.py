@@ -226,6 +226,7 @@ def _upstreams() -> Iterator[Section]:
 def _intercept() -> Iterator[Section]:
     """Yield what a program gets to go through an intercepting recorder."""
     from recorder.relay import authority, environment
+    from recorder.relay.proxy import REST_SECONDS
 
     yield Section(
         "Proxy that --intercept sets",
@@ -246,6 +247,17 @@ def _intercept() -> Iterator[Section]:
         f"{environment.ADDING} adds to what is trusted anyway. All others name a bundle: the system's roots, those "
         "that were named before, and the run's own. A program that reads none of them does not trust wiretape, which "
         "says so.",
+    )
+    yield Section(
+        "Programs whose API cannot be reached",
+        [
+            ("with --intercept", "the connection is closed without an answer: a connection error, as without wiretape"),
+            ("with a base URL", "502, or 504 after a timeout, with the reason as a JSON error"),
+            ("CONNECT to any other host", "502, which clients show as an error of their proxy"),
+            ("a limit of wiretape itself", "504 if no answer comes for too long, 503 if this machine lacks resources"),
+        ],
+        f"Before that, the rest of the request is read, for {REST_SECONDS:g} s at most, and stored. With --intercept, "
+        "the reason is printed, once for each server, and it is on the tape: wiretape show @err.",
     )
 
 

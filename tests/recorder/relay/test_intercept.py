@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -340,6 +341,64 @@ def test_what_is_not_recorded_may_be_silent_and_holds_up_no_end(tmp_path: Path, 
             before = asyncio.get_running_loop().time()
             await relay.stop()
             assert asyncio.get_running_loop().time() - before < 5
+
+    with Intercepting(tmp_path, authority, limits=Limits(headers=0.05, idle=0.05)) as relay:
+        relay.runner.run(main())
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@on_loop
+async def test_where_an_api_cannot_be_reached_its_program_gets_no_answer_as_without_wiretape(
+    relay: Intercepting, scheme: str
+) -> None:
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.2", 0))
+        place = "{}:{}".format(*refusing.getsockname())
+        async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
+            for number in range(2):
+                with pytest.raises(httpx.RemoteProtocolError, match="disconnected without sending a response"):
+                    await client.post(f"{scheme}://{place}/v1/{scheme}-{number}", json={"model": "gpt-x"})
+    tape = await relay.kept(f"/v1/{scheme}-1")
+    assert (tape.outcome, tape.row["request_model"]) == (("connect_error", "refused"), "gpt-x")
+    (notice,) = relay.notices
+    assert notice.startswith(f"no answer from {place}: ")
+
+
+@on_loop
+async def test_an_api_whose_certificate_is_not_trusted_is_told_to_the_user_and_not_to_the_program(
+    relay: Intercepting, authority: Path
+) -> None:
+    async def unused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    other.load_cert_chain(authority / "wrong.pem", authority / "wrong.key")
+    async with (
+        await asyncio.start_server(unused, "127.0.0.2", 0, ssl=other) as server,
+        httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client,
+    ):
+        place = "{}:{}".format(*server.sockets[0].getsockname())
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.post(f"https://{place}/v1/untrusted", json={})
+    assert (await relay.kept("/v1/untrusted")).outcome == ("connect_error", "tls")
+    assert "certificate" in relay.notices[0]
+
+
+@on_loop
+async def test_an_api_that_closes_without_an_answer_closes_the_programs_connection(relay: Intercepting) -> None:
+    target = relay.plays(Scene([], "fin"))
+    async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
+        with pytest.raises(httpx.RemoteProtocolError, match="disconnected without sending a response"):
+            await client.post(f"{relay.upstream.url}{target}", json={})
+    assert (await relay.kept(target)).outcome == ("connect_error", "reset")
+
+
+def test_a_limit_of_the_recorder_is_answered_through_the_proxy_too(tmp_path: Path, authority: Path) -> None:
+    async def main() -> None:
+        target = relay.plays(Scene([], "stall"))
+        async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
+            got = await client.post(f"{relay.upstream.url}{target}", json={})
+        assert (got.status_code, got.headers["x-wiretape-error"]) == (504, "headers_timeout")
 
     with Intercepting(tmp_path, authority, limits=Limits(headers=0.05, idle=0.05)) as relay:
         relay.runner.run(main())
