@@ -15,7 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 import httptools
 
@@ -59,7 +59,10 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
 _TLS_MET = "a client speaks TLS to this plain port: its URL must begin with http://, not https://"
 _LAST_CHUNK = b"0\r\n\r\n"
+_FAULT = b"wiretape: a fault of its own\n"
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -79,7 +82,10 @@ class Exchange(Protocol):
         """The kernel has taken more of what the client is to get."""
 
     def taker_failed(self, error: Exception) -> None:
-        """One of the above raised."""
+        """One of the above raised, or a callback that `Client.guarded` returned: report it.
+
+        If no answer has begun after this call, the client gets one with the status 500.
+        """
 
 
 class Takeover(Handler, Protocol):
@@ -104,7 +110,7 @@ class App(Protocol):
         """What a client sent is no request; it is answered and the connection closed."""
 
     def client_failed(self, error: Exception) -> None:
-        """A fault of our own met with a client's connection, which is closed."""
+        """A fault of our own met with a client's connection, which is closed: report it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -238,16 +244,33 @@ class Client:
             exchange.client_left()
 
     def failed(self, error: Exception) -> None:
-        """Report a fault of our own, and close."""
+        """Report a fault of our own, answer the request if no answer has begun, and close."""
         exchange, self._exchange = self._exchange, None
         takeover, self._takeover = self._takeover, None
-        if takeover is not None:
-            takeover.failed(error)
-        elif exchange is None:
-            self._app.client_failed(error)
-        else:
-            exchange.taker_failed(error)
-        self.close()
+        try:
+            if takeover is not None:
+                takeover.failed(error)
+            elif exchange is None:
+                self._app.client_failed(error)
+            else:
+                exchange.taker_failed(error)
+        finally:
+            if self._is_answering and not self._is_started and not self._socket.is_closed:
+                self.answer(500, _FAULT, "text/plain")
+            elif self._is_answering or not self._closes:  # else the answer is on its way, and ends the connection
+                self.close()
+
+    def guarded(self, call: Callable[P, R]) -> Callable[P, R | None]:
+        """Return a callback for the event loop, or another thread's result, whose exceptions fail this connection."""
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            try:
+                return call(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the event loop would only print it, and the client wait
+                self.failed(error)
+                return None
+
+        return guarded
 
     # httptools callbacks
 
@@ -360,7 +383,7 @@ class Client:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = due
-        self._timer = self._loop.call_later(seconds, self._check_deadline)
+        self._timer = self._loop.call_later(seconds, self.guarded(self._check_deadline))
 
     def _check_deadline(self) -> None:
         self._timer = None

@@ -408,9 +408,10 @@ def _differing(name: str, mine: Any, theirs: Any) -> Iterator[tuple[str, Any, An
 
 
 def _told(differing: Iterator[tuple[str, Any, Any]]) -> list[tuple[str, str]]:
-    """Return the first places that differ, each with what is told of it."""
+    """Return the first places that differ, each with its description, as text that UTF-8 has bytes for."""
+    clean = encoding.Cleaner().text
     return [
-        (name, f"{name}: {_value(mine)} recorded, {_value(theirs)} asked")
+        (clean(name), clean(f"{name}: {_value(mine)} recorded, {_value(theirs)} asked"))
         for name, mine, theirs in islice(differing, _COUNTED_DIFFERENCES)
     ]
 

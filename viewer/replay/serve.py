@@ -256,7 +256,7 @@ class Response:
         target, id = matching.named(request.target, header)
         self._pieces = [b"".join(self._pieces)]
         self._asked = Asked(request.method, target, matching.uncoded(request.headers, self._pieces[0]), id)
-        self._app.plan(self._asked).add_done_callback(self._planned)
+        self._app.plan(self._asked).add_done_callback(self._client.guarded(self._planned))
 
     def _planned(self, planning: "asyncio.Future[Plan | Miss | ToRecord]") -> None:
         if self._is_over or planning.cancelled():
@@ -266,8 +266,6 @@ class Response:
         except WiretapeError as error:
             self._app.on_trouble(str(error))
             self._fail(500, str(error), "tape")
-        except Exception as error:  # noqa: BLE001 - whatever fails in there is reported to the client and the user
-            self.taker_failed(error)
         else:
             self._answer(found)
 
@@ -292,11 +290,11 @@ class Response:
         try:
             if not self._has_settled and await upstreams.settle(found):
                 self._has_settled = True
-                self._app.plan(self._asked).add_done_callback(self._planned)
+                self._app.plan(self._asked).add_done_callback(self._client.guarded(self._planned))
             elif not self._is_over:
                 self._relay(upstreams, found)
         except Exception as error:  # noqa: BLE001 - whatever fails in there is reported to the client and the user
-            self.taker_failed(error)
+            self._client.failed(error)
 
     def _relay(self, upstreams: Upstreams, found: ToRecord) -> None:
         self._request.pieces = self._pieces
@@ -331,10 +329,11 @@ class Response:
             self._add(self._now())
 
     def taker_failed(self, error: Exception) -> None:
-        """Report a fault of our own, and close."""
-        self._app.on_trouble(f"an answer failed by a fault of wiretape's own: {error!r}")
+        """Report a fault of our own."""
+        if self._served.head_ns is None:
+            self._served.status = 500
         self._end("fault")
-        self._client.close()
+        self._app.on_trouble(f"an answer failed by a fault of wiretape's own: {error!r}")
 
     def stop(self) -> None:
         """End at once."""
@@ -364,7 +363,7 @@ class Response:
         self._add(self._origin + self._due())
 
     def _add(self, due: int) -> None:
-        self._app.pacer.add(due, self._advance)
+        self._app.pacer.add(due, self._client.guarded(self._advance))
 
     def _due(self) -> int:
         """Return when the next write is due, on the schedule."""

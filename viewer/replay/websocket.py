@@ -96,10 +96,8 @@ class Upgrade:
             except WiretapeError as error:
                 self._app.on_trouble(str(error))
                 self.stop()
-            except Exception as error:  # noqa: BLE001 - whatever fails in there is reported to the user
-                self.failed(error)
 
-        self._app.planned(find).add_done_callback(found)
+        self._app.planned(find).add_done_callback(self._client.guarded(found))
 
     def _greeted(self, found: Greeting | Plan | Miss | ToRecord | Refusal) -> None:
         if isinstance(found, Refusal):
@@ -114,7 +112,7 @@ class Upgrade:
             self._refuse(found)
         else:
             self._greeting = found
-            self._app.pacer.add(self._t0 + found.at_ns, self._switch)
+            self._app.pacer.add(self._t0 + found.at_ns, self._client.guarded(self._switch))
 
     def _record(self, found: ToRecord) -> None:
         """Have upstream answer."""
@@ -170,7 +168,7 @@ class Upgrade:
         """Nothing: the head waits for nobody."""
 
     def taker_failed(self, error: Exception) -> None:
-        """Report a fault of our own, and close."""
+        """Report a fault of our own."""
         self.failed(error)
 
     # server.Takeover
@@ -204,7 +202,7 @@ class Upgrade:
         if self._is_held and self._socket.unsent < UNSENT_BYTES // 2:
             self._is_held = False
             self._served.held[-1] = (self._served.held[-1][0], self._now() - self._t0)
-            self._app.pacer.add(self._now(), self._advance)
+            self._app.pacer.add(self._now(), self._client.guarded(self._advance))
         elif self._is_over and self._served.ended == "reset" and not self._socket.unsent:
             self._client.close()
 
@@ -217,10 +215,9 @@ class Upgrade:
         self._end("client")
 
     def failed(self, error: Exception) -> None:
-        """Report a fault of our own, and close."""
-        self._app.on_trouble(f"a WebSocket failed by a fault of wiretape's own: {error!r}")
+        """Report a fault of our own."""
         self._end("fault")
-        self._client.close()
+        self._app.on_trouble(f"a WebSocket failed by a fault of wiretape's own: {error!r}")
 
     def stop(self) -> None:
         """End at once."""
@@ -304,7 +301,7 @@ class Upgrade:
             self._turns.append(_Turn(made[number], origin, number == len(made) - 1))
             if not self._is_playing:
                 self._is_playing = True
-                self._app.pacer.add(self._due(), self._advance)
+                self._app.pacer.add(self._due(), self._client.guarded(self._advance))
 
     def _due(self) -> int:
         turn = self._turns[0]

@@ -127,7 +127,7 @@ class Site:
         """Send a comment over every stream: so one whose browser is gone without a word is noticed."""
         for subject in self._subjects.values():
             for viewer in list(subject.viewers):
-                viewer.beat()
+                viewer.guarded(viewer.beat)()
         self._beat = self._loop.call_later(HEARTBEAT_SECONDS, self._keep_alive)
 
 
@@ -193,7 +193,7 @@ class Subject:
     def _publish(self, reading: Reading, number: int, patch: bytes) -> None:
         base, self._reading, self.number, self._whole = self.number, reading, number, None
         for viewer in list(self.viewers):
-            viewer.show(base, patch)
+            viewer.guarded(viewer.show)(base, patch)
 
 
 class Viewer:
@@ -201,6 +201,7 @@ class Viewer:
 
     def __init__(self, client: Client, subject: Subject, on_failed: Callable[[Exception], None]) -> None:
         self._client, self._subject, self._on_failed = client, subject, on_failed
+        self.guarded = client.guarded
         self._number = 0
         self._is_behind = False
 

@@ -223,6 +223,70 @@ async def test_what_a_client_does_not_read_of_its_last_response_is_not_kept_for_
     assert sock.is_closed
 
 
+# Faults of an app
+
+
+class Faulty:
+    """An app that raises at one place: in `serve`, when the body comes, or in a callback, before or after the head."""
+
+    def __init__(self, place: str, *, reports: bool = True) -> None:
+        self.place, self.reports = place, reports
+        self.reported: list[str] = []
+        self.is_asked = False
+
+    def serve(self, client: Client, request: Request) -> "Faulty":
+        self.is_asked = True
+        if self.place == "serve":
+            raise RuntimeError(self.place)
+        if self.place == "stream":
+            client.start(200, b"", [], chunked=True, closes=False)
+            client.add(b"half")
+            client.flush()
+        if self.place in ("callback", "stream"):
+            asyncio.get_running_loop().call_soon(client.guarded(self.body_came))
+        return self
+
+    def body_came(self) -> None:
+        raise RuntimeError(self.place)
+
+    def client_failed(self, error: Exception) -> None:
+        self.reported.append(str(error))
+        if not self.reports:
+            raise OSError("standard error is closed")
+
+    taker_failed = client_failed
+
+    def client_left(self) -> None:
+        """Of no interest."""
+
+
+@pytest.mark.parametrize("reports", [True, False])
+@pytest.mark.parametrize("place", ["serve", "body", "callback", "stream"])
+@on_loop
+async def test_no_fault_of_an_app_leaves_a_client_waiting(place: str, reports: bool) -> None:
+    app = Faulty(place, reports=reports)
+    sock = server.listen("127.0.0.1", 0)
+    front = server.Server(app, sock)
+    if not reports:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    try:
+        async with dial(server.base_url(sock)) as (reader, writer), asyncio.timeout(5):
+            writer.write(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n")
+            await until(lambda: app.is_asked)
+            if place == "body":
+                writer.write(b"{}")
+            got = await reader.read()  # until the connection is closed
+    finally:
+        front.close()
+        await front.wait_closed(0)
+    assert app.reported == [place]
+    if place == "stream":
+        assert got.endswith(b"4\r\nhalf\r\n")
+    else:
+        assert got.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+        assert got.endswith(b"\r\n\r\nwiretape: a fault of its own\n")
+
+
 # Another protocol
 
 UPGRADE = b"GET /ws HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"

@@ -243,6 +243,17 @@ async def test_what_was_not_recorded_is_a_404_and_what_is_recorded_meanwhile_is_
 
 
 @on_loop
+async def test_half_of_a_surrogate_pair_in_a_request_is_told_as_a_replacement_character(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        missed = await replay.ask(body=rb'{"model":"gpt-test","stream":true,"\ud83d":"cut off \ud83d"}')
+    assert missed.status == 404
+    error = json.loads(missed.body)["error"]
+    assert error["differs"] == ["\ufffd"]
+    assert error["message"].endswith('differs in \ufffd: nothing recorded, "cut off \ufffd" asked')
+    assert replay.troubles == []
+
+
+@on_loop
 async def test_a_recording_that_still_runs_is_served_when_it_has_ended(tape: Path) -> None:
     other = b'{"model":"later"}'
     async with serving(taped(tape, *exchange("a1"))) as replay:
