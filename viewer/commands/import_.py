@@ -12,7 +12,7 @@ import click
 from recorder.commands.options import db, read_labels, tape_path
 from recorder.errors import NotFound
 from recorder.plurals import counted
-from recorder.sanitize import safe
+from recorder.sanitize import clipped, safe
 from viewer.commands import progress
 from viewer.importing import formats
 from viewer.importing.found import Data, NotImportable, Source
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from viewer.importing.tape import Report
 
 _SHOWN: Final = 20
+_REASON: Final = 300
+"""Characters of a reason that are shown: it may quote the file."""
 
 
 @click.command("import")
@@ -103,7 +105,7 @@ def _mapped(file: Path) -> Iterator[Data]:
 
 def _report(name: str, path: Path, format: str, report: "Report") -> None:
     for one in report.refused[:_SHOWN]:
-        click.echo(f"wiretape: {name}: {safe(one.place)}: {safe(one.reason)}", err=True)
+        click.echo(f"wiretape: {name}: {safe(one.place)}: {safe(clipped(one.reason, _REASON))}", err=True)
     if (more := len(report.refused) - _SHOWN) > 0:
         click.echo(f"wiretape: {name}: and {more:,} more", err=True)
     parts = [(report.untimed, "without timing"), (report.present, "on it already"), (report.failed, "left out")]

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
+from functools import partial
 from typing import Final
 
 import httptools
 
-from viewer.importing.found import Data, Found, Headers, NotImportable, Refused, Source, framing, header
+from viewer.importing.found import Data, Found, Headers, NotImportable, Refused, Source, attempt, framing, header
 
 _MARK: Final = re.compile(
     rb"(?:(\d\d):(\d\d):(\d\d)\.(\d{6}) )?(?:\[([\dx]+-[\dx]+)\] )?"
@@ -170,12 +171,17 @@ def read(data: Data, source: Source) -> Iterator[Found | Refused]:
     """Yield the exchanges of a trace. Raises `NotImportable`."""
     trace = _Trace(data)
     transfers = [one for one in trace.transfers() if one.method not in (b"", b"CONNECT")]
+    if trace.is_ascii:
+        raise NotImportable("it is of curl --trace-ascii, in which bytes are lost: use --trace")
     if not transfers:
         yield from trace.faults
         raise NotImportable("no request is in it: curl may not have connected")
-    midnight = _midnight(source, trace)
+    try:
+        midnight = _midnight(source, trace)
+    except OverflowError as error:
+        raise NotImportable("its times go back too often for one trace") from error
     yield from trace.faults
-    yield from (_found(one, midnight, source) for one in transfers)
+    yield from (attempt(f"line {one.line}", partial(_found, one, midnight, source)) for one in transfers)
 
 
 class _Trace:
@@ -189,8 +195,14 @@ class _Trace:
         self._open: dict[bytes, _Transfer] = {}
         self._connecting: dict[bytes, _Connecting] = {}
         self._tls = set[bytes]()
+        self._is_ascii = self._has_hex = False
         self.faults = list[Refused]()
         self.last_ns: int | None = None
+
+    @property
+    def is_ascii(self) -> bool:
+        """Whether it has dumps without hex only."""
+        return self._is_ascii and not self._has_hex
 
     def transfers(self) -> Iterator[_Transfer]:
         """Yield the transfers in the order in which they ended."""
@@ -232,10 +244,9 @@ class _Trace:
             at = line.end()
         piece = bytes.fromhex(b"".join(parts).decode("ascii"))[:size]
         if len(piece) == size:
-            self._at = at
+            self._at, self._has_hex = at, True
             return None if mark[8] == b"SSL data" else piece
-        if not parts and self._data[at : at + 6] == b"0000: ":
-            raise NotImportable("it is of curl --trace-ascii, in which bytes are lost: use --trace")
+        self._is_ascii |= not parts and self._data[at : at + 6] == b"0000: "
         self.faults.append(Refused(f"line {self._line(mark.start())}", "its dump is cut off or damaged", is_note=True))
         return None
 

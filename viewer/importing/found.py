@@ -5,12 +5,14 @@ A parser yields a `Found` for each exchange, and a `Refused` for each of which n
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from mmap import mmap
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from recorder.decode import encoding
 from recorder.errors import WiretapeError
@@ -19,6 +21,7 @@ Data = bytes | mmap
 """What a file holds; a slice of it is bytes."""
 
 Headers = list[tuple[bytes, bytes]]
+T = TypeVar("T")
 
 _MOST_DAYS: Final = 100
 """No exchange takes longer: a time beyond that is a mistake, and no tape can have it."""
@@ -109,6 +112,16 @@ class Found:
         """The path and the query, with what may not stand there percent-encoded."""
         rest = self.url[len(self.base) :].partition("#")[0]
         return quote(rest.encode("utf-8", "replace"), safe=_IN_PATH)
+
+
+def attempt(place: str, make: Callable[[], T]) -> T | Refused:
+    """Return what is made of one entry, or the reason why it cannot be: an entry costs no other."""
+    try:
+        return make()
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        return Refused(place, str(error))
+    except Exception as error:  # noqa: BLE001 - files are hostile: no entry of one may cost those behind it
+        return Refused(place, f"it cannot be read ({type(error).__name__}: {error})")
 
 
 def problem(found: Found) -> str | None:

@@ -12,6 +12,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -24,6 +25,9 @@ from viewer.importing.found import Data, Found, Headers, NotImportable, Refused,
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _BOM: Final = b"\xef\xbb\xbf"
+_ENTRIES: Final = re.compile(rb'"entries"\s*:\s*\[(?!\s*\])')
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
+"""A text, which may hold brackets and may be cut off, or a bracket or a comma of JSON."""
 _ERRORS: Final = (
     ("NAME_NOT_RESOLVED", "dns"), ("CONNECTION_REFUSED", "refused"), ("CONNECTION_RESET", "reset"),
     ("CONNECTION_CLOSED", "eof"), ("EMPTY_RESPONSE", "eof"), ("INCOMPLETE_CHUNKED", "eof"),
@@ -153,23 +157,47 @@ class _Body(NamedTuple):
 
 def read(data: Data, source: Source) -> Iterator[Found | Refused]:
     """Yield the exchanges of an archive. Raises `NotImportable`."""
+    for number, raw in enumerate(_entries(data[:].removeprefix(_BOM))):
+        place = f"entry {number}"
+        made = found.attempt(place, partial(_read, place, raw))
+        yield from (made,) if isinstance(made, Refused) else made
+
+
+def _entries(data: bytes) -> Sequence[bytes | msgspec.Raw]:
+    """Return the entries of an archive as JSON, also of one in which some are broken. Raises `NotImportable`."""
+    entries: Sequence[bytes | msgspec.Raw]
     try:
-        entries = _archive.decode(data[:].removeprefix(_BOM)).log.entries
+        entries = _archive.decode(data).log.entries
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotImportable(f"it is no HTTP archive ({error})") from error
+        begin = _ENTRIES.search(data)
+        if begin is None:
+            raise NotImportable(f"it is no HTTP archive ({error})") from error
+        entries = list(_apart(data, begin.end()))
     if not entries:
         raise NotImportable("the archive has no entries")
-    for number, raw in enumerate(entries):
-        place = f"entry {number}"
-        try:
-            entry = _entry.decode(raw)
-            made, note = _found(place, entry)
-        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-            yield Refused(place, str(error))
-            continue
-        if note is not None:
-            yield Refused(place, note, is_note=True)
-        yield made
+    return entries
+
+
+def _apart(data: bytes, begin: int) -> Iterator[bytes]:
+    """Yield the elements of an array by their brackets alone; the last one may be cut off."""
+    depth = 0
+    for token in _TOKEN.finditer(data, begin):
+        if token[0] in (b"{", b"["):
+            depth += 1
+        elif token[0] in (b"}", b"]"):
+            depth -= 1
+        if depth < 0 or (not depth and token[0] == b","):
+            yield data[begin : token.start()]
+            begin = token.end()
+        if depth < 0:
+            return
+    yield data[begin:]
+
+
+def _read(place: str, raw: bytes | msgspec.Raw) -> Sequence[Found | Refused]:
+    """Return an exchange, behind what else is worth knowing of it. Raises `ValueError`."""
+    made, note = _found(place, _entry.decode(raw))
+    return [made] if note is None else [Refused(place, note, is_note=True), made]
 
 
 def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:

@@ -6,6 +6,7 @@ off, or was streamed past it, it keeps no byte. T0 is when it had the request, b
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -84,17 +85,14 @@ def read(data: Data, source: Source) -> Iterator[Found | Refused]:
                 raise NotImportable(f"it holds no flow of mitmproxy: {cut_off}")
             yield Refused(place, cut_off)
             return
-        try:
-            yield _found(place, _value(data[at : end + 1]))
-        except (msgspec.MsgspecError, ValueError, OverflowError) as error:
-            yield Refused(place, str(error))
+        yield found.attempt(place, partial(_read, place, data[at : end + 1]))
         at, number = end + 1, number + 1
 
 
-def _value(data: bytes) -> Any:
+def _read(place: str, data: bytes) -> Found:
     value, end = _parsed(data, 0, _DEEPEST)
     assert end == len(data)
-    return value
+    return _found(place, value)
 
 
 def _parsed(data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -107,7 +105,7 @@ def _parsed(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     payload, kind = data[start:end], data[end : end + 1]
     if kind in (b"]", b"}"):
         parts = list(_parts(payload, depth - 1))
-        return (parts if kind == b"]" else dict(zip(parts[::2], parts[1::2], strict=True))), end + 1
+        return (parts if kind == b"]" else _table(parts)), end + 1
     if kind not in _SCALARS:
         raise ValueError("it is damaged")
     return _SCALARS[kind](payload), end + 1
@@ -118,6 +116,12 @@ def _parts(data: bytes, depth: int) -> Iterator[Any]:
     while at < len(data):
         value, at = _parsed(data, at, depth)
         yield value
+
+
+def _table(parts: list[Any]) -> dict[Any, Any]:
+    if any(isinstance(key, list | dict) for key in parts[::2]):
+        raise ValueError("it is damaged: a name in it is a list")
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _found(place: str, value: Any) -> Found:

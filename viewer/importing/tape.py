@@ -9,8 +9,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Final
+from functools import cached_property, partial
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from recorder.process import boot_id
 from recorder.relay.recording import REQUEST_STORED_BYTES, STORED_BYTES
 from recorder.tape import journal
 from recorder.tape.store import Store
-from viewer.importing.found import Found, Refused, problem
+from viewer.importing.found import Found, Refused, attempt, problem
 
 _MOST: Final = 100
 _MOST_BYTES: Final = 16 << 20
@@ -40,6 +40,15 @@ class Report:
     def failed(self) -> int:
         """How many exchanges could not be imported."""
         return sum(not one.is_note for one in self.refused)
+
+
+class _Entered(NamedTuple):
+    """An exchange as a recorder would have sent it to its writer; its body has `size` bytes."""
+
+    id: str
+    frames: list[journal.Frame]
+    is_timed: bool
+    size: int
 
 
 class Importer:
@@ -62,7 +71,7 @@ class Importer:
         )
         self._has_begun = False
         self._seen = Counter[bytes]()
-        self._waiting = list[Found]()
+        self._waiting = list[_Entered]()
         self._ids = list[str]()
         self._bytes = 0
 
@@ -82,17 +91,26 @@ class Importer:
                 self._store.append([journal.Close(SYSTEM.wall())])
 
     def _take(self, one: Found | Refused) -> None:
-        reason = problem(one) if isinstance(one, Found) else None
-        if isinstance(one, Refused) or reason is not None:
-            self.report.refused.append(one if isinstance(one, Refused) else Refused(one.place, reason or ""))
-            return
-        id = one.id or self._id_of(one)
-        if id in self._ids or self._store.knows(id):
+        made = one if isinstance(one, Refused) else attempt(one.place, partial(self._entered, one))
+        if isinstance(made, Refused):
+            self.report.refused.append(made)
+        elif made.id in self._ids or self._store.knows(made.id):
             self.report.present += 1
-            return
-        self._waiting.append(one)
-        self._ids.append(id)
-        self._bytes += len(one.body)
+        else:
+            self._wait(made)
+
+    def _entered(self, one: Found) -> "_Entered":
+        """Return an exchange as it is written. Raises `ValueError` for one that cannot be on a tape."""
+        if (reason := problem(one)) is not None:
+            raise ValueError(reason)
+        id = one.id or self._id_of(one)
+        return _Entered(id, list(frames(id, one, self._labels)), one.is_timed, len(one.body))
+
+    def _wait(self, made: "_Entered") -> None:
+        """Let an exchange wait for the transaction that writes it."""
+        self._waiting.append(made)
+        self._ids.append(made.id)
+        self._bytes += made.size
         if len(self._waiting) >= _MOST or self._bytes >= _MOST_BYTES:
             self._write()
 
@@ -109,8 +127,7 @@ class Importer:
         if not self._has_begun:
             self._store.begin_session(self._session)
             self._has_begun = True
-        pairs = list(zip(self._ids, self._waiting, strict=True))
-        ended = self._store.append([frame for id, one in pairs for frame in frames(id, one, self._labels)])
+        ended = self._store.append([frame for one in self._waiting for frame in one.frames])
         self._store.settle(ended)
         self.report.added += self._ids
         self.report.untimed += sum(not one.is_timed for one in self._waiting)

@@ -155,3 +155,17 @@ def test_what_cannot_be_read_is_named_with_its_line() -> None:
     ):
         with pytest.raises(NotImportable, match=reason):
             list(curl.read(trace, SOURCE))
+
+
+def test_a_broken_transfer_costs_no_other() -> None:
+    head = b"POST /cut HTTP/1.1\r\nHost: api.test\r\n\r\n"
+    damaged = dump("=> Send header", head).replace(b"0000: 50", b"0000: zz")
+    found = list(curl.read(damaged + sent() + received(LENGTH, b"data"), SOURCE))
+    assert found[0] == Refused("line 1", "its dump is cut off or damaged", is_note=True)
+    assert [(one.path, one.body) for one in found if isinstance(one, Found)] == [("/v1/x", b"data")]
+
+
+def test_times_that_no_calendar_has_are_refused() -> None:
+    back = b"".join(b"%02d:00:00.000000 == Info: x\n" % (23 * (no % 2)) for no in range(1_600_000))
+    with pytest.raises(NotImportable, match="go back too often"):
+        list(curl.read(back + sent(at="00:00:00.000000 "), Source("t", SOURCE.modified)))

@@ -283,3 +283,33 @@ def events(tape: Path) -> list[list[tuple[float, str]]]:
     shown = (run(tape, "show", id, "--part", "events", "--format", "jsonl").stdout.splitlines() for id in ids)
     return [[(one["at_ms"], one["data"]) for one in map(json.loads, lines) if one["kind"] != "comment"]
             for lines in shown]  # fmt: skip
+
+
+GOOD = json.dumps(entry({"text": TEXT}))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        GOOD.replace("107", "NaN"), json.dumps(entry({"text": f"cut off {chr(0xD83D)}"})), GOOD.replace("107", "1e999"),
+        '{"a":' * 20_000 + "1" + "}" * 20_000, "[" * 200_000 + "]" * 200_000, "nonsense", '{"]": 1, ,}', "null",
+        json.dumps(entry({"text": 1})), json.dumps(entry({"text": TEXT}, request_headers=[[1]])),
+        json.dumps(entry({"text": TEXT}, startedDateTime="0001-01-01T00:00:00+14:00")),
+        json.dumps(entry({"text": TEXT}, response_status=10**4000)),
+        json.dumps(entry({"text": TEXT}, timings={"send": 1e308, "wait": 1e308})),
+    ],
+    ids=range(13),
+)  # fmt: skip
+def test_a_broken_entry_costs_no_other(broken: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.har"
+    file.write_text(f'{{"log": {{"entries": [{GOOD}, {broken}, {GOOD}]}}}}')
+    done = run(tmp_path / "tape.db", "import", str(file), code=1)
+    assert f"{file}: entry 1: " in done.stderr
+    assert "2 exchanges of har imported" in done.stdout
+    assert "1 left out" in done.stdout
+
+
+def test_of_an_archive_that_is_cut_off_the_whole_entries_are_imported() -> None:
+    first, second = parsed(entry({"text": TEXT})), list(har.read(archive(*[entry({"text": TEXT})] * 2)[:-40], SOURCE))
+    assert second[0] == first[0]
+    assert second[1:] == [Refused("entry 1", "Input data was truncated")]

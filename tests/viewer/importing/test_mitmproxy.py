@@ -136,3 +136,19 @@ def test_damage_in_a_flow_costs_that_flow_and_damage_between_them_the_rest() -> 
         assert [type(one) for one in mitmproxy.read(data, SOURCE)] == kinds
     with pytest.raises(NotImportable, match="no flow"):
         list(mitmproxy.read(b"10:3:abc;", SOURCE))
+
+
+def test_a_broken_flow_costs_no_other() -> None:
+    key = dumped([]) + dumped(1)
+    hostile = [
+        b"%d:%b}" % (len(key), key),
+        dumped(flow(request=[])),
+        dumped(flow(response=RESPONSE | {"timestamp_start": 10**4000})),
+        dumped(flow(response=RESPONSE | {"timestamp_end": float("nan")})),
+        dumped(flow(response=RESPONSE | {"timestamp_end": 1e308})),
+        dumped(flow()).replace(b"8:api.test;", b"8:a\xed\xa0\xbd.tst;"),
+    ]
+    found = list(mitmproxy.read(b"".join([*hostile, dumped(flow())]), SOURCE))
+    assert [one.place for one in found if isinstance(one, Refused)] == [f"flow {no}" for no in range(len(hostile))]
+    assert found[0] == Refused("flow 0", "it is damaged: a name in it is a list")
+    assert isinstance(found[-1], Found)
