@@ -542,6 +542,7 @@ def _shipping() -> Iterator[Section]:
     """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
     from recorder.commands import centre
     from viewer.fleet import status, tables
+    from viewer.fleet.plan import RANKED_GAP_BYTES
 
     yield Section(
         "Where the centre is: wiretape ship --to, wiretape fleet init --to",
@@ -591,8 +592,8 @@ def _shipping() -> Iterator[Section]:
         [
             ("ls, stats, check, compare", "and export of exchanges and summary: filters and columns are worked out in "
              "the engine, stats as one statement after the gaps are counted. Figures are exact, as those of a "
-             "tape: gaps are ranked in the memory of the server, of which a billion take about 20 GB; percentiles of "
-             "more are estimates (t-digest), and said to be, unless --exact"),
+             "tape: gaps are ranked in the memory of the server, of which a billion take up to "
+             f"{RANKED_GAP_BYTES} GB; percentiles of more are estimates (t-digest), and said to be, unless --exact"),
             ("filters", "those on texts (text, prompt, error, a bare word), conversations and costs are of tapes; "
              "regular expressions have no look-around and no back-references. error_message and conversation are "
              "empty in lists and figures; costs are there, by the prices of your configuration"),

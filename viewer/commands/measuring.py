@@ -9,6 +9,7 @@ import click
 from recorder.commands.options import gathered
 from viewer.commands import options
 from viewer.commands.options import parsed
+from viewer.fleet.plan import RANKED_GAP_BYTES
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -46,7 +47,8 @@ measured = gathered(
     click.option("--include-failed", is_flag=True,
                  help="Let exchanges that are not complete into the figures of latency, too."),
     click.option("--exact", is_flag=True, help="Of a centre: rank all gaps, also more than 1 G, whose percentiles are "
-                 "estimates (t-digest) otherwise; that takes up to 16 bytes of memory there for each."),
+                 f"estimates (t-digest) otherwise; that takes up to {RANKED_GAP_BYTES} bytes of memory there for each."
+                 ),
     options.every_operation,
 )  # fmt: skip
 """Adds the options that say how figures are made; the command gets `measuring`."""

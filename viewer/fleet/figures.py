@@ -1,8 +1,8 @@
 """The figures of groups of exchanges, worked out in the engine; nothing but figures is fetched.
 
 Every percentile is exact, and is taken from the same neighbours as those of a tape; those of gaps (`viewer.fleet.gaps`)
-are estimated where there are too many. Gaps are ranked in the memory of the server, which needs 8 to 16 bytes for each:
-where it has not so much, they are estimated, too.
+are estimated where there are too many. Gaps are ranked in the memory of the server, up to `plan.RANKED_GAP_BYTES` for
+each: where it has not so much, they are estimated, too.
 """
 
 import contextlib

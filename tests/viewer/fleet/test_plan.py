@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.viewer.commanding import run
-from viewer.fleet.plan import Inputs, results, rows
+from viewer.fleet.plan import RANKED_GAP_BYTES, Inputs, results, rows
 
 NONE = Path("none.db")
 
@@ -25,6 +25,21 @@ def test_a_hundred_million_exchanges_a_day_take_what_was_worked_out_from_the_mea
     found = {result.name: result.value for result in results(Inputs(exchanges_per_day=1e8))}
     assert found["bytes_per_day"] == pytest.approx(183e9, rel=0.01)
     assert (found["shards_for_queries"], found["servers"], found["cost"]) == (6, 14, None)
+
+
+def test_a_plan_with_bodies_takes_the_inserts_that_were_measured_with_bodies() -> None:
+    found = {
+        size: {result.name: result.value for result in results(Inputs(exchanges_per_day=1e8, stream_bytes=size))}
+        for size in (0, 6500)
+    }
+    assert [(one["inserts"], one["shards_for_inserts"]) for one in found.values()] == [(6600, 1), (2000, 3)]
+
+
+def test_every_text_has_one_figure_for_the_memory_of_exact_percentiles() -> None:
+    assert results(Inputs(exchanges_per_day=1e6, gaps_per_exchange=1000))[-3].value == 1e9 * RANKED_GAP_BYTES / 1e9
+    assert f"up to {RANKED_GAP_BYTES} bytes of memory" in " ".join(run(NONE, "stats", "--help").stdout.split())
+    shipping = " ".join(run(NONE, "help", "shipping").stdout.split())
+    assert f"a billion take up to {RANKED_GAP_BYTES} GB" in shipping
 
 
 def test_a_plan_is_printed_with_its_inputs_and_refuses_nonsense() -> None:
