@@ -598,8 +598,8 @@ def _shipping() -> Iterator[Section]:
              "regular expressions have no look-around and no back-references. error_message and conversation are "
              "empty in lists and figures; costs are there, by the prices of your configuration"),
             ("ls --follow", "shows what arrives there of what began within the last hour; it asks every 2 s"),
-            ("stats --as", "mlperf and otel, without its gaps between all chunks: other tools' definitions need what "
-             "the chunks hold, which the refusal names"),
+            ("stats --as", "mlperf, langfuse, and otel without its gaps between all chunks: other tools' definitions "
+             "need what the chunks hold, which the refusal names"),
             ("wiretape view", "lists the newest first and reads on as you scroll; filters, orders and statistics are "
              "worked out there. What is opened is pulled to a private tape, which is removed at the end. The map over "
              "time, conversations and following are of tapes"),

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     metavar="TOOL[@RELEASE]",
     shell_complete=completion.tools,
     help="Measure as this tool does, under its names, and say what it counts differently: vllm, sglang, aiperf, "
-    "guidellm, genai-perf, llmperf, mlperf or otel; its newest release that is known, or as vllm@0.32 does.",
+    "guidellm, genai-perf, llmperf, mlperf, otel, langfuse, litellm or traceloop; its newest release that is known, or "
+    "as vllm@0.32 does.",
 )
 @click.option(
     "--tokenizer",

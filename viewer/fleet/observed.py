@@ -1,13 +1,12 @@
 """The exchanges of a centre as those tools would have measured them whose definitions need no more than its columns."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
 from recorder.clock import wall_ns
-from recorder.decode.dialects import chat
 from recorder.errors import WiretapeError
 from recorder.tape.schema import exchanges, measures
 from viewer.stats.tools.request import Request, admitted
@@ -24,8 +23,10 @@ _NEEDED: Final = {
     "guidellm": "the lines of each stream, and the first choice in each",
     "genai-perf": "the text of each chunk, and the read that brought it",
     "llmperf": "the lines of each stream",
+    "litellm": "the role and the output of each chunk",
+    "traceloop": "which chunks are errors",
 }
-_ABSENT: Final = {"mlperf": (), "otel": ("time_per_output_chunk_s",)}
+_ABSENT: Final = {"mlperf": (), "otel": ("time_per_output_chunk_s",), "langfuse": ()}
 """Of the tools that can be followed, the metrics that need more: gaps of a centre are between output chunks only."""
 
 _FACTS: Final = select(
@@ -74,14 +75,15 @@ def measured(connection: Connection, tool: str, where: Condition | None = None) 
     name = tool.partition("@")[0]
     if name in _NEEDED:
         raise Unmeasurable(name)
+    apis = authority(tool).apis
     for batch in queries.in_batches(connection, _FACTS, where, fetch=lambda centre, facts: centre.execute(facts).all()):
         for row in batch:
             started_ns = wall_ns(row.started_at)
             end_ns = None if started_ns is None or row.end_ns is None else started_ns + row.end_ns
-            yield measure_seen(tool, _seen(row)), row.outcome or "open", started_ns, end_ns
+            yield measure_seen(tool, _seen(row, apis)), row.outcome or "open", started_ns, end_ns
 
 
-def _seen(row: Any) -> Request | str:
+def _seen(row: Any, apis: Collection[str]) -> Request | str:
     flags = set((row.flags or "").split())
     seen = Request(row.status, row.ended_by, row.end_ns, row.outcome or "open", row.error_code, row.duration_ns)
     counted = _Counted(
@@ -95,14 +97,14 @@ def _seen(row: Any) -> Request | str:
         counted,
         is_stream="nonstream" not in flags,
         is_whole=not row.gap_bytes and not flags & {"decode_limit", "undecoded", "no_timing"},
-        is_chat=_is_chat(row, flags),
+        is_known=_is_known(row, flags, apis),
     )
 
 
-def _is_chat(row: Any, flags: set[str]) -> bool:
-    """Return whether the body was server-sent events of chat completions, or nothing at all."""
+def _is_known(row: Any, flags: set[str], apis: Collection[str]) -> bool:
+    """Return True if the body was server-sent events of one of these APIs, or nothing at all."""
     if row.framing == "websocket":
         return False
     if not row.events:
         return not row.chunks
-    return row.api in (chat.API, None) or "malformed" in flags
+    return row.api in (*apis, None) or "malformed" in flags

@@ -1,7 +1,7 @@
 """What a centre takes, on paper: rows, bytes, shards, memory and cost, as formulas of their inputs. Pure.
 
 Inputs that are not chosen were measured: 119,865 exchanges with 56.7 million gaps, from six hosts, on two cores.
-`RANKED_GAP_BYTES` was measured with 20 to 140 million gaps on release 18.16: 17 to 24 beside the blocks that are read.
+`RANKED_GAP_BYTES` was measured with 33 to 140 million gaps on release 18.16: 15 to 24 bytes, with the blocks read.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class Inputs:
     disk_filled: float = _input(0.7, "1", "how much of a disk may be filled", 0.01)
     inserts_per_second: float = _input(6600, "1/s", "exchanges that a server takes; the least measured", 1)
     inserts_with_bodies_per_second: float = _input(
-        2000, "1/s", "exchanges with what was said that a server takes; the least measured", 1
+        2000, "1/s", "exchanges with bodies that a server takes; the least measured", 1
     )
     gaps_per_second: float = _input(31.5e6, "1/s", "gaps that a core takes into a sketch of percentiles; measured", 1)
     ranked_gap_bytes: float = _input(RANKED_GAP_BYTES, "B", "memory for a gap that is ranked; the most measured", 8)

@@ -12,8 +12,6 @@ from mmap import mmap
 from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
-import msgspec
-
 from recorder.decode import encoding
 from recorder.errors import WiretapeError
 
@@ -115,7 +113,9 @@ class Found:
 
 
 def attempt(place: str, make: Callable[[], T]) -> T | Refused:
-    """Return what is made of one entry, or the reason why it cannot be: an entry costs no other."""
+    """Make the exchange of one entry, or a refusal with the reason: a broken entry costs no other."""
+    import msgspec  # not at the top: --help needs the names of the formats
+
     try:
         return make()
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:

@@ -1,8 +1,9 @@
 """How the benchmark clients and two specifications measure one exchange.
 
-AIPerf, genai-perf, guidellm and llmperf: follows AIPerf's `transports`, `endpoints/openai_chat.py` and `metrics/types`,
-genai-perf's `llm_profile_data_parser.py`, guidellm's `backends/openai` and `schemas`, and llmperf's
-`openai_chat_completions_client.py`, of the releases that `tools` names. AIPerf, genai-perf and llmperf count tokens
+AIPerf, genai-perf, guidellm and llmperf: follows AIPerf's `transports` and `metrics/types`, genai-perf's
+`llm_profile_data_parser.py`, guidellm's `backends/openai` and `schemas`, and llmperf's
+`openai_chat_completions_client.py`, of the releases that `tools` names; what AIPerf and guidellm read in the payloads
+of each API is in `readers`. AIPerf, genai-perf and llmperf count tokens
 with a tokenizer. Without one, AIPerf gets what `usage` says (which is an option of it), genai-perf the same where the
 answer is nothing but text, and llmperf no count.
 
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
+from viewer.stats.tools import readers
 from viewer.stats.tools.request import (
     ClientLeft,
     Frame,
@@ -54,13 +56,14 @@ def aiperf(request: Request) -> Numbers:
     texts: tuple[list[str], list[str]] = ([], [])
     tokens, first_tokens = None, None
     payloads = _aiperf_payloads(request)
+    read = readers.AIPERF[request.api]()
     for frame, payload in payloads:
-        counted = completion_tokens(payload)
+        content, reasoning, is_content, reports = read(payload)
+        counted = completion_tokens(reports, request.api)
         tokens = tokens if counted is None else counted
-        content, reasoning = _aiperf_parts(payload)
         texts[0].append(content)
         texts[1].append(reasoning)
-        if content or reasoning:
+        if content or reasoning or is_content:
             first_tokens = counted if not at else first_tokens
             at += frame.at_ns
         if content:
@@ -134,15 +137,15 @@ def guidellm(request: Request) -> Numbers:
         if payload is None:
             end_ns = frame.at_ns[-1]
             break
-        if payload.get("usage"):
-            tokens = _guidellm_tokens(payload["usage"])
-        text, reasoning, calls = _guidellm_parts(payload)
-        texts.append(text)
-        called = called or calls
-        if text or calls:
-            answers += frame.at_ns
-        if text or calls or reasoning:
-            at += frame.at_ns
+        read = readers.GUIDELLM[request.api](payload)
+        tokens = readers.guidellm_tokens(read.usage, request.api) if read.usage else tokens
+        if read.ends:
+            end_ns = frame.at_ns[-1]
+            break
+        texts.append(read.text)
+        called = called or read.begins_call
+        answers += frame.at_ns if read.is_answer else ()
+        at += frame.at_ns if read.is_answer or read.reasoning else ()
     if end_ns is None:
         request.check_end()
     if not (called or tokens or "".join(texts).strip()):
@@ -241,19 +244,6 @@ def _aiperf_payloads(request: Request) -> list[tuple[Frame, dict[str, Any]]]:
     return payloads
 
 
-def _aiperf_parts(payload: dict[str, Any]) -> tuple[str, str]:
-    """Return the answer of the first choice (text, or a tool's name and arguments) and its reasoning."""
-    name = {"chat.completion": "message", "chat.completion.chunk": "delta"}.get(str(payload.get("object")))
-    delta = part(first_choice(payload) or {}, name) if name else {}
-    content, reasoning = delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")
-    if reasoning:
-        return str(content or ""), str(reasoning)
-    calls = delta.get("tool_calls")
-    functions = [part(call, "function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    called = "".join(str(function.get(key) or "") for function in functions for key in ("name", "arguments"))
-    return called or str(content or ""), ""
-
-
 def _genai_perf_payload(frame: Frame) -> dict[str, Any]:
     if frame.raw.startswith(b"event:") and b"error" in frame.raw.lower():
         raise ToolError("GenAIPerfException: error event in the SSE response")
@@ -317,30 +307,6 @@ def _guidellm_payloads(request: Request) -> Iterator[tuple[Frame, dict[str, Any]
             if payload.get("error"):
                 raise ToolError("ValueError: error payload in the stream")
             yield frame, payload
-
-
-def _guidellm_parts(payload: dict[str, Any]) -> tuple[str, bool, bool]:
-    """Return the text of the first choice, and whether it has reasoning and calls of tools."""
-    choice = first_choice(payload) or {}
-    if not isinstance(choice.get("delta", {}), dict):
-        raise ToolError("AttributeError: the delta is no object")
-    delta = part(choice, "delta")
-    calls = delta.get("tool_calls") or []
-    if any("index" not in call for call in calls if isinstance(call, dict)):
-        raise ToolError("KeyError: 'index' of a tool call")
-    reasoning = bool(delta.get("reasoning") or delta.get("reasoning_content"))
-    return text_of(delta.get("content") or ""), reasoning, bool(calls)
-
-
-def _guidellm_tokens(usage: Any) -> int:
-    """Return the tokens of a usage, 0 where it has none: the answer's own, and those of images, video and audio."""
-    if not isinstance(usage, dict):
-        raise ToolError("AttributeError: the usage is no object")
-    details = usage.get("completion_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    text = details.get("completion_tokens") or usage.get("completion_tokens") or 0
-    others = [details.get(f"{kind}_tokens") for kind in ("image", "video", "audio")]
-    return sum(count for count in (text, *others) if isinstance(count, int))
 
 
 def _is_uncounted(error: Any) -> bool:

@@ -1,4 +1,7 @@
-"""How the benchmarks of two serving engines measure one exchange: vLLM's and SGLang's, chat completions backend.
+"""How the benchmarks of two serving engines measure one exchange: vLLM's and SGLang's.
+
+vLLM's backends are `openai-chat`, `openai` (completions) and, since 0.33, `openai-responses`; of SGLang's it is the one
+for chat completions.
 
 Follows vLLM's `vllm/benchmarks/lib/endpoint_request_func.py` and `serve.py`, and SGLang's
 `python/sglang/benchmark/serving.py`, of the releases that `tools` names. Both stamp each event as it leaves their
@@ -13,6 +16,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from recorder.decode.decoder import Decoded, Run
+from recorder.decode.dialects import completions, responses
 from viewer.stats.tools.request import (
     Numbers,
     Request,
@@ -30,6 +34,10 @@ from viewer.stats.tools.request import (
 )
 
 _DATA: Final = b"data: "
+_TEXT_DELTA: Final = "response.output_text.delta"
+_TOKEN_DELTAS: Final = frozenset({_TEXT_DELTA, "response.reasoning_text.delta"})
+_TERMINALS: Final = frozenset({"response.completed", "response.incomplete"})
+_FAULTS: Final = frozenset({"error", "response.failed"})
 _MOST_TRIES: Final = 100
 """At most this often is an unfinished event tried as JSON: a hostile body must not cost the square of its size."""
 
@@ -43,7 +51,7 @@ class _VllmRule:
     without a token event.
     """
 
-    counts: Callable[[Any], bool]
+    counts: Callable[[dict[str, Any]], bool]
     strips: bool
     usage_ends: bool
     needs_event: bool
@@ -51,6 +59,8 @@ class _VllmRule:
 
 def vllm(request: Request) -> Numbers:
     """Measure as vLLM 0.33: content, reasoning and tool calls count; tokens from the last usage beside no output."""
+    if request.api == responses.API:
+        return _vllm_responses(request)
     return _vllm(request, _VllmRule(_has_streamed_output, strips=False, usage_ends=False, needs_event=True))
 
 
@@ -100,6 +110,9 @@ def sglang(request: Request) -> Numbers:
 
 
 def _vllm(request: Request, rule: _VllmRule) -> Numbers:
+    if request.api == completions.API:
+        # Every release counts text that is empty, too, as of special tokens.
+        rule = _VllmRule(lambda _: True, strips=rule.strips, usage_ends=False, needs_event=True)
     request.check_status()
     itl: list[float] = []
     texts: list[str] = []
@@ -111,8 +124,9 @@ def _vllm(request: Request, rule: _VllmRule) -> Numbers:
             continue
         payload = load(text, place(message))
         choices = payload.get("choices")
-        if choices and rule.counts(_first(choices)):
-            texts.append(text_of(choices[0]["delta"].get("content") or ""))
+        if choices and rule.counts(choice := _first(choices)):
+            output = choice.get("text") if request.api == completions.API else choice["delta"].get("content")
+            texts.append(text_of(output or ""))
             itl += gaps(at_ns if first_ns is None else [end_ns, *at_ns])
             first_ns = at_ns[0] if first_ns is None else first_ns
             end_ns = at_ns[-1]
@@ -131,6 +145,48 @@ def _vllm(request: Request, rule: _VllmRule) -> Numbers:
         "output_tokens": tokens,
         "tpot": per_token(end_ns - (first_ns or 0), tokens),
     }
+
+
+def _vllm_responses(request: Request) -> Numbers:
+    request.check_status()
+    at: list[int] = []
+    texts: list[str] = []
+    tokens, is_broken, is_over = None, False, False
+    for at_ns, message in _messages(request, strips=False):
+        data = _sse_data(message)
+        if not data or data == b"[DONE]":
+            continue
+        payload = load(data, "data line")
+        kind = payload.get("type")
+        if kind in _TOKEN_DELTAS:
+            at += at_ns
+            texts.append(text_of(payload.get("delta") or "") if kind == _TEXT_DELTA else "")
+        elif kind in _TERMINALS:
+            is_over = True
+            reported = completion_tokens(part(payload, "response"), request.api)
+            tokens = tokens if reported is None else reported
+        else:
+            is_broken = is_broken or kind in _FAULTS or bool(payload.get("error"))
+    request.check_end()
+    if is_broken:
+        raise ToolError("error event in the stream")
+    if not at:
+        raise ToolError("Never received a token delta to calculate TTFT.")
+    if not is_over:
+        raise ToolError("Stream ended without a terminal event.")
+    tokens = tokens or request.tokens_of(texts)
+    return {
+        "ttft": ms(at[0]),
+        "itl": gaps(at),
+        "e2el": ms(at[-1]),
+        "output_tokens": tokens,
+        "tpot": per_token(at[-1] - at[0], tokens),
+    }
+
+
+def _sse_data(message: bytes) -> bytes:
+    lines = [line for line in message.split(b"\n") if line.startswith(b"data:")]
+    return b"\n".join(line.removeprefix(b"data:").removeprefix(b" ") for line in lines)
 
 
 def _messages(request: Request, *, strips: bool) -> Iterator[tuple[Sequence[int], bytes]]:

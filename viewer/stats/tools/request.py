@@ -9,7 +9,7 @@ import functools
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -29,7 +29,7 @@ CountTokens = Callable[[str, bool], int]
 _CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
 _FIRST_BAD_STATUS: Final = 300
 _BOM: Final = b"\xef\xbb\xbf"
-_FOREIGN: Final = "not a stream of chat completions"
+_FOREIGN: Final = "of an API that it does not measure"
 _LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 
 LEFT: Final = "the client left"
@@ -86,9 +86,9 @@ class Frame:
 class Request:
     """One exchange, as far as tools differ about it. Timestamps are ns since T0.
 
-    `decoded` is the body, None where no tool looks at it. `requested_tokens` is the longest answer that the request
-    asked for. `count_tokens` is None unless a tokenizer was given. Without `has_usage_chunks`, the request is seen as
-    if upstream had sent no chunk without choices.
+    `decoded` is the body, None where no tool looks at it, and `api` its API. `requested_tokens` is the longest answer
+    that the request asked for. `count_tokens` is None unless a tokenizer was given. Without `has_usage_chunks`, the
+    request is seen as if upstream had sent no chunk without choices.
     """
 
     status: int | None
@@ -98,6 +98,7 @@ class Request:
     error_code: str | None = None
     duration_ns: int | None = None
     decoded: Decoded | None = None
+    api: str = chat.API
     requested_tokens: int | None = None
     count_tokens: CountTokens | None = None
     has_usage_chunks: bool = True
@@ -167,24 +168,28 @@ class Request:
         return replace(self, has_usage_chunks=False)
 
 
-def request(exchange: Exchange, body: Decoded, judged: Judged) -> Request | str:
-    """Return what tools see of an exchange, or the reason why none of them would have measured it."""
+def request(exchange: Exchange, body: Decoded, judged: Judged, apis: Collection[str] = (chat.API,)) -> Request | str:
+    """Return an exchange as seen by a tool that measures these APIs, or the reason to leave it out.
+
+    A stream that no dialect has recognised is taken for one of chat completions.
+    """
     facts = exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "open"
     seen = Request(*facts, judged.error_code, judged.duration_ns)
-    is_chat = body.framing == "sse" and (body.api in (chat.API, None) or "malformed" in body.flags)
+    api = body.api if body.api is not None and body.api in apis else chat.API
+    is_known = body.framing == "sse" and (body.api in (api, None) or "malformed" in body.flags)
     return admitted(
         seen,
-        replace(seen, decoded=body),
+        replace(seen, decoded=body, api=api),
         is_stream=body.stream or NOT_SHIPPED in judged.flags,
         is_whole=is_whole(exchange, body) and NOT_SHIPPED not in judged.flags,
-        is_chat=is_chat and not (body.runs and EVENT not in body.kinds),
+        is_known=is_known and not (body.runs and EVENT not in body.kinds),
     )
 
 
-def admitted(seen: Request, whole: Request, *, is_stream: bool, is_whole: bool, is_chat: bool) -> Request | str:
+def admitted(seen: Request, whole: Request, *, is_stream: bool, is_whole: bool, is_known: bool) -> Request | str:
     """Return an exchange as `seen` without its body, or with the `whole` of it, or why no tool would have measured it.
 
-    `is_chat`: the body is server-sent events of chat completions.
+    `is_known`: the body is server-sent events of an API that the tool measures.
     """
     if seen.outcome == "open":
         return "still open"
@@ -194,7 +199,7 @@ def admitted(seen: Request, whole: Request, *, is_stream: bool, is_whole: bool, 
         return "not streamed"
     if not is_whole:
         return "not wholly on the tape"
-    if not is_chat:
+    if not is_known:
         return LEFT if seen.client_left else _FOREIGN
     return whole
 
@@ -248,10 +253,10 @@ def text_of(content: Any) -> str:
     return content
 
 
-def completion_tokens(payload: dict[str, Any]) -> int | None:
-    """Return the completion tokens that a payload's usage reports."""
+def completion_tokens(payload: dict[str, Any], api: str = chat.API) -> int | None:
+    """Return the output tokens that the usage in a payload, or in a part of one, reports."""
     usage = payload.get("usage")
-    return chat.tokens(usage).output if isinstance(usage, dict) else None
+    return registry.BY_API[api].tokens(usage).output if isinstance(usage, dict) else None
 
 
 def ms(ns: float) -> float:

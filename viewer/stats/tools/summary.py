@@ -8,7 +8,7 @@ Five ways are in use. `numpy`: linear percentiles, population deviation (vLLM, S
 the same with the sample's deviation (llmperf). `inverse_cdf`: nearest rank over weighted values, no interpolation
 (guidellm). `loadgen`: `sorted[int(n·p)]`, whole means, no deviation (MLPerf). `buckets`: only a histogram is kept, and
 percentiles are estimated within its buckets, as Prometheus' `histogram_quantile` does (OpenTelemetry; `token_buckets`
-has those for tokens).
+has those for tokens, `litellm_buckets` LiteLLM's).
 A tool that prints 0 for no values gets None here: unknown is never 0.
 """
 
@@ -28,6 +28,7 @@ from recorder.decode.outcome import Exchange
 from viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
 from viewer.stats.tools.request import LEFT, ClientLeft, CountTokens, Judged, Numbers, Request, ToolError, request
 from viewer.stats.tools.tools import Authority, authority
+from viewer.stats.tools.tracers import LITELLM_SECONDS
 
 _MOST_REASONS: Final = 20
 _WITHOUT_USAGE: Final = " without usage-only chunks"
@@ -139,6 +140,7 @@ WAYS: Final[dict[str, Callable[[Values, Values | None], dict[str, Any]]]] = {
     "loadgen": _loadgen,
     "buckets": partial(_buckets, bounds=OTEL_SECONDS),
     "token_buckets": partial(_buckets, bounds=OTEL_TOKENS),
+    "litellm_buckets": partial(_buckets, bounds=LITELLM_SECONDS),
 }
 """How tools summarise values and their weights: the percentiles, and what of `Summary` is not that of plain values."""
 
@@ -280,7 +282,8 @@ class Report:
         succeeded = self.attempts - self.failed
         seconds = (self._span[1] - self._span[0]) / 1e9 if self._span else 0.0
         for total in self.rule.totals:
-            if total.name not in self.unknown:
+            # AIPerf prints no sum of what no request has.
+            if total.name not in self.unknown and not (total.key and succeeded and total.name not in self._sums):
                 value: float | None = self._sums[total.name] if total.key else succeeded
                 if value is not None and total.per_s is not None:
                     value = total.per_s * value / seconds if seconds else None
@@ -297,7 +300,7 @@ def measure(
     count_tokens: CountTokens | None = None,
 ) -> Measured:
     """Measure one exchange as a tool does; `judged` are its measures, or a row that has their outcome."""
-    seen = request(exchange, body, judged)
+    seen = request(exchange, body, judged, authority(tool).apis)
     if not isinstance(seen, str):
         seen = replace(seen, requested_tokens=requested_tokens, count_tokens=count_tokens)
     return measure_seen(tool, seen)

@@ -5,11 +5,12 @@ The definitions are read from the tools' sources at the releases named; how a to
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from viewer.stats.tools import clients, engines
+from recorder.decode.dialects import chat, completions, messages, responses
+from viewer.stats.tools import clients, engines, tracers
 from viewer.stats.tools.request import Numbers, Request
 
 _RELEASE: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:\.?(?:post|rc|dev)[0-9]+)?")
@@ -86,7 +87,8 @@ class Authority:
     """A tool: the releases read, how it measures, summarises and what it prints, and what it counts differently.
 
     `last` is the key in `Numbers` of the ms from a request's start to the end of what the tool takes for its run's
-    duration; without it, that is from the first request's start to the last one's end, failures included.
+    duration; without it, that is from the first request's start to the last one's end, failures included. `apis` are
+    the APIs that the tool measures.
     """
 
     source: str
@@ -98,6 +100,7 @@ class Authority:
     totals: tuple[Total, ...] = ()
     last: str | None = None
     reads_request: bool = False
+    apis: Collection[str] = (chat.API,)
 
 
 _VLLM_METRICS: Final = (
@@ -121,8 +124,9 @@ AUTHORITIES: Final[dict[str, Authority]] = {
         _VLLM_METRICS,
         "Content, `reasoning` and tool calls are token events, role and finish chunks and `reasoning_content` are not;"
         " ITL is pooled; tokens are those of the last usage outside them; error payloads and clean early ends are"
-        " successes.",
+        " successes, and of Responses neither.",
         _ENGINE_TOTALS,
+        apis=(chat.API, completions.API, responses.API),
     ),
     "sglang": Authority(
         "sglang.benchmark.serving",
@@ -160,14 +164,15 @@ AUTHORITIES: Final[dict[str, Authority]] = {
             Metric("tps_user", "Output Token Throughput Per User", "tokens/sec/user"),
             Metric("output_tokens", "Output Sequence Length", "tokens"),
         ),
-        "Nearly wiretape's definitions, but first choice only, and nothing where object is neither chat.completion with"
-        " message nor chat.completion.chunk; of errors in a stream only `event: error` fails, malformed events and"
-        " clean early ends do not; tokens are those of usage unless --tokenizer is given.",
+        "Nearly wiretape's definitions, but of chats first choice and two values of object only, of Messages no names"
+        " of tools, of Responses the end of a text as a chunk; of errors in a stream only `event: error` fails,"
+        " malformed events and clean early ends do not; tokens are those of usage unless --tokenizer is given.",
         (
             Total("Request Throughput", "requests/sec"),
             Total("Output Token Throughput", "tokens/sec", "output_tokens"),
         ),
         last="request_latency",
+        apis=(chat.API, completions.API, responses.API, messages.API),
     ),
     "guidellm": Authority(
         "guidellm",
@@ -188,6 +193,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
             Total("requests_per_second", "req/s"),
             Total("output_tokens_per_second", "tok/s", "output_tokens"),
         ),
+        apis=(chat.API, completions.API, responses.API),
     ),
     "genai-perf": Authority(
         "genai-perf",
@@ -259,6 +265,53 @@ AUTHORITIES: Final[dict[str, Authority]] = {
         "Every chunk is a chunk, role and usage included, of failed streams too; percentiles are estimates within"
         " histogram buckets of which the first ends at 10 ms; only durations carry error.type.",
     ),
+    "langfuse": Authority(
+        "Langfuse, its Python SDK's OpenAI integration",
+        _one("5.0", "5.0.4"),
+        tracers.langfuse,
+        "numpy",
+        (
+            Metric("ttft", "timeToFirstToken"),
+            Metric("latency", "latency"),
+            Metric("streaming", "streamingLatency"),
+            Metric("tps", "outputTokensPerSecond", "tokens/s"),
+            Metric("output_tokens", "outputTokens", "tokens"),
+        ),
+        "Any chunk is the first token: TTFT ends at the role chunk; only HTTP errors fail, a stream that breaks is a"
+        " generation up to there; its times are whole ms, and its rate divides by the whole seconds after the first"
+        " chunk (0: no value), here by exact ones.",
+        apis=(chat.API, completions.API, responses.API),
+    ),
+    "litellm": Authority(
+        "LiteLLM, its Prometheus metrics",
+        _one("1.109", "1.109.1"),
+        tracers.litellm,
+        "litellm_buckets",
+        (
+            Metric("ttft_s", "litellm_llm_api_time_to_first_token_metric", "s"),
+            Metric("latency_s", "litellm_llm_api_latency_metric", "s"),
+            Metric("per_token_s", "gen_ai.server.time_per_output_token", "s", way="numpy", needs_tokens=True),
+        ),
+        "The first chunk with a role or output is the first token: TTFT ends at the role chunk; time per token has the"
+        " first one in its divisor, not in its time; a stream without finish_reason fails; percentiles are estimates"
+        " within histogram buckets.",
+        (Total("litellm_output_tokens_metric", "tokens", "output_tokens", per_s=None),),
+    ),
+    "traceloop": Authority(
+        "OpenLLMetry, opentelemetry-instrumentation-openai",
+        _one("0.62", "0.62.4"),
+        tracers.traceloop,
+        "numpy",
+        (
+            Metric("ttft_s", "gen_ai.server.time_to_first_token", "s"),
+            Metric("generate_s", "llm.chat_completions.streaming_time_to_generate", "s"),
+            Metric("duration_s", "gen_ai.client.operation.duration", "s"),
+            Metric("output_tokens", "gen_ai.client.token.usage{output}", "tokens"),
+        ),
+        "Any chunk is the first token: TTFT ends at the role chunk, of failed streams too; time to generate is from"
+        " there to the end of the stream; clean early ends are successes; percentiles here are of the values, there of"
+        " histogram buckets.",
+    ),
 }
 """The tools, by the name that `--as` takes; the rule is that of the newest release."""
 
@@ -267,6 +320,7 @@ EARLIER: Final[dict[str, tuple[Authority, ...]]] = {
         replace(
             AUTHORITIES["vllm"],
             releases=Releases("0.30", "0.32", ("0.30.0", "0.31.0", "0.32.0")),
+            apis=(chat.API, completions.API),
             measure=engines.vllm_0_30,
             note="Any chunk with choices is a token event: TTFT starts at the role chunk and E2EL ends at the finish"
             " chunk; ITL is pooled; tokens count only from a usage-only chunk; a comment swallows what follows it in"
@@ -275,6 +329,7 @@ EARLIER: Final[dict[str, tuple[Authority, ...]]] = {
         replace(
             AUTHORITIES["vllm"],
             releases=Releases("0.20", "0.29", ("0.20.0", "0.26.0", "0.27.1", "0.28.0", "0.29.0")),
+            apis=(chat.API, completions.API),
             measure=engines.vllm_0_20,
             note="Any chunk with choices is a token event: TTFT starts at the role chunk; E2EL ends at the usage chunk;"
             " a comment swallows what follows it in later reads; an answer without a chunk has a TTFT of 0 that enters"

@@ -1,0 +1,123 @@
+"""Responses, Messages and completions as vLLM, AIPerf and guidellm measure them, and what they leave out."""
+
+import json
+
+import pytest
+
+from tests.cases import each_case
+from tests.viewer.stats.tools.test_tools import exchange, measure_as
+from viewer.stats.tools.summary import measure
+from viewer.stats.tools.tools import AUTHORITIES, TOOLS
+
+
+def stream(*events, end=None, **facts):
+    """Give an exchange whose events come 10 ms apart; one that is None is a read of its own without an event."""
+    reads = [{"t_ms": 10 * no, "text": text} for no, text in enumerate(events, 1) if text]
+    return exchange(reads, end or 10 * len(events) + 5, **facts)
+
+
+def named(kind, **fields):
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n"
+
+
+PLACE = {"output_index": 0, "content_index": 0}
+CREATED = named("response.created", response={"id": "r", "status": "in_progress"})
+CALL = named("response.output_item.added", output_index=1, item={"type": "function_call", "name": "f"})
+ARGUMENTS = named("response.function_call_arguments.delta", output_index=1, delta="{}")
+SUMMARY = named("response.reasoning_summary_text.delta", output_index=0, summary_index=0, delta="s")
+THOUGHT = named("response.reasoning_text.delta", **PLACE, delta="t")
+WORD = named("response.output_text.delta", **PLACE, delta="w")
+WORDS_DONE = named("response.output_text.done", **PLACE, text="ww")
+COMPLETED = named(
+    "response.completed",
+    response={"id": "r", "status": "completed", "usage": {"input_tokens": 3, "output_tokens": 5, "total_tokens": 8}},
+)
+RESPONSE = (CREATED, SUMMARY, THOUGHT, WORD, WORD, WORDS_DONE, CALL, ARGUMENTS, COMPLETED)
+
+
+def test_responses_are_measured_from_other_events_by_each_tool():
+    found = {tool: measure(tool, *stream(*RESPONSE)).numbers for tool in ("vllm", "aiperf", "guidellm")}
+    assert found["vllm"] == {
+        "ttft": 30, "itl": [10, 10], "e2el": 50, "output_tokens": 5, "tpot": pytest.approx(20 / 4)
+    }  # fmt: skip
+    assert found["aiperf"] == {
+        "ttft": 30, "ttfo": 40, "ttst": 10, "icl": [10, 10, 10, 20], "request_latency": 80,
+        "itl": pytest.approx(50 / 4), "itl_per_chunk_usage": None, "tps_user": pytest.approx(80), "output_tokens": 5,
+    }  # fmt: skip
+    assert found["guidellm"] == {
+        "ttft": 20, "ttfot": 40, "itl": pytest.approx(60 / 4), "tpot": pytest.approx(80 / 5), "request_latency": 90,
+        "output_tokens": 5,
+    }  # fmt: skip
+
+
+def test_a_text_that_only_its_end_brings_is_an_answer_for_aiperf():
+    found = measure("aiperf", *stream(CREATED, WORDS_DONE, COMPLETED)).numbers
+    assert (found["ttft"], found["ttfo"], found["request_latency"]) == (20, 20, 20)
+
+
+@each_case(
+    ("tool", "events", "reason"),
+    [
+        ("vllm", (CREATED, CALL, ARGUMENTS, COMPLETED), "Never received a token delta to calculate TTFT."),
+        ("vllm", (CREATED, WORD), "Stream ended without a terminal event."),
+        ("vllm", (CREATED, WORD, named("response.failed", response={"error": {"message": "m"}})), "error event in the"),
+        ("guidellm", (CREATED, WORD, named("response.failed", response={"error": {"message": "m"}})), "ValueError"),
+        ("guidellm", (CREATED, CALL.replace('"output_index": 1, ', ""), COMPLETED), "KeyError: 'output_index'"),
+        ("aiperf", (CREATED, WORD, named("error", code="c", message="m")), "SSEResponseError"),
+        ("aiperf", (CREATED, COMPLETED), "no content response parsed"),
+    ],
+)
+def test_a_broken_response_fails_in_the_words_of_the_tool(tool, events, reason):
+    assert (measure(tool, *stream(*events)).failed or "").startswith(reason)
+
+
+START = named("message_start", message={"id": "m", "type": "message", "model": "c", "usage": {"output_tokens": 1}})
+THINKING = named("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": "t"})
+SIGNED = named("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "s"})
+TEXT = named("content_block_delta", index=1, delta={"type": "text_delta", "text": "w"})
+USE = named("content_block_start", index=2, content_block={"type": "tool_use", "id": "u", "name": "f", "input": {}})
+INPUT = named("content_block_delta", index=2, delta={"type": "input_json_delta", "partial_json": "{}"})
+STOP = named("message_delta", delta={"stop_reason": "tool_use"}, usage={"output_tokens": 6}) + named("message_stop")
+
+
+def test_messages_are_measured_by_aiperf_without_the_names_of_tools():
+    found = measure("aiperf", *stream(START, THINKING, SIGNED, TEXT, USE, INPUT, STOP)).numbers
+    assert (found["ttft"], found["ttfo"], found["icl"], found["request_latency"]) == (20, 40, [20, 20], 60)
+    assert (found["output_tokens"], found["itl"]) == (6, pytest.approx(40 / 5))
+
+
+def completion(text, **more):
+    choices = [{"index": 0, "text": text, "finish_reason": None}]
+    return f"data: {json.dumps({'object': 'text_completion', 'choices': choices, **more})}\n\n"
+
+
+USAGE = f"data: {json.dumps({'object': 'text_completion', 'choices': [], 'usage': {'completion_tokens': 3}})}\n\n"
+DONE = "data: [DONE]\n\n"
+
+
+@each_case("tool", ["vllm", "vllm@0.32", "vllm@0.20"])
+def test_a_completion_without_text_is_a_token_of_vllm(tool):
+    found = measure(tool, *stream(completion(""), completion("a"), completion("b"), USAGE, DONE)).numbers
+    assert found == {"ttft": 10, "itl": [10, 10], "e2el": 30, "output_tokens": 3, "tpot": pytest.approx(10)}
+
+
+def test_a_completion_without_text_is_none_of_aiperf_and_guidellm():
+    events = (completion(""), completion("a"), completion("b"), USAGE, DONE)
+    found = measure("aiperf", *stream(*events)).numbers
+    assert (found["ttft"], found["request_latency"], found["output_tokens"]) == (20, 30, 3)
+    found = measure("guidellm", *stream(*events)).numbers
+    assert (found["ttft"], found["ttfot"], found["request_latency"], found["itl"]) == (20, 20, 50, 5)
+
+
+BY_API = {
+    "openai.responses": RESPONSE,
+    "anthropic.messages": (START, TEXT, STOP),
+    "openai.completions": (completion("a"), USAGE, DONE),
+}
+
+
+@each_case("tool", [*TOOLS, "vllm@0.32"])
+def test_a_tool_leaves_out_the_apis_that_it_does_not_measure(tool):
+    measured = {api for api, events in BY_API.items() if not measure_as(tool, [stream(*events)]).left_out}
+    name = tool.partition("@")[0]
+    assert measured == {*AUTHORITIES[name].apis} - {"openai.chat"} - ({"openai.responses"} if "@" in tool else set())

@@ -1,0 +1,110 @@
+"""Measures of one exchange by SDKs that trace a program's own requests: Langfuse, LiteLLM and OpenLLMetry.
+
+Follows Langfuse's `langfuse/openai.py` and the measures of its server's `dataModel.ts`, LiteLLM's
+`litellm_core_utils/streaming_handler.py` and `integrations/prometheus.py`, and OpenLLMetry's
+`opentelemetry/instrumentation/openai/shared/chat_wrappers.py`, of the releases that `tools` names. Each stamps the
+first item that the SDK below yields: any event with JSON data.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from viewer.stats.tools.request import (
+    ClientLeft,
+    Frame,
+    Numbers,
+    Request,
+    ToolError,
+    first_choice,
+    load,
+    ms,
+    part,
+    text_of,
+)
+
+LITELLM_SECONDS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 420.0, 600.0,
+)  # fmt: skip
+"""The bounds of the buckets that LiteLLM's histograms have."""
+_SUCCESSES: Final = range(200, 300)
+_OUTPUTS: Final = ("tool_calls", "function_call", "reasoning_content", "annotations", "reasoning_items")
+"""Fields of a delta, beside content, that make LiteLLM pass a chunk."""
+
+
+def langfuse(request: Request) -> Numbers:
+    """Measure as Langfuse: any chunk is the first token; a generation ends with its stream, also with a broken one."""
+    if request.client_left:
+        raise ClientLeft
+    request.check_status(_SUCCESSES)
+    at, end_ns, tokens = request.chunk_times(output=False), request.duration_ns, request.reported_tokens()
+    streaming_ns = end_ns - at[0] if at and end_ns is not None else None
+    return {
+        "ttft": ms(at[0]) if at else None,
+        "latency": None if end_ns is None else ms(end_ns),
+        "streaming": None if streaming_ns is None else ms(streaming_ns),
+        "tps": tokens / streaming_ns * 1e9 if tokens is not None and streaming_ns else None,
+        "output_tokens": tokens,
+    }
+
+
+def litellm(request: Request) -> Numbers:
+    """Measure as LiteLLM: the first chunk with a role or output is the first token."""
+    request.check_status(_SUCCESSES)
+    first_ns: int | None = None
+    texts: list[str] = []
+    is_finished = False
+    for frame, payload in _items(request):
+        choice = first_choice(payload) or {}
+        delta = part(choice, "delta")
+        texts.append(text_of(delta.get("content") or ""))
+        is_finished = is_finished or bool(choice.get("finish_reason"))
+        if first_ns is None and (_is_passed_on(delta) or is_finished):
+            first_ns = frame.at_ns[0]
+    request.check_end()
+    if not is_finished:
+        raise ToolError("RemoteProtocolError: stream ended before a finish_reason")
+    end_ns, tokens = request.duration_ns, request.reported_tokens()
+    tokens = request.tokens_of(texts) if tokens is None else tokens
+    generating_ns = end_ns - first_ns if end_ns is not None and first_ns is not None else None
+    return {
+        "ttft_s": None if first_ns is None else first_ns / 1e9,
+        "latency_s": None if end_ns is None else end_ns / 1e9,
+        "per_token_s": generating_ns / 1e9 / tokens if generating_ns and tokens else None,
+        "output_tokens": tokens,
+    }
+
+
+def traceloop(request: Request) -> Numbers:
+    """Measure as OpenLLMetry: any chunk is the first token; failed streams have all but the time to generate."""
+    first_ns, end_ns = None, request.duration_ns
+    numbers: Numbers = {
+        "ttft_s": None,
+        "duration_s": None if end_ns is None else end_ns / 1e9,
+        "output_tokens": request.reported_tokens(),
+    }
+    try:
+        request.check_status(_SUCCESSES)
+        for frame, _ in _items(request):
+            first_ns = frame.at_ns[0] if first_ns is None else first_ns
+            numbers["ttft_s"] = first_ns / 1e9
+        request.check_end()
+    except ToolError as error:
+        raise ToolError(str(error), numbers=numbers) from error
+    return {**numbers, "generate_s": None if end_ns is None else (end_ns - (first_ns or 0)) / 1e9}
+
+
+def _items(request: Request) -> Iterator[tuple[Frame, dict[str, Any]]]:
+    """Yield the payloads up to `[DONE]`, as OpenAI's SDK does; it raises on one with an error."""
+    for frame in request.frames:
+        if frame.comment or not frame.whole or not frame.data:
+            continue
+        if frame.data.startswith("[DONE]"):
+            return
+        payload = load(frame.data, "data line")
+        if payload.get("error"):
+            raise ToolError("APIError: error payload in the stream")
+        yield frame, payload
+
+
+def _is_passed_on(delta: dict[str, Any]) -> bool:
+    return bool(delta.get("content")) or any(delta.get(name) is not None for name in ("role", *_OUTPUTS))
