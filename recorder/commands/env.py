@@ -36,7 +36,8 @@ def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None
     bases = providers.sdk_bases(base, chosen)
     for variable, value in bases.items():
         click.echo(f"export {variable}={shlex.quote(value)}")
-    if clashes := [f"{name} for {program}" for name in bases for program in apis.BY_VARIABLE[name][1].clashes]:
+    rejected = [(name, one.words) for name in bases for one in apis.PROGRAMS if one.rejects(name, is_set=False)]
+    if clashes := [f"{name} for {program}" for name, program in rejected]:
         click.echo(f"wiretape: unset {', '.join(clashes)}: these do not work with it", err=True)
     if not bases:
         served = ", ".join(f"{base}/{upstream.name}" for upstream in chosen)

@@ -35,10 +35,9 @@ def explain(attempt: Attempt, program: str) -> Iterator[str]:
 
 
 def _settings(attempt: Attempt) -> Iterator[str]:
-    if attempt.is_intercepting:
-        yield "set: HTTPS_PROXY, HTTP_PROXY and the variables that name certificates"
-        return
-    yield f"set: {_named(list(attempt.plan.variables), 'variable') or 'no variable'}"
+    named = ["HTTPS_PROXY, HTTP_PROXY and the variables that name certificates"] if attempt.is_intercepting else []
+    named += attempt.plan.variables
+    yield f"set: {_named(named, 'variable') or 'no variable'}"
     for name, why in attempt.plan.left.items():
         yield f"not set: {name}, as {why}"
 
@@ -53,14 +52,14 @@ def _connected(attempt: Attempt) -> str:
 
 def _advice(attempt: Attempt, program: str) -> str:
     if not attempt.is_intercepting:
-        return f"wiretape run --intercept -- {program}, which records programs with a URL of their own"
+        return f"wiretape run -- {program}, without --base-url, which records programs with a URL of their own"
     unseen = [host.rpartition(":")[0] for host, how in attempt.asked.items() if how in ("tunnelled", "relayed")]
     if "untrusted" in attempt.asked.values():
         return "make the program trust the certificate in SSL_CERT_FILE: it refused wiretape's"
     if unseen:
         return f"--host {unseen[0]}, if that is an API: hosts that are not known to be one pass unseen"
     if not attempt.connections:
-        return f"wiretape run -- {program}, without --intercept, if it has a setting or a variable for its base URL"
+        return f"wiretape run --base-url -- {program}, if it has a setting or a variable for its base URL"
     return "wiretape record, with the base URL of the program's own configuration set to it"
 
 

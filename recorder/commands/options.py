@@ -122,7 +122,7 @@ class Recording:
     db: Path | None
     upstreams: tuple[str, ...]
     labels: tuple[str, ...]
-    intercept: bool
+    intercept: bool | None
     hosts: tuple[str, ...]
     keep_encoding: bool
     no_websocket: bool
@@ -130,6 +130,11 @@ class Recording:
     connect_timeout: float
     headers_timeout: float
     idle_timeout: float
+
+    @property
+    def intercepts(self) -> bool:
+        """Whether the recorder is a forward proxy, too."""
+        return self.intercept is not False
 
     @property
     def tape(self) -> Path:
@@ -147,8 +152,8 @@ class Recording:
         from recorder.relay.service import Options
         from recorder.relay.upstream import Limits
 
-        if self.hosts and not self.intercept:
-            raise click.UsageError("--host is for --intercept: add that")
+        if self.hosts and not self.intercepts:
+            raise click.UsageError("--host is for --intercept: use that")
         return Options(
             self.tape,
             upstreams,
@@ -157,7 +162,7 @@ class Recording:
             websocket=not self.no_websocket,
             limits=Limits(self.connect_timeout, self.headers_timeout, self.idle_timeout),
             ca_file=self.ca_file,
-            interception=intercept.make(self.hosts, _password()) if self.intercept else None,
+            interception=intercept.make(self.hosts, _password()) if self.intercepts else None,
             **more,
         )
 
@@ -179,16 +184,12 @@ ca_file = click.option(
     help="Trust these certificates (PEM) besides the system's.",
 )  # fmt: skip
 _SECONDS: Any = click.FloatRange(min=0, min_open=True)
-recording = gathered(
-    "common",
-    Recording,
+_RECORDING = (
     db,
     upstream,
     click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated."),
-    click.option("--intercept", is_flag=True,
-                 help="Be a forward proxy, too, and record what goes through it to the hosts of known APIs."),
     click.option("--host", "hosts", multiple=True, metavar="PATTERN",
-                 help="With --intercept, record this host, too: llm.example.com, *.example.com. May be repeated."),
+                 help="Intercept this host, too: llm.example.com, *.example.com. May be repeated."),
     click.option("--keep-encoding", is_flag=True,
                  help="Pass the client's Accept-Encoding on, instead of asking for identity."),
     click.option("--no-websocket", is_flag=True,
@@ -201,7 +202,22 @@ recording = gathered(
     click.option("--idle-timeout", type=_SECONDS, default=300, show_default=True, metavar="S",
                  help="Seconds of silence within a response."),
 )  # fmt: skip
-"""Adds the options that every recording command takes; the command gets `common`."""
+"""The options that every recording command takes."""
+
+
+def recording(intercept: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds the options of a recording command, which gets `common`; one is its own."""
+    return gathered("common", Recording, intercept, *_RECORDING)
+
+
+intercepting = click.option(
+    "--intercept", is_flag=True,
+    help="Be a forward proxy, too, and record what goes through it to the hosts of known APIs.",
+)  # fmt: skip
+intercepting_by_default = click.option(
+    "--intercept/--base-url", default=None,
+    help="Record by a forward proxy, which is the default, or by the variables from which programs read base URLs.",
+)  # fmt: skip
 
 
 def read_upstreams(given: tuple[str, ...]) -> list[providers.Upstream]:

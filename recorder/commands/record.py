@@ -28,7 +28,7 @@ _NAMED = 3
 
 
 @click.command()
-@options.recording
+@options.recording(options.intercepting)
 @click.option(
     "--listen",
     default="127.0.0.1:8377",

@@ -30,22 +30,26 @@ _FORWARDED = (*_OF_TERMINALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, sig
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@options.recording
+@options.recording(options.intercepting_by_default)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(common: options.Recording, command: tuple[str, ...]) -> None:
     """Record one command: wiretape run [OPTIONS] -- CMD …
 
-    Sets the variables from which programs read the base URL of an API, such as OPENAI_BASE_URL; where one is set
-    already, its value is the upstream: see "wiretape help upstreams". Labels each exchange with the name of the
-    command (argv0) and of the working directory (cwd), and with the short git commit of that (commit, "-dirty" if a
-    tracked file differs); --label wins.
+    The command runs behind a forward proxy, which records what is said to the hosts of known APIs and to each --host:
+    HTTPS_PROXY, HTTP_PROXY and the variables that name certificates are set for it (see "wiretape help intercept").
+    Base URLs stay as they are, so that it behaves as without wiretape. A host that one of them names is recorded, too;
+    where that speaks plain HTTP, such as a local model, the variable is pointed at the recorder.
 
-    With --intercept it sets HTTPS_PROXY, HTTP_PROXY and the variables that name certificates instead, for programs with
-    a URL of their own: see "wiretape help intercept".
+    With --base-url there is no proxy: for programs that trust no other certificates, it sets the variables from which
+    programs read base URLs, such as OPENAI_BASE_URL (see "wiretape help upstreams"). So do the upstreams of --upstream
+    without it.
+
+    Labels each exchange with the name of the command (argv0) and of the working directory (cwd), and with the short git
+    commit of that (commit, "-dirty" if a tracked file differs); --label wins.
 
     Within another "wiretape run" it only runs the command, which is recorded already, and other options have no
-    effect; unless --db names another tape (then both get it, if the outer one does not intercept), --upstream another
-    API, or only this one intercepts.
+    effect; unless --db names another tape (then both get it, if neither intercepts), --upstream another API, or only this
+    one has --intercept.
 
     Exits with the command's own code; 125 if the tape failed before, or lacks something where that code is 0; 126 and
     127 if the command cannot be run or is not found.
@@ -55,10 +59,10 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
         if marker.is_alive and not _asks_for_more(common, marker):
             _report(f"recorded already, by pid {marker.pid} on {marker.tape}: only runs the command")
             sys.exit(_become(command))
-        environ = environ if marker.is_alive and not common.intercept else _without(environ, marker)
+        environ = environ if marker.is_alive and not common.intercepts else _without(environ, marker)
     for serving in _recorders_in(environ, common.tape):
         environ = nested.resolved(environ, *serving)
-    plan = make_plan(common.upstreams, environ, command)
+    plan = make_plan(common, environ, command)
 
     from recorder.errors import WiretapeError
     from recorder.relay import loop
@@ -73,10 +77,13 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     sys.exit(code)
 
 
-def make_plan(given: tuple[str, ...], environ: Mapping[str, str], command: Sequence[str]) -> Plan:
-    """Return what is served and set for a command, by the `--upstream` options, else by its environment."""
+def make_plan(common: options.Recording, environ: Mapping[str, str], command: Sequence[str]) -> Plan:
+    """Return the upstreams and variables for a command, by the options, else by its environment."""
+    given = options.read_upstreams(common.upstreams) if common.upstreams else ()
+    if common.intercepts:
+        return pointing.plan(given, environ, command)
     try:
-        return pointing.plan(options.read_upstreams(given) if given else (), environ, command)
+        return pointing.plan_base_urls(given, environ, command)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -85,7 +92,7 @@ def _asks_for_more(common: options.Recording, marker: nested.Marker) -> bool:
     """Return whether the command line asks for another tape or upstream than those of the recorder around it."""
     source = click.get_current_context().get_parameter_source
     is_other_tape = source("db") is ParameterSource.COMMANDLINE and str(common.tape.resolve()) != marker.tape
-    is_more = common.intercept and not marker.intercepts
+    is_more = bool(common.intercept) and not marker.intercepts
     return is_other_tape or is_more or source("upstreams") is ParameterSource.COMMANDLINE
 
 
@@ -146,7 +153,7 @@ async def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], comm
     )
     recorder = Recorder(settings, observer)
     await recorder.start()
-    if plan.unreached and not settings.interception:
+    if plan.is_given and plan.unreached:
         _report(f"no variable is for {', '.join(plan.unreached)}: point the program at it, at {recorder.base}")
     try:
         marked = nested.mark(recorder.base, settings.tape, plan, intercepts=settings.interception is not None)
@@ -181,7 +188,8 @@ def _environment(settings: "Options", plan: Plan, environ: Mapping[str, str], ba
         _report(remark)
     own = settings.interception.authority.certificate
     with environment.certificate_files(own, environ, settings.ca_file) as certificates:
-        yield environment.proxied(environ, settings.interception.proxy_url(base), certificates)
+        proxied = environment.proxied(environ, settings.interception.proxy_url(base), certificates)
+        yield {**proxied, **plan.values(base)}
 
 
 def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:

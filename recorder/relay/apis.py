@@ -4,7 +4,9 @@ Each variable stands here because the source of an SDK or program reads it, with
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 NOT_SET = None
 """The path of a variable that is replaced only where it is set already."""
@@ -15,19 +17,11 @@ class Variable:
     """An environment variable from which programs read the base URL of an API.
 
     `path` is what they expect in it below the API's own URL. None (`NOT_SET`): it is not the same for all of them, or
-    they behave otherwise where it is set. Programs in `breaks` do not work with it unless their user sets it;
-    those in `listen` listen where it points.
+    they behave otherwise where it is set.
     """
 
     name: str
     path: str | None = ""
-    breaks: tuple[str, ...] = ()
-    listen: tuple[str, ...] = ()
-
-    @property
-    def clashes(self) -> tuple[str, ...]:
-        """The programs that do not work with the variable set."""
-        return self.listen + self.breaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +63,7 @@ APIS = (
         note="LangChain offers less where DEEPSEEK_API_BASE is set, and LiteLLM calls another version of the API",
         variables=_preset("DEEPSEEK_API_BASE")),
     Api("gemini", "https://generativelanguage.googleapis.com", ("generativelanguage.googleapis.com",),
-        note="Gemini CLI takes GOOGLE_GEMINI_BASE_URL for a gateway's and exits with 41 unless an authentication type "
-             "is configured: run does not set it for gemini",
-        variables=(Variable("GOOGLE_GEMINI_BASE_URL", breaks=("gemini",)), *_preset("GEMINI_API_BASE"))),
+        variables=(Variable("GOOGLE_GEMINI_BASE_URL"), *_preset("GEMINI_API_BASE"))),
     Api("codeassist", "https://cloudcode-pa.googleapis.com", ("cloudcode-pa.googleapis.com",),
         variables=(Variable("CODE_ASSIST_ENDPOINT"),)),
     Api("together", "https://api.together.xyz", ("api.together.xyz", "api.together.ai", "api-inference.together.ai"),
@@ -97,8 +89,8 @@ APIS = (
     Api("sambanova", "https://api.sambanova.ai", ("api.sambanova.ai",), version="/v1",
         variables=(Variable("SAMBANOVA_BASE_URL", "/v1"), Variable("SAMBANOVA_API_BASE", "/v1"))),
     Api("ollama", "http://127.0.0.1:11434", ("ollama.com",),
-        version="/v1", note="ollama serve listens at OLLAMA_HOST: run does not set it for that",
-        variables=(Variable("OLLAMA_HOST", listen=("ollama serve",)), Variable("OLLAMA_API_BASE"),
+        version="/v1",
+        variables=(Variable("OLLAMA_HOST"), Variable("OLLAMA_API_BASE"),
                    Variable("OLLAMA_BASE_URL"), *_preset("CODEX_OSS_BASE_URL"))),
     Api("vllm", "http://127.0.0.1:8000", version="/v1",
         variables=_preset("VLLM_BASE_URL", "HOSTED_VLLM_API_BASE")),
@@ -111,16 +103,16 @@ APIS = (
                         "bedrock-runtime.*.api.aws", "bedrock-mantle.*.api.aws"),
         variables=_preset("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_BEDROCK_RUNTIME_ENDPOINT", "AWS_BEDROCK_BASE_URL",
                           "ANTHROPIC_BEDROCK_BASE_URL", "ANTHROPIC_BEDROCK_MANTLE_BASE_URL"),
-        is_bound_to_host=True, note="requests are signed for their host: one of AWS's own needs run --intercept"),
+        is_bound_to_host=True, note="requests are signed for their host: record one of AWS's own by interception, not --base-url"),
     Api("vertex", "", ("aiplatform.googleapis.com", "*-aiplatform.googleapis.com", "aiplatform.*.rep.googleapis.com"),
         variables=_preset("GOOGLE_VERTEX_BASE_URL", "ANTHROPIC_VERTEX_BASE_URL", "VERTEXAI_API_BASE",
                           "ANTHROPIC_GOOGLE_CLOUD_BASE_URL"),
-        is_bound_to_host=True, note="SDKs go by the host: one of Google's own needs run --intercept"),
+        is_bound_to_host=True, note="SDKs go by the host: record one of Google's own by interception, not --base-url"),
     Api("dashscope", "", ("dashscope*.aliyuncs.com", "*.*.maas.aliyuncs.com"),
         variables=_preset("DASHSCOPE_API_BASE", "DASHSCOPE_HTTP_BASE_URL")),
     Api("copilot", "", ("api.githubcopilot.com", "api.*.githubcopilot.com"),
         variables=_preset("GITHUB_COPILOT_BASE_URL", "COPILOT_API_URL", "GITHUB_COPILOT_API_BASE")),
-    Api("chatgpt", hosts=("chatgpt.com", "gov.chatgpt.com"), note="Codex reads no variable: it needs run --intercept"),
+    Api("chatgpt", hosts=("chatgpt.com", "gov.chatgpt.com"), note="Codex reads no variable: record it by interception, not --base-url"),
     Api("opencode", hosts=("opencode.ai",)),
     Api("github", hosts=("models.github.ai", "models.inference.ai.azure.com")),
     Api("huggingface", hosts=("router.huggingface.co", "api-inference.huggingface.co"),
@@ -142,6 +134,52 @@ APIS = (
 """`wiretape record` serves those with a URL at `/NAME/…` where it has no `--upstream`."""
 BY_NAME = {api.name: api for api in APIS}
 BY_VARIABLE = {variable.name: (api, variable) for api in APIS for variable in api.variables}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that needs another treatment than others, and the reason.
+
+    `words` are those that a command line begins with; `agent` occurs in the User-Agent of its requests. It gets the
+    variables in `needs` although they are not set, and none in `breaks` unless its user sets them; those in `listens`
+    say where it listens, and are left alone. `falls_back_on` is the status that it takes for "no WebSocket here".
+    """
+
+    words: str
+    reason: str
+    needs: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
+    listens: tuple[str, ...] = ()
+    agent: str = ""
+    falls_back_on: int | None = None
+
+    def rejects(self, variable: str, *, is_set: bool) -> bool:
+        """Return True if the program does not work with a variable that points at wiretape."""
+        return variable in self.listens or (variable in self.breaks and not is_set)
+
+
+PROGRAMS = (
+    Program("ollama serve", "it listens at OLLAMA_HOST", listens=("OLLAMA_HOST",)),
+    Program("ollama", "Go asks no proxy for a server on this machine", needs=("OLLAMA_HOST",)),
+    Program("gemini", "it takes GOOGLE_GEMINI_BASE_URL for a gateway's and exits with 41 unless an authentication "
+                      "type is configured", breaks=("GOOGLE_GEMINI_BASE_URL",)),
+    Program("codex", "it goes on over HTTP only if a WebSocket is refused with 426", agent="codex", falls_back_on=426),
+)  # fmt: skip
+"""The longer `words` come first."""
+_LAUNCHERS = frozenset(("bun", "bunx", "dlx", "env", "exec", "nice", "node", "npm", "npx", "pnpm", "pnpx", "yarn"))
+
+
+def program_of(command: Sequence[str]) -> Program | None:
+    """Return the known program that a command runs, directly or by a launcher such as `npx`."""
+    words = [PurePath(word).name.partition("@")[0].removesuffix(".js").removesuffix("-cli") for word in command]
+    while words and (words[0] in _LAUNCHERS or words[0].startswith("-") or "=" in words[0]):
+        words.pop(0)
+    return next((one for one in PROGRAMS if words[: len(one.words.split())] == one.words.split()), None)
+
+
+def program_by_agent(agent: str) -> Program | None:
+    """Return the known program that sends a User-Agent."""
+    return next((one for one in PROGRAMS if one.agent and one.agent in agent.lower()), None)
 
 
 def _pattern(host: str) -> str:

@@ -30,7 +30,7 @@ _ABSOLUTE = re.compile(rb"(https?)://([^/?#]*)([\x21-\x7e]*)", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 _NO_PROXY = (
     "this wiretape is no forward proxy: take HTTPS_PROXY and HTTP_PROXY out of the program's environment, or record"
-    " with --intercept (wiretape run --intercept -- CMD)"
+    " with wiretape run -- CMD, without --base-url, or wiretape record --intercept"
 )
 _LABEL = re.compile(r"\s*([A-Za-z0-9_.-]{1,64})=([^,]{0,256}?)\s*")
 

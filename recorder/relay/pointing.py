@@ -3,26 +3,26 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 
 from recorder.relay import providers
-from recorder.relay.apis import APIS, BY_VARIABLE, Api
+from recorder.relay.apis import APIS, BY_VARIABLE, Api, program_of
 from recorder.relay.providers import Upstream
 
 _URL = re.compile(r"(https?://[^/?#]*)(.*)", re.IGNORECASE)
-_LAUNCHERS = frozenset(("bun", "bunx", "dlx", "env", "exec", "nice", "node", "npm", "npx", "pnpm", "pnpx", "yarn"))
 
 
 @dataclass(slots=True)
 class Plan:
     """The upstreams to serve, and for each variable to set, the path below the recorder's base URL.
 
-    `left` has the variables that stay as they are although programs read them, and why.
+    `left` has the variables that stay as they are although programs read them, and why; `is_given`, whether the
+    upstreams are the user's choice.
     """
 
     upstreams: list[Upstream] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
+    is_given: bool = False
 
     @property
     def unreached(self) -> list[str]:
@@ -37,13 +37,36 @@ class Plan:
 
 
 def plan(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> Plan:
-    """Return the plan for a command and its environment; without `given` upstreams, for all well-known APIs.
+    """Return the plan for a command behind a forward proxy: its variables stay as they are, but those for plain HTTP.
+
+    For a server that speaks plain HTTP, such as a local model, many clients ask no proxy: a variable that names one is
+    pointed at the recorder. One that is set and names a host with TLS is left, and its host is an upstream. The
+    `given` upstreams are what a program is to be pointed at.
+    """
+    made = Plan(list(given), providers.sdk_bases("", given), is_given=bool(given))
+    for api in () if given else APIS:
+        preset = [variable.name for variable in api.variables if environ.get(variable.name)]
+        for name in preset:
+            _keep_preset(made, api, name, environ[name])
+        if api.url and not preset:
+            made.upstreams.append(providers.parse(f"{api.name}={api.url}"))
+    program = program_of(command)
+    for name in program.needs if program and not given else ():
+        upstream = providers.parse(f"{BY_VARIABLE[name][0].name}={BY_VARIABLE[name][0].url}")
+        if upstream in made.upstreams:  # no variable names another server
+            made.variables[name] = providers.sdk_bases("", [upstream])[name]
+    _reject(made, environ, command)
+    return made
+
+
+def plan_base_urls(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> Plan:
+    """Return the plan for a command without a forward proxy; without `given` upstreams, for all well-known APIs.
 
     A variable that is set already names the upstream for its own API: what it stands for does not change. Then others
     of that API stay unset: a program that reads only those would send its key to where it did not before. Raise
     ValueError, saying which variable is wrong, if one is not set to a URL.
     """
-    made = Plan(list(given), providers.sdk_bases("", given))
+    made = Plan(list(given), providers.sdk_bases("", given), is_given=bool(given))
     for api in () if given else APIS:
         preset = [variable.name for variable in api.variables if environ.get(variable.name)]
         for name in preset:
@@ -53,16 +76,33 @@ def plan(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequenc
             if variables := providers.sdk_bases("", [upstream]):
                 made.upstreams.append(upstream)
                 made.variables |= variables
-    for name in list(made.variables):
-        variable = BY_VARIABLE[name][1]
-        programs = variable.listen if environ.get(name) else variable.clashes
-        if broken := [program for program in programs if _runs(command, program)]:
-            del made.variables[name]
-            made.left[name] = f"{broken[0]} does not work with it"
+    _reject(made, environ, command)
     if not given:
         unreached = made.unreached
         made.upstreams = [one for one in made.upstreams if f"/{one.name}" not in unreached]
     return made
+
+
+def _reject(made: Plan, environ: Mapping[str, str], command: Sequence[str]) -> None:
+    """Take back the variables that a command's program does not work with."""
+    program = program_of(command)
+    for name in list(made.variables):
+        if program and program.rejects(name, is_set=bool(environ.get(name))):
+            del made.variables[name]
+            made.left[name] = f"{program.words} does not work with it: {program.reason}"
+
+
+def _keep_preset(made: Plan, api: Api, name: str, value: str) -> None:
+    """Leave a variable as it is, unless it names a server that speaks plain HTTP."""
+    try:
+        found = providers.make(name.lower(), _split(name, value)[0])
+    except ValueError:
+        made.left[name] = "it names no server that can be recorded"
+        return
+    if found.scheme == "http":
+        _serve_preset(made, api, name, value)
+    else:  # without user info, which the program sends by itself
+        made.upstreams.append(providers.make(found.name, f"https://{found.authority.decode()}"))
 
 
 def _serve_preset(made: Plan, api: Api, name: str, value: str) -> None:
@@ -91,11 +131,3 @@ def _split(name: str, value: str) -> tuple[str, str]:
         value = f"http://{bare[1] or '127.0.0.1'}{bare[2] or ':11434'}{colon}{rest}"
     match = _URL.fullmatch(value)
     return (match[1], match[2]) if match else (value, "")
-
-
-def _runs(command: Sequence[str], program: str) -> bool:
-    """Return whether a command runs a program, such as `gemini` or `ollama serve`, directly or by a launcher."""
-    words = [PurePath(word).name.partition("@")[0].removesuffix(".js").removesuffix("-cli") for word in command]
-    while words and (words[0] in _LAUNCHERS or words[0].startswith("-") or "=" in words[0]):
-        words.pop(0)
-    return words[: len(program.split())] == program.split()

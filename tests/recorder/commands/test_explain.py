@@ -6,15 +6,22 @@ from recorder.relay.guard import Refusal
 
 
 def explained(**seen: object) -> str:
-    plan = pointing.plan([], {"PATH": "/bin"}, ["gemini"])
+    is_intercepting = seen.get("is_intercepting")
+    plan = (pointing.plan if is_intercepting else pointing.plan_base_urls)([], {"PATH": "/bin"}, ["gemini"])
     return "\n".join(explain(Attempt(plan, **seen), "gemini"))  # type: ignore[arg-type]
 
 
 def test_what_was_set_and_what_was_left_and_why_is_named() -> None:
     lines = explained().splitlines()
     assert lines[0].startswith("set: OPENAI_BASE_URL, OPENAI_API_BASE, ")
-    assert "not set: GOOGLE_GEMINI_BASE_URL, as gemini does not work with it" in lines
-    assert lines[-1].startswith("try: wiretape run --intercept -- gemini, ")
+    assert any(line.startswith("not set: GOOGLE_GEMINI_BASE_URL, as gemini does not work with it: ") for line in lines)
+    assert lines[-1].startswith("try: wiretape run -- gemini, without --base-url, ")
+
+
+def test_behind_a_forward_proxy_base_urls_are_what_to_try_next() -> None:
+    lines = explained(is_intercepting=True).splitlines()
+    assert lines[0] == "set: HTTPS_PROXY, HTTP_PROXY and the variables that name certificates"
+    assert lines[-1].startswith("try: wiretape run --base-url -- gemini, ")
 
 
 def test_what_came_and_what_was_refused_is_named_once() -> None:

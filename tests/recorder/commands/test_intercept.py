@@ -32,8 +32,8 @@ def bundles(directory: Path) -> list[Path]:
 async def test_run_records_a_program_with_a_url_of_its_own(tmp_path: Path, authority: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
-        options = ("--db", tape, "--intercept", "--host", "127.0.0.*", "--ca-file", authority / "ca.pem")
-        env = {"NO_PROXY": "*", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "TMPDIR": str(tmp_path)}
+        options = ("--db", tape, "--host", "127.0.0.*", "--ca-file", authority / "ca.pem")
+        env = {"NO_PROXY": "*", "OPENAI_BASE_URL": "https://127.0.0.1:9/v1", "TMPDIR": str(tmp_path)}
         command = (sys.executable, "-c", CALL, upstream.url)
         async with wiretape("run", *options, "--", *command, env=env) as process:
             code, out, err = await finish(process)
@@ -44,12 +44,28 @@ async def test_run_records_a_program_with_a_url_of_its_own(tmp_path: Path, autho
     assert found.row["upstream"] == upstream.url
     assert err.startswith("wiretape: NO_PROXY=* is cleared for the command")
     assert "NO_PROXY" not in environment
-    assert environment["OPENAI_BASE_URL"] == "http://127.0.0.1:9/v1"
+    assert environment["OPENAI_BASE_URL"] == "https://127.0.0.1:9/v1"
     assert Path(environment["SSL_CERT_FILE"]).is_relative_to(tmp_path)
     assert bundles(tmp_path) == []
     password = environment["HTTPS_PROXY"].split(":")[2].split("@")[0]
     assert holding(tmp_path, password) == []
     assert password not in err
+
+
+@on_loop
+async def test_a_base_url_with_tls_stays_and_its_host_is_recorded_by_either_name_of_the_default(
+    tmp_path: Path, authority: Path
+) -> None:
+    script = CALL.replace("sys.argv[1]", "os.environ['OPENAI_BASE_URL']")
+    async with ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
+        for number, name in enumerate(((), ("--intercept",))):
+            tape = tmp_path / f"{number}.db"
+            options = ("--db", tape, *name, "--ca-file", authority / "ca.pem")
+            env = {"OPENAI_BASE_URL": upstream.url}
+            async with wiretape("run", *options, "--", sys.executable, "-c", script, env=env) as process:
+                code, out, _ = await finish(process)
+            assert (code, json.loads(out)[1]["OPENAI_BASE_URL"]) == (0, upstream.url)
+            assert kept(tape, "/v1/chat/completions") is not None
 
 
 @on_loop
@@ -87,9 +103,9 @@ async def test_record_takes_a_password_and_removes_its_certificates(tmp_path: Pa
 @on_loop
 async def test_connect_without_interception_says_what_to_do(tmp_path: Path) -> None:
     script = "import sys, urllib.request; urllib.request.urlopen('https://127.0.0.1:9')"
-    options = ("--db", tmp_path / "tape.db", "--upstream", "http://127.0.0.1:9")
+    options = ("--db", tmp_path / "tape.db", "--base-url", "--upstream", "http://127.0.0.1:9")
     command = f'HTTPS_PROXY="${{OPENAI_BASE_URL%/v1}}" NO_PROXY= no_proxy= exec "{sys.executable}" -c "{script}"'
     async with wiretape("run", *options, "--", "sh", "-c", command) as process:
         _, _, err = await finish(process)
     assert "405" in err
-    assert "--intercept" in err
+    assert "--base-url" in err

@@ -10,7 +10,6 @@ import termios
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from recorder.commands import run
@@ -125,12 +124,28 @@ def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
 async def test_where_an_api_is_reached_by_a_proxy_alone_the_reason_is_said(tmp_path: Path) -> None:
     reached = {"HTTPS_PROXY": "http://proxy.test"}
     assert "HTTPS_PROXY is set" in (await ran(tmp_path / "tape.db", *NOWHERE, script=CALL, env=reached))[2]
-    assert "HTTPS_PROXY" not in (await ran(tmp_path / "tape.db", *NOWHERE, script="", env=reached))[2]
+    assert "HTTPS_PROXY is set" not in (await ran(tmp_path / "tape.db", *NOWHERE, script="", env=reached))[2]
 
 
-def test_a_variable_that_is_no_url_is_wrong_usage() -> None:
-    with pytest.raises(click.UsageError, match="OPENAI_BASE_URL"):
-        run.make_plan((), {"OPENAI_BASE_URL": "api.test"}, ["x"])
+@on_loop
+async def test_with_base_url_a_variable_that_is_no_url_is_wrong_usage(tmp_path: Path) -> None:
+    env = {"OPENAI_BASE_URL": "api.test"}
+    code, _, err = await ran(tmp_path / "tape.db", "--base-url", script="", env=env)
+    assert (code, "OPENAI_BASE_URL is not set to the base URL of an API" in err) == (2, True)
+    assert (await ran(tmp_path / "tape.db", script="", env=env))[0] == 0
+
+
+@on_loop
+async def test_no_variable_of_an_api_is_set_that_was_not_set(tmp_path: Path) -> None:
+    script = "import os; from recorder.relay import apis; print(sorted(apis.BY_VARIABLE.keys() & os.environ.keys()))"
+    env = {"MISTRAL_BASE_URL": "https://gw.test/v1", "GROQ_API_BASE": "http://127.0.0.1:9"}
+    code, out, err = await ran(tmp_path / "tape.db", script=script, env=env)
+    assert (code, out) == (0, "['GROQ_API_BASE', 'MISTRAL_BASE_URL']\n")
+    assert "try: wiretape run --base-url -- python" in err
+    code, out, _ = await ran(tmp_path / "tape.db", "--base-url", script=script)
+    assert (code, "'OPENAI_BASE_URL'" in out) == (0, True)
+    code, _, err = await ran(tmp_path / "tape.db", "--base-url", "--host", "x.test", script=script)
+    assert (code, "--intercept" in err) == (2, True)
 
 
 @pytest.mark.damages
@@ -164,9 +179,9 @@ async def test_upstreams_that_are_no_sdks_are_named_and_the_longest_gap_is_summe
 @on_loop
 async def test_a_run_that_recorded_nothing_says_what_was_set_what_came_and_what_to_try(tmp_path: Path) -> None:
     script = "import urllib.request as u, os; u.urlopen(os.environ['OPENAI_BASE_URL'].replace('openai', 'nobody'))"
-    code, _, err = await ran(tmp_path / "tape.db", script="")
-    assert (code, "OPENAI_BASE_URL" in err, "connected: nothing" in err, "--intercept" in err) == (0, True, True, True)
-    code, _, err = await ran(tmp_path / "tape.db", script=script)
+    code, _, err = await ran(tmp_path / "tape.db", "--base-url", script="")
+    assert (code, "OPENAI_BASE_URL" in err, "connected: nothing" in err, "--base-url" in err) == (0, True, True, True)
+    code, _, err = await ran(tmp_path / "tape.db", "--base-url", script=script)
     assert (code, "connected: 1 connection" in err, "refused: 404 no upstream is served here" in err) == (1, True, True)
 
 

@@ -2,19 +2,84 @@
 
 import pytest
 
-from recorder.relay import pointing, providers
+from recorder.relay import apis, pointing, providers
 from recorder.relay.apis import APIS
 
 
 def planned(*command: str, given: str = "", **environ: str) -> dict[str, str]:
-    """Return where each variable points, and what is there: `base URL → upstream`."""
-    plan = pointing.plan([providers.parse(given)] if given else [], environ, command)
+    """Return where each variable points by `--base-url`, and what is there: `base URL → upstream`."""
+    return pointed(pointing.plan_base_urls([providers.parse(given)] if given else [], environ, command))
+
+
+def changed(*command: str, given: str = "", **environ: str) -> dict[str, str]:
+    """Return where each variable points behind a forward proxy."""
+    return pointed(pointing.plan([providers.parse(given)] if given else [], environ, command))
+
+
+def pointed(plan: pointing.Plan) -> dict[str, str]:
     pointed = {}
     for name, path in plan.variables.items():
         found = providers.route(plan.upstreams, path.encode())
         assert found is not None
         pointed[name] = f"{path} → {found[0].url}"
     return pointed
+
+
+def test_behind_a_forward_proxy_nothing_is_changed_that_was_not_set() -> None:
+    assert changed("x") == {}
+    assert {"openai", "ollama"} <= {one.name for one in pointing.plan([], {}, ["x"]).upstreams}
+
+
+@pytest.mark.parametrize("variable", [variable.name for api in APIS for variable in api.variables])
+def test_behind_a_forward_proxy_a_variable_stays_whose_server_speaks_tls_and_that_is_intercepted(variable: str) -> None:
+    plan = pointing.plan([], {variable: "https://me:secret@gw.test:8443/x/v1/"}, ["x"])
+    assert plan.variables == {}
+    (found,) = [one for one in plan.upstreams if one.host == "gw.test"]
+    assert (found.url, found.authorization) == ("https://gw.test:8443", None)
+
+
+@pytest.mark.parametrize("variable", [variable.name for api in APIS for variable in api.variables])
+def test_behind_a_forward_proxy_a_variable_is_redirected_whose_server_speaks_plain_http(variable: str) -> None:
+    found = changed("x", **{variable: "http://gpu.test:8000/x/v1/"})
+    base, _, upstream = found[variable].partition(" → ")
+    assert (upstream, base.endswith("/x/v1/"), len(found)) == ("http://gpu.test:8000", True, 1)
+
+
+@pytest.mark.parametrize("value", ["sk-secret", "unix:///run/api.sock", "http://[", "${GATEWAY}/v1"])
+def test_behind_a_forward_proxy_a_variable_stays_that_names_no_server(value: str) -> None:
+    plan = pointing.plan([], {"OPENAI_BASE_URL": value}, ["x"])
+    assert (plan.variables, list(plan.left)) == ({}, ["OPENAI_BASE_URL"])
+    assert "secret" not in plan.left["OPENAI_BASE_URL"]
+
+
+def test_ollamas_own_client_gets_its_variable_as_go_asks_no_proxy_for_loopback() -> None:
+    assert changed("ollama", "run", "x") == {"OLLAMA_HOST": "/ollama → http://127.0.0.1:11434"}
+    assert changed("ollama", "run", "x", OLLAMA_HOST="box") == {"OLLAMA_HOST": "/ollama → http://box:11434"}
+    assert "OLLAMA_HOST" not in changed("ollama", "run", "x", OLLAMA_API_BASE="http://gpu.test")
+    assert changed("ollama", "serve", OLLAMA_HOST="0.0.0.0") == {}
+    assert changed("ollama", "run", "x", given="openai=http://a.test").keys() == {"OPENAI_BASE_URL", "OPENAI_API_BASE"}
+
+
+@pytest.mark.parametrize("program", [program for program in apis.PROGRAMS if not program.agent])
+def test_every_known_program_is_treated_as_its_entry_says(program: apis.Program) -> None:
+    command = program.words.split()
+    assert apis.program_of(["npx", *command, "-p", "x"]) == program
+    assert program.reason
+    for name in program.needs:
+        assert name in changed(*command)
+    for name in program.breaks:
+        assert name not in planned(*command)
+        assert name in planned(*command, **{name: "http://a.test"})
+    for name in program.listens:
+        assert name not in planned(*command, **{name: "http://a.test"})
+        assert name not in changed(*command, **{name: "http://a.test"})
+
+
+def test_codex_is_known_by_its_user_agent() -> None:
+    found = apis.program_by_agent("codex_cli_rs/0.169 (Debian 12)")
+    assert found is not None
+    assert (found.words, found.falls_back_on) == ("codex", 426)
+    assert apis.program_by_agent("OpenAI/JS 6.1") is None
 
 
 def test_with_nothing_set_the_well_known_apis_are_served() -> None:
@@ -45,7 +110,7 @@ def test_where_clients_go_by_the_host_its_variable_is_left_alone() -> None:
         ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "https://bedrock-runtime.us-east-1.amazonaws.com"),
         ("GOOGLE_VERTEX_BASE_URL", "https://us-central1-aiplatform.googleapis.com"),
     ):
-        plan = pointing.plan([], {variable: url}, ["x"])
+        plan = pointing.plan_base_urls([], {variable: url}, ["x"])
         assert (variable in plan.variables, variable in plan.left) == (False, True)
 
 
@@ -61,7 +126,7 @@ def test_where_clients_go_by_the_host_its_variable_is_left_alone() -> None:
 def test_a_program_that_does_not_work_with_a_variable_does_not_get_it(command: tuple[str, ...], variable: str) -> None:
     assert variable in planned("python", "gemini")
     assert variable not in planned(*command)
-    assert pointing.plan([], {}, command).unreached == []
+    assert pointing.plan_base_urls([], {}, command).unreached == []
 
 
 def test_gemini_cli_keeps_the_variable_that_its_user_set_and_a_server_of_ollama_its_address() -> None:
