@@ -48,8 +48,8 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     commit of that (commit, "-dirty" if a tracked file differs); --label wins.
 
     Within another "wiretape run" it only runs the command, which is recorded already, and other options have no
-    effect; unless --db names another tape (then both get it, if neither intercepts), --upstream another API, or only this
-    one has --intercept.
+    effect; unless --db names another tape (then both get it, if neither intercepts), --upstream another API, or only
+    this one has --intercept.
 
     Exits with the command's own code; 125 if the tape failed before, or lacks something where that code is 0; 126 and
     127 if the command cannot be run or is not found.

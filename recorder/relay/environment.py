@@ -10,12 +10,14 @@ import json
 import re
 import shlex
 import ssl
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from recorder import private
 from recorder.errors import WiretapeError
-from recorder.relay import local
+from recorder.relay import local, peers
 from recorder.sanitize import clipped
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
@@ -48,6 +50,8 @@ _AGENTS = {
     r"node|undici|bun/|axios|claude|/js": ADDING,
     r"python|httpx|aiohttp|go-http|reqwest|ruby": "SSL_CERT_FILE",
 }
+JAVA = "JAVA_TOOL_OPTIONS"
+"""Names options for each Java virtual machine, which prints them: no password may be in it."""
 _NODE_PROXY = str(Path(__file__).with_name("node_proxy.cjs"))
 _NAMED = 5
 _AGENT_CHARACTERS = 60
@@ -57,6 +61,7 @@ _SYSTEM_BUNDLES = (
 )  # fmt: skip
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
 _PREFIX = "wiretape-ca-"
+_STORE = "truststore.p12"
 
 
 def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[str, str]) -> dict[str, str]:
@@ -64,11 +69,34 @@ def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[st
 
     Node's own `fetch` goes by the proxy only if `NODE_USE_ENV_PROXY` says so, and before Node 24 not even then: a file
     that `NODE_OPTIONS` names makes it. That file is not in the private directory: who outlives the run still finds it.
+    Java gets options, unless the user has set some.
     """
     kept = {name: value for name, value in environ.items() if name not in BYPASSES}
     options = " ".join(filter(None, (environ.get("NODE_OPTIONS"), node_option(_NODE_PROXY))))
-    node = {"NODE_USE_ENV_PROXY": "1", "NODE_OPTIONS": options}
-    return {**kept, **dict.fromkeys(PROXIES, proxy_url), **node, **certificates}
+    others = {"NODE_USE_ENV_PROXY": "1", "NODE_OPTIONS": options}
+    if not environ.get(JAVA):
+        others[JAVA] = java_options(proxy_url, certificates)
+    return {**kept, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}
+
+
+def java_options(proxy_url: str, certificates: Mapping[str, str]) -> str:
+    """Return the options by which Java trusts the certificates and goes by the proxy.
+
+    It has no option for a password. Where the recorder cannot find out whose a connection is, the proxy is left out: it
+    would only refuse.
+    """
+    store = str(Path(certificates["SSL_CERT_FILE"]).with_name(_STORE))
+    options = [f"-Djavax.net.ssl.trustStore={_quoted(store)}", "-Djavax.net.ssl.trustStoreType=PKCS12"]
+    host, _, port = urlsplit(proxy_url).netloc.rpartition("@")[2].rpartition(":")
+    if peers.ARE_KNOWN and ":" not in host:
+        options += [
+            f"-D{scheme}.proxy{name}" for scheme in ("https", "http") for name in (f"Host={host}", f"Port={port}")
+        ]
+    return " ".join(options)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if " " in text else text
 
 
 def node_option(script: str) -> str:
@@ -86,6 +114,7 @@ def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
         "export " + " ".join(f"{name}=${first}" for name in others),
         "export " + " ".join(f'{name}="${bundle}"' for name in same),
         'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(node_option(_NODE_PROXY)),
+        f'[ -n "${JAVA}" ] || export {JAVA}={shlex.quote(java_options(proxy_url, certificates))}',
         f"unset {' '.join(BYPASSES)}",
     ]
 
@@ -130,9 +159,23 @@ def certificate_files(own: str, environ: Mapping[str, str], ca_file: Path | None
         try:
             paths[ADDING].write_text(adding, "ascii")
             paths["SSL_CERT_FILE"].write_text(bundle, "ascii")
+            (directory / _STORE).write_bytes(_trust_store(bundle))
         except OSError as error:
             raise WiretapeError(f"wiretape's certificate cannot be written: {local.cause(error)}") from error
         yield {name: str(path) for name, path in paths.items()}
+
+
+def _trust_store(bundle: str) -> bytes:
+    """Return certificates as PKCS #12 without a password, as Java reads them."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
+
+    found = []
+    for number, text in enumerate(_CERTIFICATE.findall(bundle)):
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(ValueError):  # some roots break RFC 5280
+            certificate = x509.load_pem_x509_certificate(text.encode())
+            found.append(pkcs12.PKCS12Certificate(certificate, b"%d" % number))
+    return pkcs12.serialize_java_truststore(found, NoEncryption())
 
 
 def _certificates(texts: Iterable[str]) -> str:

@@ -202,16 +202,26 @@ def _check_origin(headers: Headers, policy: Policy) -> Refusal | None:
 def _check_connection(method: str, headers: Headers) -> Refusal | None:
     """A Connection header may not take away what the request is authorised or described by, nor change the protocol."""
     named = named_by_connection(headers)
-    protocols = [value.strip().lower() for name, value in headers if name == b"upgrade"]
-    if b"upgrade" in named and protocols:
+    if asks_for_websocket(headers):
         # llhttp takes what follows for the new protocol: a request's body would be lost without a word.
         has_body = any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
-        if protocols != [b"websocket"] or method != "GET" or has_body:
-            return Refusal(400, "no other protocol is spoken here: send the request as HTTP/1.1, without Upgrade")
+        if _offers(headers) != [b"websocket"] or method != "GET" or has_body:
+            return Refusal(400, "a WebSocket is asked for by GET, without a body and without another protocol")
     for name in named:
         if _END_TO_END.search(name) and name not in HOP_BY_HOP:
             return Refusal(400, "the Connection header names an end-to-end header")
     return None
+
+
+def asks_for_websocket(headers: Headers) -> bool:
+    """Return True if a request asks for a WebSocket; any other protocol that it offers may be ignored."""
+    return b"upgrade" in named_by_connection(headers) and any(b"websocket" in offer for offer in _offers(headers))
+
+
+def _offers(headers: Headers) -> list[bytes]:
+    """Return the protocols of the Upgrade headers, in lower case."""
+    values = (value for name, value in headers if name == b"upgrade")
+    return [offer.strip().lower() for value in values for offer in value.split(b",")]
 
 
 def _check_coding(headers: Headers) -> Refusal | None:

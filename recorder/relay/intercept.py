@@ -1,9 +1,9 @@
 """A recorder as a forward proxy: it stands in for API servers, and lets everything else through a blind tunnel.
 
 `Forward` is the app of such a recorder's server, in front of the `Proxy`: to `CONNECT` and to absolute `http://…`
-targets, each with the run's credential, it answers itself. A connection to an API server gets TLS with a certificate
-of the run's own authority; the requests in it take the same way as those to wiretape itself, to an upstream that
-cannot be anything but the host that was asked for.
+targets, each with the run's credential, or from a process that has it in its environment, it answers itself. A
+connection to an API server gets TLS with a certificate of the run's own authority; the requests in it take the same way
+as those to wiretape itself, to an upstream that cannot be anything but the host that was asked for.
 """
 
 import asyncio
@@ -12,17 +12,18 @@ import fnmatch
 import functools
 import secrets
 import ssl
+import weakref
 from dataclasses import dataclass, field, replace
 
 from recorder.clock import SYSTEM
 from recorder.errors import UpstreamError
-from recorder.relay import authority, environment, guard, hello, providers
+from recorder.relay import authority, environment, guard, hello, peers, providers
 from recorder.relay.authority import Authority, Certificates
 from recorder.relay.guard import Origin, Refusal
 from recorder.relay.proxy import Exchange, Proxy, Way
 from recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, App, Client, Request
 from recorder.relay.server import Exchange as Answering
-from recorder.relay.sockets import Socket, TlsSocket
+from recorder.relay.sockets import Ends, Socket, TlsSocket
 from recorder.relay.tunnel import Tunnel
 from recorder.relay.workers import Observer
 
@@ -48,6 +49,11 @@ class Interception:
         return f"{scheme}://{USER}:{shown or self.password}@{place}"
 
     @property
+    def secret(self) -> bytes:
+        """The part of the proxy's URL that tells a process which may use it."""
+        return f"{USER}:{self.password}@".encode()
+
+    @property
     def credential(self) -> bytes:
         """What a client sends as Basic credential."""
         return base64.b64encode(f"{USER}:{self.password}".encode())
@@ -65,6 +71,8 @@ class Forward:
         self._proxy, self._settings, self._port, self._observer = proxy, settings, port, observer
         self._certificates = Certificates(settings.authority)
         self._credential = settings.credential
+        self._members: weakref.WeakSet[Client] = weakref.WeakSet()
+        """The connections of processes that send no credential, but have it."""
         self._upstream = functools.lru_cache(_UPSTREAMS)(lambda origin: providers.make("", origin.url))
         self._known = {(_place(one.host), one.port) for one in proxy.upstreams}
         self._warned: set[tuple[Origin, str]] = set()
@@ -78,15 +86,32 @@ class Forward:
         headers, request.headers = request.headers, guard.without_proxy_headers(request.headers)
         if request.target.startswith(b"/"):
             return self._proxy.serve(client, request)
-        origin = guard.connect_origin(request.target) if request.method == "CONNECT" else None
-        if refusal := guard.check_credential(headers, self._credential):
-            if origin is not None:
-                self._observer.asked(origin.authority, "refused")
-            self._proxy.refuse(client, refusal, _CHALLENGE)
-            return None
+        refusal = guard.check_credential(headers, self._credential)
+        if refusal is None or client in self._members:
+            return self.admit(client, request)
+        sends_none = all(name != b"proxy-authorization" for name, _ in headers)
+        if sends_none and peers.ARE_KNOWN and (ends := client.ends):
+            return Identifying(self, client, request, ends, refusal)
+        self.refuse(client, request, refusal)
+        return None
+
+    def admit(self, client: Client, request: Request) -> Answering | None:
+        """Answer a request that may use the proxy."""
         if request.method == "CONNECT":
-            return self._connect(client, request, origin)
+            return self._connect(client, request, guard.connect_origin(request.target))
         return self._relay(client, request)
+
+    def refuse(self, client: Client, request: Request, refusal: Refusal) -> None:
+        """Answer a request that may not use the proxy."""
+        if origin := guard.connect_origin(request.target) if request.method == "CONNECT" else None:
+            self._observer.asked(origin.authority, "refused")
+        self._proxy.refuse(client, refusal, _CHALLENGE)
+
+    async def is_member(self, client: Client, ends: Ends) -> bool:
+        """Return True if a process at a connection's other end has the credential in its environment."""
+        if await asyncio.to_thread(peers.has_secret, ends, self._settings.secret):
+            self._members.add(client)
+        return client in self._members
 
     def _connect(self, client: Client, request: Request, origin: Origin | None) -> Answering | None:
         if origin is None or not self._is_valid(origin) or not client.can_switch:
@@ -184,6 +209,45 @@ class Forward:
         """Let a connection through."""
         self._observer.asked(origin.authority, "tunnelled")
         return Tunnel(client, origin, opened)
+
+
+class Identifying:
+    """A request without the credential, while it is found out whether its process has that: what answers it first."""
+
+    def __init__(self, forward: Forward, client: Client, request: Request, ends: Ends, refusal: Refusal) -> None:
+        self._forward, self._client, self._request, self._ends = forward, client, request, ends
+        self._refusal = refusal
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            if await self._forward.is_member(self._client, self._ends):
+                if answering := self._forward.admit(self._client, self._request):
+                    self._client.hand_over(self, answering)
+            else:
+                self._forward.refuse(self._client, self._request, self._refusal)
+        except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the user
+            self._client.failed(error)
+
+    def body_came(self) -> None:
+        """Leave it for the exchange."""
+
+    def request_failed(self, refusal: Refusal) -> None:
+        """Answer."""
+        self._task.cancel()
+        self._forward.refuse(self._client, self._request, refusal)
+
+    def client_left(self) -> None:
+        """End."""
+        self._task.cancel()
+
+    def client_progressed(self) -> None:
+        """Nothing was answered."""
+
+    def taker_failed(self, error: Exception) -> None:
+        """Report a fault of our own; the client is closed."""
+        self._task.cancel()
+        self._forward.client_failed(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import httptools
 from recorder.clock import SYSTEM, Clock, KernelTime
 from recorder.errors import CannotListen
 from recorder.plurals import counted
-from recorder.relay import local
+from recorder.relay import guard, local
 from recorder.relay.guard import Refusal
 from recorder.relay.hello import HANDSHAKE
 from recorder.relay.sockets import Ends, Handler, Socket, ask_for_times, send_at_once
@@ -197,9 +197,7 @@ class Client:
     def _parse(self, data: memoryview) -> None:
         self._is_shared = False
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._hold_back(data[upgrade.args[0] :])
+            self._feed(data)
         except httptools.HttpParserError:
             is_tls = not self._has_begun and data[0] == HANDSHAKE
             self._reject(Refusal(400, _TLS_MET if is_tls else "the request is not valid HTTP"))
@@ -207,6 +205,33 @@ class Client:
         if self._head_bytes > HEAD_BYTES:
             self._reject(Refusal(431, "head or trailers are too large"))
         self._advance()
+
+    def _feed(self, data: memoryview) -> None:
+        """Parse data; a request that only offers another protocol is parsed again without the offer."""
+        while data:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+            request = self._requests[-1]
+            if request.method == "CONNECT" or guard.asks_for_websocket(request.headers):
+                self._hold_back(data)
+                return
+            self._ignore_offer(self._requests.pop())
+
+    def _ignore_offer(self, request: Request) -> None:
+        """Parse a head again without its offer of another protocol, which a server may ignore (RFC 9110, 7.8).
+
+        The parser took the body for the new protocol. The request keeps its headers: they are what was sent.
+        """
+        spelled = request.spelling.get
+        kept = [pair for pair in request.headers if pair[0] != b"upgrade"]
+        lines = [b"%s %s HTTP/%s\r\n" % (request.method.encode(), request.target, request.version.encode())]
+        lines += (b"%s: %s\r\n" % (spelled(name, name), value) for name, value in kept)
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(b"".join([*lines, b"\r\n"]))
+        self._requests[-1].headers, self._requests[-1].spelling = request.headers, request.spelling
 
     def _hold_back(self, data: memoryview) -> None:
         """Keep what follows a request for another protocol; that of one with a body is neither that nor HTTP."""

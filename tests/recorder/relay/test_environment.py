@@ -2,6 +2,7 @@
 
 import os
 import re
+import ssl
 import stat
 import subprocess
 import tempfile
@@ -127,3 +128,23 @@ def test_variables_that_are_replaced_are_named_without_what_they_hold() -> None:
     assert second.startswith("https_proxy is replaced")
     assert "secret" not in second
     assert environment.remarks({"NO_PROXY": " "}) == []
+
+
+def test_java_gets_the_proxy_without_its_password_and_a_store_with_all_roots(place: Path) -> None:
+    own = authority.make().certificate
+    with environment.certificate_files(own, {}, None) as names:
+        options = environment.proxied({}, URL, names)[environment.JAVA]
+        assert "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=8377 -Dhttp.proxyHost=127.0.0.1" in options
+        assert "secret" not in options
+        store = re.findall(r"trustStore=(\S+)", options)[0]
+        data, bundle = Path(store).read_bytes(), Path(names["SSL_CERT_FILE"]).read_text()
+    roots = [ssl.PEM_cert_to_DER_cert(one) for one in re.findall("-----BEGIN.*?-----END.*?-----", bundle, re.DOTALL)]
+    assert ssl.PEM_cert_to_DER_cert(own) in data
+    assert sum(root in data for root in roots) == len(roots) > 20
+
+
+def test_options_that_java_has_already_stay(place: Path) -> None:
+    with environment.certificate_files(authority.make().certificate, {}, None) as names:
+        assert environment.proxied({environment.JAVA: "-Xmx1g"}, URL, names)[environment.JAVA] == "-Xmx1g"
+        spaced = {name: path.replace("bundle.pem", "a b/bundle.pem") for name, path in names.items()}
+        assert ' -Djavax.net.ssl.trustStore="/' in f" {environment.java_options(URL, spaced)}"

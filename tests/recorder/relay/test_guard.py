@@ -40,11 +40,10 @@ REFUSED = {
     "null_origin": (heads("GET /x HTTP/1.1", HOST, "Origin: null"), 403),
     "cross_site": (heads("GET /x HTTP/1.1", HOST, "Sec-Fetch-Site: cross-site"), 403),
     "connection_names_a_key": (heads("GET /x HTTP/1.1", HOST, "Connection: x-api-key, close", "x-api-key: k"), 400),
-    "upgrade_with_a_body": (
-        heads("POST /x HTTP/1.1", HOST, LENGTH, "Connection: upgrade", "Upgrade: h2c") + b"{}",
+    "websocket_with_a_body": (
+        heads("GET /x HTTP/1.1", HOST, LENGTH, "Connection: upgrade", "Upgrade: websocket") + b"{}",
         400,
     ),
-    "other_protocol": (heads("GET /x HTTP/1.1", HOST, "Connection: keep-alive, Upgrade", "Upgrade: h2c"), 400),
     "websocket_by_post": (heads("POST /x HTTP/1.1", HOST, "Connection: Upgrade", "Upgrade: websocket"), 400),
     "two_protocols": (
         heads("GET /x HTTP/1.1", HOST, "Connection: Upgrade", "Upgrade: h2c", "Upgrade: websocket"),
@@ -118,6 +117,35 @@ async def test_what_a_parser_of_another_make_sends_arrives_as_it_reads_it(relay:
     assert asked is not None
     assert (asked.method, asked.target, asked.body) == ("POST", target.encode(), b"abc")
     assert (b"x", b"a  b") in asked.headers
+
+
+def offering(body: bytes, *lines: str) -> bytes:
+    """Give a request as Java's HttpClient sends it over plain HTTP."""
+    offer = ("Connection: Upgrade, HTTP2-Settings", *lines, HOST, "HTTP2-Settings: AAEAAEAAAAIAAAAB", "Upgrade: h2c")
+    return heads("POST {target} HTTP/1.1", *offer) + body
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        offering(b'{"a":1}', "Content-Length: 7"),
+        offering(b'3\r\n{"a\r\n4\r\n":1}\r\n0\r\n\r\n', "Transfer-Encoding: chunked"),
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 150, 1 << 16])
+@on_loop
+async def test_an_offer_of_http_2_is_ignored_and_the_body_goes_on(relay: Relay, request_: bytes, piece: int) -> None:
+    targets = [relay.plays(JSON) for _ in range(3)]
+    sent = b"".join(request_.replace(b"{target}", target.encode()) for target in targets)
+    got = await raw(relay.base, *(sent[at : at + piece] for at in range(0, len(sent), piece)), seconds=0.5)
+    assert got.count(b"HTTP/1.1 200 ") == 3
+    for target in targets:
+        found = relay.request(target)
+        assert found is not None
+        names = {name.lower() for name, _ in found.headers}
+        assert (found.method, found.body) == ("POST", b'{"a":1}')
+        assert not names & {b"upgrade", b"http2-settings", b"connection"}
+    assert "HTTP2-Settings" in (await relay.kept(targets[0])).row["request_headers"]
 
 
 # The rules

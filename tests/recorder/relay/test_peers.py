@@ -1,0 +1,88 @@
+"""Whose a connection is: only a process that was started with the secret is let in without sending it."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recorder.relay import intercept, peers
+from tests.relay import Relay, on_loop, serving
+
+CONNECTS = """
+import socket, sys
+made = socket.socket(socket.AF_INET6 if sys.argv[2] == "6" else socket.AF_INET)
+made.connect(("::ffff:127.0.0.1" if sys.argv[2] == "6" else "127.0.0.1", int(sys.argv[1])))
+made.sendall(sys.argv[3].encode())
+sys.stdout.write(made.recv(4096).decode())
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def connected(port: int, family: str, **environ: str) -> Iterator[None]:
+    """Have a process of its own connect, with these variables added to its environment."""
+    command = [sys.executable, "-c", CONNECTS, str(port), family, ""]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env={**os.environ, **environ}, stdin=pipe, stdout=pipe) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_a_process_is_known_by_the_secret_that_it_was_started_with(family: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for environ, is_known in (({"P": "http://wiretape:pass@127.0.0.1"}, True), ({"P": "wiretape:other@"}, False)):
+            with connected(server.getsockname()[1], family, **environ):
+                made, _ = server.accept()
+                ends = made.getsockname(), made.getpeername()
+                assert peers.has_secret(ends, b"wiretape:pass@") is is_known
+                made.close()
+            assert not peers.has_secret(ends, b"wiretape:pass@")
+
+
+class Intercepting(Relay):
+    """A recorder that intercepts, before an API server on this machine that speaks TLS."""
+
+    def __init__(self, directory: Path, authority: Path) -> None:
+        self.settings = intercept.make(("127.0.0.1",))
+        tls = serving(authority, "good")
+        super().__init__(directory, tls=tls, interception=self.settings, ca_file=authority / "ca.pem")
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> Iterator[Intercepting]:
+    with Intercepting(tmp_path_factory.mktemp("relay"), authority) as made:
+        yield made
+        assert made.troubles == []
+
+
+async def asked(relay: Relay, request: str, environ: dict[str, str]) -> str:
+    """Have a process of its own send a request to the proxy; give the answer's first line."""
+    command = (sys.executable, "-c", CONNECTS, relay.base.rpartition(":")[2], "4", request)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env=environ, stdin=pipe, stdout=pipe)
+    out, _ = await process.communicate(b"")
+    return out.decode().partition("\r\n")[0]
+
+
+@on_loop
+async def test_a_program_that_has_the_proxys_password_need_not_send_it(relay: Intercepting) -> None:
+    place = relay.upstream.url.removeprefix("https://")
+    has = {**os.environ, "HTTPS_PROXY": relay.settings.proxy_url(relay.base)}
+    connect = f"CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n"
+    assert await asked(relay, f"{connect}\r\n", has) == "HTTP/1.1 200 Connection established"
+    own = relay.base.removeprefix("http://")
+    plain = f"POST http://{own}/v1/x HTTP/1.1\r\nhost: {own}\r\ncontent-length: 2\r\n\r\n{{}}"
+    assert await asked(relay, plain, has) == "HTTP/1.1 200 Scripted"
+    assert "407" in await asked(relay, plain, dict(os.environ))
+    assert "407" in await asked(relay, f"{connect}\r\n", dict(os.environ))
+    assert "407" in await asked(relay, f"{connect}proxy-authorization: Basic wrong\r\n\r\n", has)
