@@ -1,10 +1,11 @@
-// Has Node go by HTTPS_PROXY where it does not by itself: `wiretape run --intercept` names this file in NODE_OPTIONS.
-// From 22.21 and 24.5 on, NODE_USE_ENV_PROXY does that. A program that brings a dispatcher or an agent keeps its own.
+// Has Node go by HTTPS_PROXY where it does not by itself: `wiretape run` names this file in NODE_OPTIONS.
+// From 22.21 and 24.5 on, NODE_USE_ENV_PROXY does that for fetch and https, but not for what connects by itself: undici
+// from npm, ws, and whoever has an agent, a dispatcher or a createConnection of its own.
 "use strict";
 
 const [major, minor] = process.versions.node.split(".").map(Number);
 const isOld = major < 22 || (major === 22 && minor < 21) || major === 23 || (major === 24 && minor < 5);
-if (isOld && process.env.HTTPS_PROXY) {
+if (process.env.HTTPS_PROXY) {
   try {
     install(new URL(process.env.HTTPS_PROXY));
   } catch {
@@ -17,6 +18,7 @@ function install(proxy) {
   const https = require("node:https");
   const net = require("node:net");
   const tls = require("node:tls");
+  const { Duplex } = require("node:stream");
   const credential = Buffer.from(`${proxy.username}:${proxy.password}`).toString("base64");
 
   function tunnel(host, port, done) {
@@ -53,6 +55,64 @@ function install(proxy) {
     });
   }
 
+  // A connection through the proxy that can be written to before it is open.
+  class Tunnel extends Duplex {
+    constructor(host, port) {
+      super();
+      tunnel(host, port, (error, socket) => {
+        if (error || this.destroyed) {
+          socket?.destroy();
+          this.destroy(error);
+          return;
+        }
+        this.socket = socket;
+        socket.on("data", (data) => this.push(data) || socket.pause());
+        socket.on("end", () => this.push(null));
+        socket.on("error", (failure) => this.destroy(failure));
+        socket.on("close", () => this.destroy());
+        this.pending?.();
+      });
+    }
+
+    whenOpen(act) {
+      if (this.socket) act();
+      else this.pending = act;
+    }
+
+    _read() {
+      this.socket?.resume();
+    }
+
+    _write(data, encoding, done) {
+      this.whenOpen(() => this.socket.write(data, encoding, done));
+    }
+
+    _final(done) {
+      this.whenOpen(() => this.socket.end(done));
+    }
+
+    _destroy(error, done) {
+      this.socket?.destroy();
+      done(error);
+    }
+  }
+
+  const isHttp = ({ port, headers, ALPNProtocols: names }) =>
+    Number(port) === 443 || headers || (Array.isArray(names) && names.includes("http/1.1"));
+
+  const plainConnect = tls.connect;
+  tls.connect = function connect(options, ...others) {
+    if (typeof options !== "object" || !options.host || options.socket || options.path || !isHttp(options)) {
+      return plainConnect.call(this, options, ...others);
+    }
+    const socket = new Tunnel(options.host, options.port || 443);
+    const secured = plainConnect.call(this, { ...options, socket }, ...others);
+    socket.once("error", (error) => secured.destroy(error));
+    return secured;
+  };
+  require("node:module").syncBuiltinESMExports();
+  if (!isOld) return;
+
   const dispatcher = Symbol.for("undici.globalDispatcher.1");
   const plainFetch = globalThis.fetch;
   let own;
@@ -66,8 +126,8 @@ function install(proxy) {
     return plainFetch(input, init);
   };
 
-  const direct = https.globalAgent.createConnection;
-  https.globalAgent.createConnection = function (options, done) {
+  const direct = https.Agent.prototype.createConnection;
+  https.Agent.prototype.createConnection = function (options, done) {
     if (options.socketPath || options.socket) return direct.call(this, options, done);
     tunnel(options.host, options.port, (error, socket) => {
       if (error) done(error);

@@ -7,41 +7,87 @@ from pathlib import Path
 
 import pytest
 
-from recorder.demo.upstream import answer
+from recorder.demo.upstream import ReceivedRequest, Scene, answer
 from recorder.relay import environment, intercept
 from tests.relay import DONE, Relay, chunk, serving
 
 NODE = shutil.which("node")
 SCRIPT = """
 const https = require("node:https");
-const [address, name] = process.argv.slice(1);
-const got = (url) => fetch(url, { method: "POST", body: "{}" }).then((answer) => answer.text());
-const sent = (url) => new Promise((done, failed) => {
-  const request = https.request(url, { method: "POST" }, (answer) => {
-    answer.setEncoding("utf8");
-    let text = "";
-    answer.on("data", (data) => { text += data; }).on("end", () => done(text));
-  });
-  request.on("error", failed).end("{}");
+const tls = require("node:tls");
+const [address, name, nobody] = process.argv.slice(1);
+const { hostname: host, port, pathname: path } = new URL(address);
+
+const read = (stream) => new Promise((done, failed) => {
+  let text = "";
+  stream.setEncoding("utf8");
+  stream.on("data", (data) => { text += data; }).on("end", () => done(text)).on("error", failed);
 });
+const sent = (url, options) => new Promise((done, failed) => {
+  const request = https.request(url, { method: "POST", ...options }, (answer) => read(answer).then(done, failed));
+  request.on("upgrade", (answer, socket) => { socket.destroy(); done("upgraded"); });
+  request.on("error", failed);
+  options?.headers ? request.end() : request.end("{}");
+});
+
+// As undici does from version 7 on: a dispatcher under a symbol that Node's own fetch does not look at.
+const dispatcher = Symbol.for("undici.globalDispatcher.2");
+Object.defineProperty(globalThis, dispatcher, { value: {
+  dispatch(url) {
+    const { hostname: host, port, pathname } = new URL(url);
+    const options = { highWaterMark: 16384, servername: "", ALPNProtocols: ["http/1.1"], host, port: port || 443 };
+    const socket = tls.connect(options).setNoDelay(true).setKeepAlive(true, 60000);
+    socket.write(`POST ${pathname} HTTP/1.1\\r\\nhost: ${host}:${port}\\r\\ncontent-length: 2\\r\\n` +
+      "connection: close\\r\\n\\r\\n{}");
+    return read(socket);
+  },
+} });
+
+// As ws does: a request whose createConnection is TLS of its own.
+const asWs = { method: "GET", port, createConnection: (options) => tls.connect({ ...options, path: undefined }),
+  headers: { Connection: "Upgrade", Upgrade: "websocket", "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==" } };
+
+const CALLS = {
+  fetch: (url) => fetch(url, { method: "POST", body: "{}" }).then((answer) => answer.text()),
+  https: sent,
+  agent: (url) => sent(url, { agent: new https.Agent({ keepAlive: true }) }), // as axios and others are configured
+  undici: (url) => globalThis[dispatcher].dispatch(url),
+  ws: (url) => sent(url, asWs),
+  esm: (url) => import("node:tls").then(({ connect }) => new Promise((done, failed) => {
+    const socket = connect({ host, port, headers: {} }, () => done("[DONE]")).on("error", failed);
+    socket.on("secureConnect", () => socket.destroy());
+  })),
+};
 (async () => {
-  for (const call of [got, got, sent]) console.log((await call(address)).includes("[DONE]"));
-  console.log(await got(name));
+  for (const [call, made] of [["fetch", CALLS.fetch], ...Object.entries(CALLS)]) {
+    console.log(call, (await made(address)).match(/\\[DONE\\]|upgraded/)?.[0]);
+  }
+  console.log(await CALLS.fetch(name));
+  console.log(await CALLS.undici(nobody).catch((error) => error.message));
+  process.exit();
 })();
 """
 
 
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
+
+
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
-def test_nodes_fetch_and_https_are_recorded_by_address_and_by_name(tmp_path: Path, authority: Path) -> None:
+def test_whatever_way_node_calls_it_is_recorded_and_a_failure_is_an_error(tmp_path: Path, authority: Path) -> None:
     settings = intercept.make(("127.0.0.1", "*.test"))
     stream = answer([(0, chunk("Hello", finish="stop")), (0, DONE)])
+
+    def choose(request: ReceivedRequest) -> Scene:
+        return Scene([(0, SWITCH)]) if request.method == "GET" else stream
 
     async def main() -> list[str]:
         own = settings.authority.certificate
         with environment.certificate_files(own, {}, None) as files:
             plain = {name: value for name, value in os.environ.items() if name not in ("NODE_OPTIONS", *files)}
             program = await asyncio.create_subprocess_exec(
-                *(NODE or "", "-e", SCRIPT, f"{relay.upstream.url}/v1/x", "https://no.loopback.test/v1/x"),
+                *(NODE or "", "-e", SCRIPT, f"{relay.upstream.url}/v1/x"),
+                *("https://no.loopback.test/v1/x", "https://127.0.0.3:1/v1/x"),
                 env=environment.proxied(plain, settings.proxy_url(relay.base), files),
                 stdout=asyncio.subprocess.PIPE,
             )
@@ -49,10 +95,13 @@ def test_nodes_fetch_and_https_are_recorded_by_address_and_by_name(tmp_path: Pat
         return out.decode().splitlines()
 
     tls = serving(authority, "good")
-    with Relay(
-        tmp_path, tls=tls, choose=lambda _: stream, interception=settings, ca_file=authority / "ca.pem"
-    ) as relay:
-        *recorded, unreached = relay.runner.run(main())
-        assert recorded == ["true"] * 3
+    with Relay(tmp_path, tls=tls, choose=choose, interception=settings, ca_file=authority / "ca.pem") as relay:
+        *recorded, unreached, refused = relay.runner.run(main())
+        assert recorded == [
+            *("fetch [DONE]", "fetch [DONE]", "https [DONE]", "agent [DONE]", "undici [DONE]"),
+            *("ws upgraded", "esm [DONE]"),
+        ]
         assert "wiretape: upstream no.loopback.test: " in unreached
+        assert refused == "the proxy answered 502 for 127.0.0.3:1"
+        assert [how for _, how in relay.asked].count("intercepted") >= len(recorded) - 2
         assert relay.notices == []
