@@ -141,9 +141,10 @@ BY_VARIABLE = {variable.name: (api, variable) for api in APIS for variable in ap
 class Program:
     """A program that needs another treatment than others, and the reason.
 
-    `words` are those that a command line begins with; `agent` occurs in the User-Agent of its requests. It gets the
-    variables in `needs` although they are not set, and none in `breaks` unless its user sets them; those in `listens`
-    say where it listens, and are left alone. `falls_back_on` is the status that it takes for "no WebSocket here".
+    `words` are those that a command line begins with; `agent` occurs in the User-Agent or the Originator of its
+    requests, in lower case. It gets the variables in `needs` although they are not set, and none in `breaks` unless its
+    user sets them; those in `listens` say where it listens, and are left alone. `falls_back_on` is the status that it
+    takes for "no WebSocket here".
     """
 
     words: str
@@ -179,7 +180,7 @@ def program_of(command: Sequence[str]) -> Program | None:
 
 
 def program_by_agent(agent: str) -> Program | None:
-    """Return the known program that sends a User-Agent."""
+    """Return the known program that sends a User-Agent or an Originator."""
     return next((one for one in PROGRAMS if one.agent and one.agent in agent.lower()), None)
 
 

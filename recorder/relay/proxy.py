@@ -21,7 +21,7 @@ import msgspec
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import UpstreamError
-from recorder.relay import guard, providers
+from recorder.relay import apis, guard, providers
 from recorder.relay.guard import Refusal
 from recorder.relay.recording import Recording, Unrecorded
 from recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
@@ -413,9 +413,9 @@ class Exchange:
         headers = _passed(head, self._recording.id if self._how.is_recorded else None)
         self._client.keep_seconds = _keep_seconds(headers)
         status, reason = head.status, head.reason
-        if self._is_upgrade and _speaks_no_websocket(head):
+        if self._is_upgrade and _speaks_no_websocket(head) and (instead := _fallback(self._request.headers)):
             headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
-            status, reason = 426, b""  # for that, clients fall back to HTTP
+            status, reason = instead, b""
         self._client.start(status, reason, headers, chunked=chunked, closes=not head.keeps)
 
     def _enter_head(self, head: Head, over: bool) -> None:
@@ -620,6 +620,13 @@ def _speaks_no_websocket(head: Head) -> bool:
     """Return whether a server that was asked for a WebSocket answered as one that does not speak it here."""
     lengths = [value for name, value in head.headers if name.lower() == b"content-length"]
     return head.status in _NO_WEBSOCKET or (head.status == 403 and lengths == [b"0"])
+
+
+def _fallback(headers: Headers) -> int | None:
+    """Return the status for which the program that sent these headers falls back to HTTP; None: it needs no other."""
+    agents = (value.decode("latin-1") for name, value in headers if name in (b"user-agent", b"originator"))
+    programs = filter(None, map(apis.program_by_agent, agents))
+    return next((one.falls_back_on for one in programs if one.falls_back_on), None)
 
 
 def _keep_seconds(headers: Headers) -> float:

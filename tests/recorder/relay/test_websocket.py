@@ -208,15 +208,19 @@ def test_a_writer_that_is_killed_loses_nothing_of_either_direction(tmp_path: Pat
         (Scene([(0, b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}")]), 401),
     ],
 )
+@pytest.mark.parametrize(
+    "agent", [("user-agent", "codex_cli_rs/0.1"), ("originator", "codex_exec"), ("user-agent", "x")]
+)
 @on_loop
-async def test_an_upstream_that_speaks_no_websocket_is_426_and_the_tape_says_what_it_answered(
-    relay: Relay, scene: Scene, status: int
+async def test_a_refused_websocket_keeps_its_status_except_for_codex_which_falls_back_on_426(
+    relay: Relay, scene: Scene, status: int, agent: tuple[str, str]
 ) -> None:
     target = relay.plays(scene)
-    got = await relay.get(target, body=b"", headers=UPGRADE, method="GET")
+    got = await relay.get(target, body=b"", headers=[*UPGRADE, agent], method="GET")
     tape = await relay.kept(target)
-    assert (got.status, got.body) == (status, tape.body)
-    assert got.headers.get("x-wiretape-upstream-status") == (str(tape.row["status"]) if status == 426 else None)
+    is_changed = status == 426 and agent[1] != "x"
+    assert (got.status, got.body) == (status if is_changed else tape.row["status"], tape.body)
+    assert got.headers.get("x-wiretape-upstream-status") == (str(tape.row["status"]) if is_changed else None)
 
 
 def test_without_websockets_an_upgrade_is_426_and_upstream_hears_nothing(tmp_path: Path) -> None:
