@@ -1,14 +1,20 @@
-"""Pure: why `wiretape run` recorded nothing, as far as the recorder has seen, and what to try."""
+"""Why `wiretape run` recorded nothing, as far as the recorder has seen, and what to try."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from recorder.plurals import counted
+from recorder.relay import environment, peers
 from recorder.relay.guard import Refusal
 from recorder.relay.pointing import Plan
 
 _NAMED = 4
 """At most so many variables, hosts or refusals are named in one line."""
+
+
+_CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
+_CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
 
 
 @dataclass(slots=True)
@@ -22,8 +28,9 @@ class Attempt:
     refused: list[Refusal] = field(default_factory=list)
 
 
-def explain(attempt: Attempt, program: str) -> Iterator[str]:
-    """Yield the lines that say what was set, what came, and what to try; `program` is the command's name."""
+def explain(attempt: Attempt, command: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that say what was set for a command, what came, and what to try."""
+    program = PurePath(command[0]).name + " …" * (len(command) > 1)
     yield from _settings(attempt)
     yield f"connected: {_connected(attempt)}"
     if attempt.asked:
@@ -31,15 +38,43 @@ def explain(attempt: Attempt, program: str) -> Iterator[str]:
     if attempt.refused:
         refusals = list(dict.fromkeys(f"{one.status} {one.message}" for one in attempt.refused))
         yield f"refused: {_named(refusals, 'request')}"
-    yield f"try: {_advice(attempt, program)}"
+    yield from _lost(attempt, command) or [f"try: {_advice(attempt, program)}"]
 
 
 def _settings(attempt: Attempt) -> Iterator[str]:
-    named = ["HTTPS_PROXY, HTTP_PROXY and the variables that name certificates"] if attempt.is_intercepting else []
-    named += attempt.plan.variables
+    named = list(attempt.plan.variables)
+    if attempt.is_intercepting:
+        java = [] if environment.JAVA in attempt.plan.left else [_java()]
+        named = ["HTTPS_PROXY, HTTP_PROXY, the variables that name certificates", *java, *named]
     yield f"set: {_named(named, 'variable') or 'no variable'}"
     for name, why in attempt.plan.left.items():
         yield f"not set: {name}, as {why}"
+
+
+def _java() -> str:
+    return environment.JAVA if peers.ARE_KNOWN else f"{environment.JAVA} (Java cannot be told the proxy's password)"
+
+
+def _lost(attempt: Attempt, command: Sequence[str]) -> list[str]:
+    """Return how to pass the variables on, if the command starts programs without them."""
+    words = [PurePath(word).name for word in command]
+    names = list(attempt.plan.variables)
+    if attempt.is_intercepting:
+        names += [*environment.PROXIES, "NODE_USE_ENV_PROXY", *environment.READERS]
+    if container := next((word for word in words[:2] if word in _CONTAINERS), ""):
+        mount = [f"-v {_CERTIFICATES}"] if attempt.is_intercepting else []
+        options = " ".join(["--network host", *mount, *(f"-e {name}" for name in names)])
+        return [
+            f"{container} does not pass these variables on; try: wiretape run -- sh -c '{container} run {options} …'",
+            f"or: wiretape record --listen 0.0.0.0:8377 --allow-host host.docker.internal, and {container} run "
+            "--add-host host.docker.internal:host-gateway -e OPENAI_BASE_URL=http://host.docker.internal:8377/openai/v1",
+        ]
+    if words[0] == "sudo":
+        return [f"sudo does not pass these variables on; try: sudo --preserve-env={','.join(names)} …"]
+    if words[0] == "env" and any(word in ("-", "-i", "--ignore-environment") for word in command[1:]):
+        passed = " ".join(f'{name}="${name}"' for name in names)
+        return [f"env clears these variables; try: wiretape run -- sh -c 'env -i {passed} …'"]
+    return []
 
 
 def _connected(attempt: Attempt) -> str:

@@ -5,13 +5,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from recorder.commands import explain, nested, options, provenance
+from recorder.commands import nested, options, provenance
 from recorder.plurals import counted
 from recorder.relay import apis, pointing, providers
 from recorder.relay.pointing import Plan
@@ -133,6 +133,7 @@ def _not_started(command: Sequence[str], error: OSError) -> int:
 
 
 async def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str]) -> int:
+    from recorder.commands import explain
     from recorder.relay.service import Observer, Recorder
 
     attempt = explain.Attempt(plan, settings.interception is not None)
@@ -166,7 +167,7 @@ async def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], comm
         _report(f"{proxy} is set, but wiretape itself connects to APIs directly, not through that proxy")
     if not recorder.totals().recorded and code not in (NOT_EXECUTABLE, NOT_FOUND):
         attempt.connections = recorder.accepted
-        for line in explain.explain(attempt, PurePath(command[0]).name + " …" * (len(command) > 1)):
+        for line in explain.explain(attempt, command):
             _report(line)
     is_whole = recorder.totals().is_whole and not unstored
     return code if code or is_whole else TAPE_FAILED
@@ -186,6 +187,8 @@ def _environment(settings: "Options", plan: Plan, environ: Mapping[str, str], ba
 
     for remark in environment.remarks(environ):
         _report(remark)
+    if environ.get(environment.JAVA):
+        plan.left[environment.JAVA] = "it is set: Java needs -Dhttps.proxyHost and -Djavax.net.ssl.trustStore in it"
     own = settings.interception.authority.certificate
     with environment.certificate_files(own, environ, settings.ca_file) as certificates:
         proxied = environment.proxied(environ, settings.interception.proxy_url(base), certificates)

@@ -1,14 +1,17 @@
 """Why nothing was recorded."""
 
+import pytest
+
 from recorder.commands.explain import Attempt, explain
 from recorder.relay import pointing
 from recorder.relay.guard import Refusal
 
 
-def explained(**seen: object) -> str:
+def explained(*command: str, **seen: object) -> str:
     is_intercepting = seen.get("is_intercepting")
-    plan = (pointing.plan if is_intercepting else pointing.plan_base_urls)([], {"PATH": "/bin"}, ["gemini"])
-    return "\n".join(explain(Attempt(plan, **seen), "gemini"))  # type: ignore[arg-type]
+    command = command or ("gemini",)
+    plan = (pointing.plan if is_intercepting else pointing.plan_base_urls)([], {"PATH": "/bin"}, command)
+    return "\n".join(explain(Attempt(plan, **seen), command))  # type: ignore[arg-type]
 
 
 def test_what_was_set_and_what_was_left_and_why_is_named() -> None:
@@ -20,7 +23,7 @@ def test_what_was_set_and_what_was_left_and_why_is_named() -> None:
 
 def test_behind_a_forward_proxy_base_urls_are_what_to_try_next() -> None:
     lines = explained(is_intercepting=True).splitlines()
-    assert lines[0] == "set: HTTPS_PROXY, HTTP_PROXY and the variables that name certificates"
+    assert lines[0].startswith("set: HTTPS_PROXY, HTTP_PROXY, the variables that name certificates, JAVA_TOOL_OPTIONS")
     assert lines[-1].startswith("try: wiretape run --base-url -- gemini, ")
 
 
@@ -35,3 +38,24 @@ def test_a_host_that_was_not_intercepted_is_what_to_try_next() -> None:
     assert "asked of the proxy: gw.test:443 (tunnelled)" in text
     assert "try: --host gw.test" in text
     assert "trust" in explained(is_intercepting=True, asked={"a.test:443": "tunnelled", "b.test:443": "untrusted"})
+
+
+@pytest.mark.parametrize("command", ["docker run --rm app", "sudo podman run app"])
+def test_a_container_is_told_how_to_get_the_variables(command: str) -> None:
+    *_, passed, other = explained(*command.split(), is_intercepting=True).splitlines()
+    container = command.replace("sudo ", "").split()[0]
+    assert f"'{container} run --network host -v " in passed
+    assert " -e HTTPS_PROXY -e " in passed
+    assert " -e SSL_CERT_FILE" in passed
+    assert "NODE_OPTIONS" not in passed, "it names a file that is not there"
+    assert other.startswith("or: wiretape record --listen 0.0.0.0:8377 --allow-host host.docker.internal, ")
+    assert " -e OPENAI_BASE_URL -e " in explained(*command.split()).splitlines()[-2]
+
+
+def test_a_command_that_starts_without_an_environment_is_told_how_to_pass_the_variables_on() -> None:
+    told = explained("env", "-i", "python", "x.py", is_intercepting=True).splitlines()[-1]
+    assert told.startswith(
+        'env clears these variables; try: wiretape run -- sh -c \'env -i HTTPS_PROXY="$HTTPS_PROXY" '
+    )
+    assert "sudo --preserve-env=HTTPS_PROXY,HTTP_PROXY," in explained("sudo", "python", "x.py", is_intercepting=True)
+    assert "env clears" not in explained("env", "A=-i", "python", is_intercepting=True)

@@ -186,6 +186,16 @@ async def test_a_run_that_recorded_nothing_says_what_was_set_what_came_and_what_
 
 
 @on_loop
+async def test_java_options_that_are_set_stay_and_that_is_said(tmp_path: Path) -> None:
+    script = "import os; print(os.environ['JAVA_TOOL_OPTIONS'])"
+    code, out, err = await ran(tmp_path / "tape.db", script=script, env={"JAVA_TOOL_OPTIONS": "-Xmx1g"})
+    assert (code, out) == (0, "-Xmx1g\n")
+    assert "not set: JAVA_TOOL_OPTIONS, as it is set" in err
+    code, out, err = await ran(tmp_path / "tape.db", script=script)
+    assert (code, out.startswith("-Djavax.net.ssl.trustStore=/"), "not set" in err) == (0, True, False)
+
+
+@on_loop
 async def test_a_run_within_a_run_records_once_and_ends_as_its_command_ends(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(lambda _: STREAM) as upstream:
