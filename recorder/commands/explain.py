@@ -29,7 +29,7 @@ class Attempt:
 
 
 def explain(attempt: Attempt, command: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that say what was set for a command, what came, and what to try."""
+    """Yield the lines about a command: its variables, its connections, and the next thing to try."""
     program = PurePath(command[0]).name + " …" * (len(command) > 1)
     yield from _settings(attempt)
     yield f"connected: {_connected(attempt)}"
@@ -52,11 +52,15 @@ def _settings(attempt: Attempt) -> Iterator[str]:
 
 
 def _java() -> str:
-    return environment.JAVA if peers.ARE_KNOWN else f"{environment.JAVA} (Java cannot be told the proxy's password)"
+    return (
+        environment.JAVA
+        if peers.ARE_KNOWN
+        else f"{environment.JAVA} (certificates only: Java has no option for the proxy's password)"
+    )
 
 
 def _lost(attempt: Attempt, command: Sequence[str]) -> list[str]:
-    """Return how to pass the variables on, if the command starts programs without them."""
+    """Return the lines about passing the variables on, if the command starts programs without them."""
     words = [PurePath(word).name for word in command]
     names = list(attempt.plan.variables)
     if attempt.is_intercepting:

@@ -35,7 +35,7 @@ _FORWARDED = (*_OF_TERMINALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, sig
 def run(common: options.Recording, command: tuple[str, ...]) -> None:
     """Record one command: wiretape run [OPTIONS] -- CMD …
 
-    The command runs behind a forward proxy, which records what is said to the hosts of known APIs and to each --host:
+    The command runs behind a forward proxy, which records requests to the hosts of known APIs and to each --host:
     HTTPS_PROXY, HTTP_PROXY and the variables that name certificates are set for it (see "wiretape help intercept").
     Base URLs stay as they are, so that it behaves as without wiretape. A host that one of them names is recorded, too;
     where that speaks plain HTTP, such as a local model, the variable is pointed at the recorder.

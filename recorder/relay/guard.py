@@ -206,7 +206,7 @@ def _check_connection(method: str, headers: Headers) -> Refusal | None:
         # llhttp takes what follows for the new protocol: a request's body would be lost without a word.
         has_body = any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
         if _offers(headers) != [b"websocket"] or method != "GET" or has_body:
-            return Refusal(400, "a WebSocket is asked for by GET, without a body and without another protocol")
+            return Refusal(400, "a request for a WebSocket must be a GET without a body, and offer no other protocol")
     for name in named:
         if _END_TO_END.search(name) and name not in HOP_BY_HOP:
             return Refusal(400, "the Connection header names an end-to-end header")

@@ -212,7 +212,7 @@ class Forward:
 
 
 class Identifying:
-    """A request without the credential, while it is found out whether its process has that: what answers it first."""
+    """The search for the process of a request without the credential; the request waits for its result."""
 
     def __init__(self, forward: Forward, client: Client, request: Request, ends: Ends, refusal: Refusal) -> None:
         self._forward, self._client, self._request, self._ends = forward, client, request, ends
@@ -226,7 +226,7 @@ class Identifying:
                     self._client.hand_over(self, answering)
             else:
                 self._forward.refuse(self._client, self._request, self._refusal)
-        except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the user
+        except Exception as error:  # noqa: BLE001 - any fault is reported to the user
             self._client.failed(error)
 
     def body_came(self) -> None:
@@ -242,7 +242,7 @@ class Identifying:
         self._task.cancel()
 
     def client_progressed(self) -> None:
-        """Nothing was answered."""
+        """Do nothing: there is no answer yet."""
 
     def taker_failed(self, error: Exception) -> None:
         """Report a fault of our own; the client is closed."""

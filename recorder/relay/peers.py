@@ -1,7 +1,7 @@
-"""Which process is at the other end of a connection on this machine, as Linux tells in /proc.
+"""The process at the other end of a connection on this machine, by Linux's /proc.
 
-Java sends no credential to a proxy unless its program says so in code. What it has all the same is its environment,
-where the proxy's password is: a process that has it there may use the proxy, as one that sends it.
+Java sends no credential to a proxy unless its program does so in code. Its environment has the proxy's password all the
+same: a process that was started with it there may use the proxy, as one that sends it.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from recorder.relay.sockets import Ends
 _PROC = Path("/proc")
 _TABLES = _PROC / "self/net/tcp", _PROC / "self/net/tcp6"
 ARE_KNOWN = _TABLES[0].exists()
-"""Whether this system tells."""
+"""True on Linux."""
 _STATE, _INODE = 3, 9
 _ESTABLISHED = "01"
 

@@ -39,9 +39,9 @@ class Plan:
 def plan(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> Plan:
     """Return the plan for a command behind a forward proxy: its variables stay as they are, but those for plain HTTP.
 
-    For a server that speaks plain HTTP, such as a local model, many clients ask no proxy: a variable that names one is
-    pointed at the recorder. One that is set and names a host with TLS is left, and its host is an upstream. The
-    `given` upstreams are what a program is to be pointed at.
+    Many clients ask no proxy for a server of plain HTTP, such as a local model: a variable that names one is pointed at
+    the recorder. One that names a host with TLS is left, and its host is an upstream. The variables of `given`
+    upstreams are set.
     """
     made = Plan(list(given), providers.sdk_bases("", given), is_given=bool(given))
     for api in () if given else APIS:

@@ -223,7 +223,7 @@ class Client:
     def _ignore_offer(self, request: Request) -> None:
         """Parse a head again without its offer of another protocol, which a server may ignore (RFC 9110, 7.8).
 
-        The parser took the body for the new protocol. The request keeps its headers: they are what was sent.
+        The parser took the body for the new protocol. The request keeps the client's headers, for the tape.
         """
         spelled = request.spelling.get
         kept = [pair for pair in request.headers if pair[0] != b"upgrade"]

@@ -40,7 +40,7 @@ TOPICS: Final = {
     "fields": "every field that filters and --columns know: its meaning and its unit",
     "outcomes": "how an exchange can end, and the flags that say what else is worth knowing",
     "upstreams": "the APIs that are served by name where no --upstream is given",
-    "intercept": "how programs with a URL of their own are recorded, and which variables they read",
+    "intercept": "how run records programs, what it sets and changes, and which variables programs read",
     "imports": "the formats that import reads, and what each knows of an exchange",
     "cut": "the lines of a tape as text, as db cut writes it",
     "testing": "tapes in test suites: the pytest plugin, its marker and fixture, and suites in other languages",

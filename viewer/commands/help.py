@@ -5,11 +5,14 @@ values comes from the tables that the parser of filters uses.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from viewer.commands import completion
+
+if TYPE_CHECKING:
+    from recorder.relay import apis
 
 EXAMPLES: Final = {
     "timeout": "a word: in the model, the text, the host, the path, a label, or at the beginning of the id",
@@ -194,7 +197,7 @@ def _outcomes() -> Iterator[Section]:
 def _upstreams() -> Iterator[Section]:
     """Yield where the well-known APIs are served, and the variables that programs are pointed there with."""
     from recorder.relay import providers
-    from recorder.relay.apis import APIS
+    from recorder.relay.apis import APIS, PROGRAMS
 
     served = [(f"/{api.name}/…", api.url) for api in APIS if api.url]
     yield Section(
@@ -204,23 +207,39 @@ def _upstreams() -> Iterator[Section]:
     for variable, place in providers.sdk_bases("", providers.well_known()).items():
         places.setdefault(place, []).append(variable)
     yield Section(
-        "Variables that run sets, and env prints",
+        "Variables that env prints, and run --base-url sets",
         [(f"{place} in", ", ".join(names)) for place, names in places.items()],
         "Each is set only where its own API is served: by its name, its host or, if it has neither, as OpenAI's. So a "
-        "key never goes to another provider. For run, one that is set already names the upstream of its API and "
-        "keeps its path; then others of that API stay unset. A /v1 that is missing or doubled is put right where only "
-        "one path can be meant.",
+        "key never goes to another provider. For run --base-url, one that is set already names the upstream of its API "
+        "and keeps its path; then others of that API stay unset. A /v1 that is missing or doubled is put right where "
+        "only one path can be meant.",
     )
     preset = {api.name: [one.name for one in api.variables if one.path is None or not api.url] for api in APIS}
     yield Section(
-        "Variables that run replaces only where they are set",
+        "Variables that run --base-url replaces only where they are set",
         [(name, ", ".join(names)) for name, names in preset.items() if names],
         "Programs expect different paths in them or behave otherwise with them, or the API has no fixed URL.",
     )
-    yield Section("What to know of some", [(api.name, api.note) for api in APIS if api.note])
     yield Section(
-        "Hosts that --intercept takes for APIs", [(api.name, ", ".join(api.hosts)) for api in APIS if api.hosts]
+        "Variables that run replaces without --base-url",
+        [
+            ("http://…", "pointed at the recorder, since many clients ask no proxy for a server without TLS"),
+            ("https://…", "left; requests to their host are recorded through the proxy"),
+        ],
+        "These are variables of the lists above. Those of an --upstream are set with or without --base-url.",
     )
+    yield Section("Notes on some APIs", [(api.name, api.note) for api in APIS if api.note])
+    yield Section("Programs that are treated apart", [(one.words, _treatment(one)) for one in PROGRAMS])
+    yield Section("Hosts that are intercepted", [(api.name, ", ".join(api.hosts)) for api in APIS if api.hosts])
+
+
+def _treatment(program: "apis.Program") -> str:
+    """Return what is done for a program, and why."""
+    parts = [f"{', '.join(program.needs)} is set for it" if program.needs else ""]
+    parts += [f"{', '.join(program.breaks)} is not set for it" if program.breaks else ""]
+    parts += [f"{', '.join(program.listens)} is left as it is" if program.listens else ""]
+    parts += [f"a refused WebSocket is answered {program.falls_back_on}" if program.falls_back_on else ""]
+    return f"{', '.join(filter(None, parts))}: {program.reason}"
 
 
 def _intercept() -> Iterator[Section]:
@@ -229,18 +248,22 @@ def _intercept() -> Iterator[Section]:
     from recorder.relay.proxy import REST_SECONDS
 
     yield Section(
-        "Proxy that --intercept sets",
+        "Variables that run and record --intercept set",
         [
             (", ".join(environment.PROXIES), "the recorder's URL, with a random password in it"),
-            ("NODE_USE_ENV_PROXY, NODE_OPTIONS", "Node's own fetch and https go by these variables, too"),
+            ("NODE_USE_ENV_PROXY, NODE_OPTIONS", "Node goes by these variables, too: fetch, https, undici, ws and "
+             "other clients of HTTP over TLS"),
+            (environment.JAVA, "unless it is set: Java trusts the certificates and, on Linux, goes by the proxy; each "
+             "Java virtual machine prints it"),
             (", ".join(environment.BYPASSES), "cleared: hosts in it would go past the recorder"),
         ],
-        "What is said to the host of a known API (wiretape help upstreams) or to a --host is recorded, with a "
-        "certificate by an authority that is made for this run; its key is never a file. Any other host gets a tunnel "
-        "that nothing looks into. Base URLs of APIs stay as they are. record prints what to export, on a terminal; "
-        "elsewhere, set WIRETAPE_PROXY_PASSWORD to 16 characters or more of your own. Certificates last "
-        f"{authority.VALID_DAYS} days.",
-    )
+        "Requests to the host of a known API (wiretape help upstreams), to one that a variable of an API names, and to "
+        "each --host are recorded, with a certificate by an authority that is made for this run; its key is never a "
+        "file. Any other host gets a tunnel that nothing looks into. Base URLs of APIs stay as they are, unless they "
+        "are of plain HTTP. The proxy is for programs that send the password or, on Linux, were started with it in "
+        "their environment. record prints what to export, on a terminal; elsewhere, set WIRETAPE_PROXY_PASSWORD to 16 "
+        f"characters or more of your own. Certificates last {authority.VALID_DAYS} days.",
+    )  # fmt: skip
     yield Section(
         "Variables that name its certificates, and who reads them",
         list(environment.READERS.items()),
@@ -251,13 +274,35 @@ def _intercept() -> Iterator[Section]:
     yield Section(
         "Programs whose API cannot be reached",
         [
-            ("with --intercept", "the connection is closed without an answer: a connection error, as without wiretape"),
+            (
+                "through the proxy",
+                "the connection is closed without an answer: a connection error, as without wiretape",
+            ),
             ("with a base URL", "502, or 504 after a timeout, with the reason as a JSON error"),
             ("CONNECT to any other host", "502, which clients show as an error of their proxy"),
             ("a limit of wiretape itself", "504 if no answer comes for too long, 503 if this machine lacks resources"),
         ],
-        f"Before that, the rest of the request is read, for {REST_SECONDS:g} s at most, and stored. With --intercept, "
+        f"Before that, the rest of the request is read, for {REST_SECONDS:g} s at most, and stored. Through the proxy, "
         "the reason is printed, once for each server, and it is on the tape: wiretape show @err.",
+    )
+    yield Section(
+        "Changes on the way",
+        [
+            ("Accept-Encoding", "becomes identity, unless --keep-encoding"),
+            ("HTTP/2", "is answered with HTTP/1.1; an Upgrade to it (h2c) is ignored"),
+            ("a refused WebSocket", "keeps its status, except for Codex, which needs 426 to go on over HTTP; "
+             "X-Wiretape-Upstream-Status has the original one"),
+            ("answers", "gain X-Wiretape-Id; event streams X-Accel-Buffering: no"),
+        ],
+        "The bodies of requests and answers are never changed.",
+    )  # fmt: skip
+    yield Section(
+        "Programs that do not get the variables",
+        [
+            ("docker, podman", "--network host, -v for the directory of SSL_CERT_FILE, and -e NAME for each variable"),
+            ("env -i, sudo", 'NAME="$NAME" for each; sudo --preserve-env=NAME,…'),
+        ],
+        "A run of one that recorded nothing prints the lines to copy.",
     )
 
 
