@@ -78,6 +78,8 @@ class Forward:
         self._warned: set[tuple[Origin, str]] = set()
         self._trusting: set[tuple[Origin, str]] = set()
         """Which programs, by their User-Agent, have gone on after they had seen a certificate."""
+        self._searching = asyncio.Lock()
+        """Held by a search for a process, of which there is one at a time: it takes CPU."""
         self.client_rejected = proxy.client_rejected
         self.client_failed = proxy.client_failed
 
@@ -109,8 +111,9 @@ class Forward:
 
     async def is_member(self, client: Client, ends: Ends) -> bool:
         """Return True if a process at a connection's other end has the credential in its environment."""
-        if await asyncio.to_thread(peers.has_secret, ends, self._settings.secret):
-            self._members.add(client)
+        async with self._searching:
+            if await asyncio.to_thread(peers.has_secret, ends, self._settings.secret):
+                self._members.add(client)
         return client in self._members
 
     def _connect(self, client: Client, request: Request, origin: Origin | None) -> Answering | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recorder.errors import WiretapeError
-from recorder.relay import authority, environment
+from recorder.relay import authority, environment, peers
 
 URL = "http://wiretape:secret@127.0.0.1:8377"
 
@@ -141,6 +141,14 @@ def test_java_gets_the_proxy_without_its_password_and_a_store_with_all_roots(pla
     roots = [ssl.PEM_cert_to_DER_cert(one) for one in re.findall("-----BEGIN.*?-----END.*?-----", bundle, re.DOTALL)]
     assert ssl.PEM_cert_to_DER_cert(own) in data
     assert sum(root in data for root in roots) == len(roots) > 20
+
+
+def test_java_gets_no_proxy_that_would_only_refuse_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with environment.certificate_files(authority.make().certificate, {}, None) as names:
+        assert "proxyHost" not in environment.java_options("http://wiretape:secret@[::1]:8377", names)
+        monkeypatch.setattr(peers, "ARE_KNOWN", False)
+        assert environment.java_options(URL, names).startswith("-Djavax.net.ssl.trustStore=/")
+        assert "proxyHost" not in environment.java_options(URL, names)
 
 
 def test_options_that_java_has_already_stay(place: Path) -> None:
