@@ -74,7 +74,7 @@ def test_labels_are_read_and_the_last_of_a_name_holds() -> None:
 
 def test_options_may_stand_in_the_environment() -> None:
     @click.command()
-    @options.recording
+    @options.recording(options.intercepting)
     def command(common: options.Recording) -> None:
         click.echo(f"{common.db} {common.upstreams}")
 
