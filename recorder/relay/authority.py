@@ -157,7 +157,7 @@ def _piped(data: bytes) -> Iterator[str]:
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(data)  # all of it: a pipe takes at least 4 KiB at once
         if not os.path.exists(path := f"/dev/fd/{reading}"):
-            raise WiretapeError("--intercept needs /dev/fd, by which a key is handed over that is no file: mount it")
+            raise WiretapeError("interception needs /dev/fd, by which a key is handed over that is no file: mount it")
         yield path
     finally:
         os.close(reading)
