@@ -102,12 +102,13 @@ function install(proxy) {
 
   const plainConnect = tls.connect;
   tls.connect = function connect(options, ...others) {
-    if (typeof options !== "object" || !options.host || options.socket || options.path || !isHttp(options)) {
+    if (typeof options !== "object" || !options?.host || options.socket || options.path || !isHttp(options)) {
       return plainConnect.call(this, options, ...others);
     }
     const socket = new Tunnel(options.host, options.port || 443);
     const secured = plainConnect.call(this, { ...options, socket }, ...others);
     socket.once("error", (error) => secured.destroy(error));
+    if (options.timeout) secured.setTimeout(options.timeout); // as where Node connects
     return secured;
   };
   require("node:module").syncBuiltinESMExports();
