@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from recorder.clock import THREAD, Clock
 from recorder.decode import encoding, payloads
+from recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
 from recorder.decode.dialect import Chunk, Dialect
 from recorder.decode.dialects import chat, cohere
 from recorder.decode.dialects.registry import BY_API
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from recorder.decode.websocket import Turn
 
 MAX_ITEMS: Final = 1_000_000
-"""Items and chunks decoded of one body: more than 64 MiB of a real stream holds."""
+"""Items and payloads decoded of one body: more than 64 MiB of a real stream holds."""
 
 KINDS: Final = ("event", "comment", "record", "body", "ping", "pong", "close", "broken")
 EVENT, COMMENT, RECORD, BODY, PING, PONG, CLOSE, BROKEN = range(8)
@@ -278,22 +280,29 @@ def fields(framing: Framing, raw: bytes) -> tuple[str, str]:
     return found
 
 
-def decode(exchange: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:
-    """Decode a body. `reads` may cover less or more than the body: what has no read has no timestamp."""
+def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock = THREAD) -> Decoded:
+    """Decode a body. `reads` may cover less or more than the body: what has no read has no timestamp.
+
+    A body that takes more than its `Allowance` is decoded up to there, and flagged `decode_limit`.
+    """
     columns = Reads.of(reads)
     if exchange.framing == "websocket":
-        return _decode_websocket(exchange, columns, body)
+        return _decode_websocket(exchange, columns, body, clock)
     span_ends, places = encoding.spans(columns.start, columns.size, len(body))
     plain = encoding.plain(exchange.content_encoding, body, span_ends)
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
     if plain.flag is not None:
         decoded.flags.add(plain.flag)
-    if decoded.framing == "sse":
-        _StreamDecoder(decoded, Reader(exchange.request)).run()
-    elif decoded.stream:
-        _decode_records(decoded, Reader(exchange.request))
-    elif plain.data:
-        _decode_whole(decoded)
+    try:
+        if decoded.framing == "sse":
+            _StreamDecoder(decoded, Reader(exchange.request), Allowance(clock)).run()
+        elif decoded.stream:
+            _decode_records(decoded, Reader(exchange.request), Allowance(clock))
+        elif plain.data:
+            _decode_whole(decoded)
+    except TooMuchError:
+        decoded.flags.add("decode_limit")
+        decoded.whole = False
     _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
     decoded.api = _api(decoded)
     if decoded.api == "unknown" and api_asked(exchange) is None:
@@ -336,18 +345,19 @@ def _is_whole_answer(data: bytes) -> bool:
     return chunk.fault is None and bool(chunk.pieces) and all(piece.finish_reason for piece in chunk.pieces)
 
 
-def _decode_records(decoded: Decoded, reader: Reader) -> None:
+def _decode_records(decoded: Decoded, reader: Reader, allowance: Allowance) -> None:
     """Decode a stream of records that are no server-sent events; a record is an event with one payload."""
     for record in _RECORDS[decoded.framing].records(decoded.data):
-        if len(decoded.kinds) + len(decoded.runs) >= MAX_ITEMS:
-            decoded.flags.add("decode_limit")
-            decoded.whole = False
-            return
+        allowance.take()
+        if 2 * len(decoded.kinds) >= MAX_ITEMS:
+            raise TooMuchError
         item = len(decoded.kinds)
         decoded.kinds.append(EVENT)
         decoded.starts.append(record.start)
         decoded.ends.append(record.end)
         chunk = payloads.MALFORMED if record.broken else payloads.read(record.data, record.type, reader)
+        if chunk is payloads.UNREAD:
+            raise TooMuchError
         if chunk is payloads.DONE:
             decoded.done_item = item
         elif chunk is payloads.EMPTY:
@@ -358,11 +368,11 @@ def _decode_records(decoded: Decoded, reader: Reader) -> None:
             decoded.add(chunk, item)
 
 
-def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes) -> Decoded:
+def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Clock) -> Decoded:
     """Decode both directions of a WebSocket, their messages in the order in which they were completed."""
     from recorder.decode.websocket import converse  # few tapes have any: wsproto is loaded where one is met
 
-    found = converse(exchange, reads, body, MAX_ITEMS)
+    found = converse(exchange, reads, body, MAX_ITEMS, clock)
     decoded = Decoded(
         bytes(found.data),
         "websocket",
@@ -392,6 +402,8 @@ def _decode_whole(decoded: Decoded) -> None:
     decoded.ends.append(len(data))
     if _LOOKS_LIKE_JSON.match(data):
         chunk = payloads.read(data.decode("utf-8-sig", "replace"))
+        if chunk is payloads.UNREAD:
+            raise TooMuchError
         if chunk is not payloads.MALFORMED:
             decoded.runs.append(Run(chunk, None, [""], 0))
 
@@ -429,15 +441,12 @@ def _api(decoded: Decoded) -> str | None:
     return chat.API if decoded.done else None
 
 
-class _TooMany(Exception):
-    """The body holds more items than are decoded."""
-
-
 class _StreamDecoder:
     """Fills a `Decoded` from its data: standard events first, then what stands between them."""
 
-    def __init__(self, decoded: Decoded, reader: Reader) -> None:
+    def __init__(self, decoded: Decoded, reader: Reader, allowance: Allowance) -> None:
         self._decoded = decoded
+        self._allowance = allowance
         self._data = decoded.data
         self._reader = reader
         self._cursor = sse.Cursor(self._data)
@@ -447,16 +456,10 @@ class _StreamDecoder:
         self._count = 0
 
     def run(self) -> None:
-        """Decode the data, as far as `MAX_ITEMS` goes."""
-        try:
-            self._run()
-        except _TooMany:
-            self._decoded.flags.add("decode_limit")
-            self._decoded.whole = False
-
-    def _run(self) -> None:
+        """Decode the data. Raises `TooMuchError`, with all before that in place."""
         cursor, size = self._cursor, len(self._data)
         while cursor.at < size:
+            self._allowance.take()
             if cursor.in_block or cursor.id or not self._take_repeated():
                 item = cursor.step()
                 if item is not None:
@@ -486,7 +489,7 @@ class _StreamDecoder:
         # A line ends at its CR: the LF after it is not waited for.
         decoded.ends += borders[1:] if self._blank is _LF else [border - 1 for border in borders[1:]]
         if len(texts) > room:
-            raise _TooMany
+            raise TooMuchError
         self._count += 2 * len(texts)
         self._cursor.at, self._covered = borders[-1], decoded.ends[-1]
         return True
@@ -506,11 +509,12 @@ class _StreamDecoder:
             self._decoded.ids[item] = event.id
         chunk = payloads.read(event.data, event.type, self._reader)
         if chunk is payloads.MALFORMED or self._data[event.start] == 0x7B:
+            self._allowance.take(len(event.data) // REPAIRED_BYTES)
             for repaired in self._repaired(event):
                 self._add(repaired, item)
         elif chunk is payloads.EMPTY:
             self._empty(event, item)
-        elif chunk is payloads.DONE:
+        elif chunk is payloads.DONE or chunk is payloads.UNREAD:
             self._add(chunk, item)
         else:
             self._append(chunk, item)
@@ -533,7 +537,7 @@ class _StreamDecoder:
 
     def _check_room(self) -> None:
         if self._count >= MAX_ITEMS:
-            raise _TooMany
+            raise TooMuchError
 
     def _append(self, chunk: Chunk, item: int) -> None:
         self._decoded.add(chunk, item)
@@ -541,6 +545,9 @@ class _StreamDecoder:
 
     def _add(self, chunk: Chunk, item: int) -> None:
         self._check_room()
+        self._count += 1
+        if chunk is payloads.UNREAD:
+            raise TooMuchError
         if chunk is payloads.DONE:
             self._decoded.done_item = item
         elif chunk is payloads.EMPTY:
@@ -548,7 +555,7 @@ class _StreamDecoder:
         elif chunk is payloads.MALFORMED:
             self._decoded.flags.add("malformed")
         else:
-            self._append(chunk, item)
+            self._decoded.add(chunk, item)
 
     def _tail(self, tail: sse.Event) -> None:
         # The standard discards it. If it can be read, it was sent; if not, it is where the stream was cut.
@@ -582,6 +589,8 @@ class _StreamDecoder:
             text = region[done:stop]
             begin, start = start, start + len(text.encode("utf-8", "surrogateescape"))
             done = stop
+            if chunk is payloads.UNREAD:
+                raise TooMuchError
             is_payload = chunk is payloads.DONE or chunk.fault is not None or bool(chunk.api)
             if not is_payload:
                 continue

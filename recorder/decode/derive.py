@@ -18,6 +18,13 @@ from recorder.decode.metrics import Measures, Timeline, measured
 from recorder.decode.operation import GENERATIONS, api_asked, operation
 from recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
 
+_OF_THE_END = frozenset({
+    "latency_ns", "tail_ns", "max_stall_ns", "tpot_ns", "tpot_est_ns", "tpot_adj_ns", "tps_user", "e2e_tps",
+    "tokens_per_chunk", "coalesced_fraction", "icl_p50_ns", "icl_p90_ns", "icl_p99_ns", "icl_mean_ns", "icl_max_ns",
+    "output_tokens", "total_tokens", "reasoning_tokens",
+})  # fmt: skip
+"""Values that stay unknown where decoding stopped before the end of the stream."""
+
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
@@ -67,9 +74,14 @@ def derive(
         events=decoded.kinds.count(EVENT) - sum(decoded.kinds[item] == EVENT for item in decoded.sent),
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),
-        **answer.values,
-        **values,
+        **_known(answer.values | values, decoded),
     )
+
+
+def _known(values: dict[str, Any], decoded: Decoded) -> dict[str, Any]:
+    """Return values without those that only the end of a stream tells, where decoding stopped before that."""
+    is_cut = "decode_limit" in decoded.flags and not decoded.ended
+    return values | dict.fromkeys(_OF_THE_END & values.keys()) if is_cut else values
 
 
 def _reported(fault: Fault | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> dict[str, Any]:

@@ -78,7 +78,8 @@ FLAGS: Final[dict[str, str]] = {
     "coalesced": "half or more of the output chunks share a read with an earlier one: gaps say little",
     "coarse_clock": "instants are not those of socket reads",
     "comments": "the stream holds comment lines, usually keep-alives",
-    "decode_limit": "decompression stopped at its limit; only the beginning was decoded",
+    "decode_limit": "decoding stopped at a limit (bytes, lines, frames, events; at last, 20 s of CPU): only the "
+    "beginning was decoded; bytes and reads are of all that came, and what the end would tell is unknown",
     "empty": "complete without any output",
     "empty_data": "an event with empty data",
     "error_field": "an error stood in an error: line, which the standard ignores",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from recorder.decode.allowance import may_be_parsed
 from recorder.decode.dialect import Chunk, Fault, Parse
 from recorder.decode.dialects.registry import DIALECTS
 from recorder.decode.values import compact, text
@@ -19,7 +20,8 @@ from recorder.decode.values import compact, text
 DONE: Final = Chunk("", id="[DONE]")
 EMPTY: Final = Chunk("", id="empty")
 MALFORMED: Final = Chunk("", id="malformed")
-"""What an event can be instead of a chunk; compared by identity."""
+UNREAD: Final = Chunk("", id="unread")
+"""What an event can be instead of a chunk; compared by identity. `UNREAD` has more values than are parsed."""
 
 MAX_TEXT_ERROR: Final = 2000
 MAX_SEQUENCE: Final = 100_000
@@ -63,9 +65,13 @@ class Reader:
 
 
 def read(data: str, event: str = "message", reader: Reader | None = None) -> Chunk:
-    """Read the data of one event: a chunk, or `DONE`, `EMPTY` or `MALFORMED`, which `repair` may still save."""
+    """Read the data of one event: a chunk, `DONE`, `EMPTY`, `UNREAD`, or `MALFORMED`, which `repair` may still save."""
     if data == "[DONE]":
         return DONE
+    if not data:
+        return Chunk("", fault=Fault(None, None)) if event == "error" else EMPTY
+    if not may_be_parsed(data):
+        return UNREAD
     try:
         payload = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -98,7 +104,7 @@ def fault(payload: dict[str, Any]) -> Fault | None:
 
 def body_fault(body: str) -> Fault:
     """Find the error in the body of an HTTP error that is not an event stream: in its JSON, else its text."""
-    payload = _decode_slowly(body)
+    payload = _decode_slowly(body) if may_be_parsed(body) else None
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if isinstance(payload, dict) and payload:
@@ -109,7 +115,7 @@ def body_fault(body: str) -> Fault:
 
 def error_field(value: str) -> Fault:
     """Read the value of an `error:` line, a field that the standard ignores: a JSON error, or its text."""
-    payload = _decode_slowly(value)
+    payload = _decode_slowly(value) if may_be_parsed(value) else None
     if isinstance(payload, dict) and payload:
         return fault(payload) or _described(payload, payload)
     return Fault(None, value.strip() or None)
@@ -136,6 +142,8 @@ def sequence(body: str, event: str = "message", reader: Reader | None = None) ->
 
     Stops at the first thing that is neither, which is `MALFORMED`.
     """
+    if not may_be_parsed(body):
+        return [(UNREAD, len(body))]
     found: list[tuple[Chunk, int]] = []
     position, reader = 0, reader or Reader()
     while len(found) < MAX_SEQUENCE and (start := _VISIBLE.search(body, position)):

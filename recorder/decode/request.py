@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
+from recorder.decode.allowance import may_be_parsed
 from recorder.decode.prompt import (
     SYSTEM,
     Media,
@@ -78,6 +79,8 @@ def parse(body: bytes | None) -> Prompt | None:
 
 
 def _decoded(body: bytes) -> Any:
+    if not may_be_parsed(body):
+        return None
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):

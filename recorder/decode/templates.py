@@ -212,8 +212,10 @@ def _size(data: bytes, start: int, head: bytes, suffix: bytes, blank: bytes) -> 
     """Return the size of the event at `start`; None if it begins or ends otherwise than `head` and `suffix`."""
     if not data.startswith(head, start):
         return None
-    at = data.find(blank, start)
-    return at + len(blank) - start if data.endswith(suffix, start + len(head), max(at, 0)) else None
+    # A payload has no line feed: looked for any further, a missing one would cost the rest of the body each time.
+    at = data.find(b"\n", start + len(head)) + 1 - len(blank) // 2
+    fits = at > start and data.startswith(blank, at) and data.endswith(suffix, start + len(head), at)
+    return at + len(blank) - start if fits else None
 
 
 def _pieces(window: bytes, tail: bytes, head: bytes) -> list[bytes]:

@@ -9,11 +9,14 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
+from recorder.clock import THREAD, Clock
 from recorder.decode import encoding, payloads
+from recorder.decode.allowance import Allowance, may_be_parsed
 from recorder.decode.dialect import Chunk
 from recorder.decode.dialects import responses
 from recorder.decode.framings import websocket
@@ -47,10 +50,10 @@ class Came(NamedTuple):
     is_client: bool
 
 
-def converse(exchange: Exchange, reads: Reads, body: bytes, most: int) -> "Conversation":
-    """Read both directions of a WebSocket: `most` items and chunks of it."""
+def converse(exchange: Exchange, reads: Reads, body: bytes, most: int, clock: Clock) -> "Conversation":
+    """Read both directions of a WebSocket: `most` items and chunks of it, as far as its `Allowance` goes."""
     found = Conversation(api_asked(exchange) == responses.API)
-    for one in messages(exchange, reads, body):
+    for one in messages(exchange, reads, body, clock):
         if len(found.kinds) + len(found.chunks) >= most or one.message.kind == "limit":
             found.is_whole = False
             break
@@ -58,11 +61,15 @@ def converse(exchange: Exchange, reads: Reads, body: bytes, most: int) -> "Conve
     return found
 
 
-def messages(exchange: Exchange, reads: Reads, body: bytes) -> Iterator[Came]:
-    """Yield the messages of both directions in the order in which they were completed."""
+def messages(exchange: Exchange, reads: Reads, body: bytes, clock: Clock = THREAD) -> Iterator[Came]:
+    """Yield the messages of both directions in the order in which they were completed.
+
+    One of the kind `limit` ends a direction whose frames are too many, or inflate to too much.
+    """
     sent = exchange.sent or Sent(Reads.of(()), b"")
-    came = _timed(websocket.messages(body, from_client=False, extensions=exchange.extensions), reads, len(body))
-    gone = websocket.messages(sent.data, from_client=True, extensions=exchange.extensions)
+    parse = partial(websocket.messages, extensions=exchange.extensions)
+    came = _timed(parse(body, from_client=False, allowance=Allowance(clock)), reads, len(body))
+    gone = parse(sent.data, from_client=True, allowance=Allowance(clock))
     asked = _timed(gone, sent.reads, len(sent.data), is_client=True)
     return heapq.merge(asked, came, key=lambda one: one.order)  # of two at once, the client's is the first
 
@@ -154,6 +161,9 @@ class Conversation:
         if self._turn() is None and _typed(text).type == responses.CREATED:
             self._begin(item)
         chunk = payloads.read(text, reader=self._reader)
+        if chunk is payloads.UNREAD:
+            self.is_whole = False
+            return
         if chunk is payloads.MALFORMED or chunk is payloads.EMPTY or chunk is payloads.DONE:
             self.has_fault = True
             return
@@ -183,6 +193,8 @@ class _Typed(msgspec.Struct):
 
 
 def _typed(text: str) -> _Typed:
+    if not may_be_parsed(text):
+        return _Typed()
     try:
         return msgspec.json.decode(text, type=_Typed)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -216,6 +216,11 @@ class Unsettled:
     asked: Asked
     is_settled: bool
 
+    @property
+    def size(self) -> int:
+        """Bytes of both directions."""
+        return len(self.body) + (len(self.exchange.sent.data) if self.exchange.sent else 0)
+
 
 class _Body(NamedTuple):
     """A row of `bodies`, without its key."""
@@ -439,7 +444,7 @@ class Store:
         """Take exchanges off the front and read what is needed to settle them: at least one, as far as limits allow."""
         taken: list[Unsettled] = []
         with self.connection.begin():
-            while numbers and (not taken or (len(taken) < most and sum(len(one.body) for one in taken) < most_bytes)):
+            while numbers and (not taken or (len(taken) < most and sum(one.size for one in taken) < most_bytes)):
                 taken.append(self._unsettled(numbers.popleft()))
         return taken
 

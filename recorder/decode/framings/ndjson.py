@@ -5,12 +5,15 @@ an object is valid JSON is found by whoever reads the payload.
 """
 
 import json
+import re
 from collections.abc import Iterator
 
+from recorder.decode.allowance import may_be_parsed
 from recorder.decode.framings.record import Record
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
+_BLANK_LINES = re.compile(rb"(?:[ \t\r]*+\n)++")
 
 
 def records(data: bytes) -> Iterator[Record]:
@@ -21,7 +24,9 @@ def records(data: bytes) -> Iterator[Record]:
     start = len(_BOM) if data.startswith(_BOM) else 0
     while end := data.find(b"\n", start) + 1:
         line = data[start:end].strip(_SPACE)
-        if line:
+        if not line and (blank := _BLANK_LINES.match(data, start)):
+            end = blank.end()
+        elif line:
             broken = not (line.startswith(b"{") and line.endswith(b"}"))
             yield Record(start, end, "message", line.decode("utf-8", "replace"), broken)
         start = end
@@ -72,6 +77,8 @@ def _text(line: bytes) -> str:
 
 
 def _object(line: str) -> dict[str, object] | None:
+    if not may_be_parsed(line):
+        return None
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

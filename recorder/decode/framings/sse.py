@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(rb"([^\r\n]*+)(?:\n|\r(\n?))")
+_BLANK_LINES = re.compile(rb"[\r\n]++")
 # Nearly every event of nearly every API: one data line, with its type before it or not, then the blank line.
 # Possessive, so that a miss costs one scan.
 _TYPICAL = re.compile(rb"(?:event: ([^\r\n]*+)(?:\n|\r\n))?+data: ([^\r\n]*+)(?:\n\n|\r\n\r(\n?))")
@@ -75,7 +76,7 @@ class Cursor:
     def step(self) -> Event | Comment | None:
         """Parse one more line, or an event of one data line; return the item that this completes, if any.
 
-        An unfinished line at the end is left for `finish`.
+        Blank lines between events are passed over together. An unfinished line at the end is left for `finish`.
         """
         data, start = self._data, self.at
         if self._block is None and (typical := _TYPICAL.match(data, start)):
@@ -84,6 +85,9 @@ class Cursor:
             type, payload, feed = typical.groups()
             name = type.decode("utf-8", "replace") if type else "message"
             return Event(name, payload.decode("utf-8", "replace"), self.id, start, self.at - len(feed or b""))
+        if self._block is None and (blank := _BLANK_LINES.match(data, start)):
+            self.at = blank.end()
+            return None
         match = _LINE.match(data, start)
         if match is None:
             self._field(data[start:], start)

@@ -13,6 +13,7 @@ from wsproto.extensions import Extension, PerMessageDeflate
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
 from recorder.decode import encoding
+from recorder.decode.allowance import FRAME, MAX_LINES, Allowance, TooMuchError
 
 Kind = Literal["text", "binary", "ping", "pong", "close", "broken", "limit"]
 
@@ -29,7 +30,7 @@ class Message(NamedTuple):
 
     Control frames may stand between the frames of a message. `data` is the message itself, unmasked and inflated; of a
     close frame its code and reason as text. `broken`: the peer broke the protocol, and what follows cannot be read;
-    `limit`: what follows is too large to be inflated.
+    `limit`: what follows is too large to be inflated, or too many frames.
     """
 
     start: int
@@ -38,12 +39,14 @@ class Message(NamedTuple):
     data: bytes
 
 
-def messages(data: bytes, *, from_client: bool, extensions: str | None) -> Iterator[Message]:
+def messages(
+    data: bytes, *, from_client: bool, extensions: str | None, allowance: Allowance | None = None
+) -> Iterator[Message]:
     """Yield the messages of one direction, up to its close frame; one that the end cuts off is left out.
 
-    `extensions` are those that the server has accepted.
+    `extensions` are those that the server has accepted, `allowance` is what its frames may take.
     """
-    return _Parser(data, from_client, extensions).run()
+    return _Parser(data, from_client, extensions, allowance).run()
 
 
 class Incoming:
@@ -65,16 +68,21 @@ class Incoming:
 
 
 def frame_ends(data: bytes) -> list[int]:
-    """Return where the frames of one direction end, those of fragments too; a last one that is cut off is left out."""
+    """Return where the frames of one direction end, those of fragments too; a last one that is cut off is left out.
+
+    Of frames without number, no more are looked at than are decoded.
+    """
     ends, end = list[int](), 0
-    while end < len(data) and (end := _end(data, end)) <= len(data):
+    while end < len(data) and len(ends) < MAX_LINES // FRAME and (end := _end(data, end)) <= len(data):
         ends.append(end)
     return ends
 
 
 class _Parser:
-    def __init__(self, data: bytes | bytearray, from_client: bool, extensions: str | None) -> None:
-        self._data, self._at = data, 0
+    def __init__(
+        self, data: bytes | bytearray, from_client: bool, extensions: str | None, allowance: Allowance | None = None
+    ) -> None:
+        self._data, self._at, self._allowance = data, 0, allowance
         self._messages = FrameProtocol(not from_client, _extensions(extensions))
         # Apart, for an extension forgets in a control frame that the message around it is compressed.
         self._control = FrameProtocol(not from_client, [])
@@ -92,9 +100,13 @@ class _Parser:
                 return
             end = self._at = min(end, size + 1)
             try:
+                if self._allowance is not None:
+                    self._allowance.take(FRAME)
                 message = self._control_frame(start, end) if is_control else self._frame(start, end)
             except ParseFailed:
                 message = Message(start, size, "broken", bytes(self._data[start:]))
+            except TooMuchError:
+                message = Message(start, size, "limit", b"")
             if message is not None:
                 self._at = sys.maxsize if message.kind in ("close", "limit", "broken") else self._at
                 yield message

@@ -18,6 +18,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from recorder.clock import Clock
+from recorder.decode import allowance
 from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION
 from recorder.tape import checks, file, journal, merge, retention
@@ -251,6 +252,19 @@ def test_rebuilding_changes_nothing(tape: Path) -> None:
         before = rows(tape, measures)
         assert len(store.ended()) == len(streams)
         assert list(store.rebuild()) == [False] * len(streams)
+    assert rows(tape, measures) == before
+
+
+def test_what_is_decoded_up_to_a_limit_is_derived_again_with_the_same_result(
+    tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allowance, "MAX_LINES", 100)
+    with opened(tape) as store:
+        record(store, exchange("lines", [STREAM[0], b"x\n" * 200, *STREAM]))
+        record(store, websocket("frames", [b"\x01\x00" + b"\x00\x00" * 200], [b"\x00\x80...." * 200]))
+        before = rows(tape, measures)
+        assert ["decode_limit" in row["flags"] for row in before] == [True, True]
+        assert list(store.rebuild()) == [False, False]
     assert rows(tape, measures) == before
 
 

@@ -194,6 +194,20 @@ def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_ack
     assert b"".join(pieces).startswith(bodies_of(tape)["e1"])
 
 
+def test_what_ends_now_is_settled_before_what_an_earlier_recorder_left(tape: Path) -> None:
+    slow = [b"data:{}\n\n" * 120_000]
+    with opened(tape) as store:
+        for number in range(4):
+            store.append(exchange(f"left{number}", slow))
+    with writer(tape, session=other_session("session-2")) as process:
+        process.send(exchange("e1"))
+        ids = list[str]()
+        while "e1" not in ids:
+            answer = process.answer()
+            ids += [one.id for one in answer.finished] if isinstance(answer, journal.Ack) else []
+        assert None in outcomes_of(tape).values()
+
+
 def test_a_full_disk_is_waited_out_and_nothing_is_lost(tape: Path) -> None:
     noise = random.Random(7).randbytes(100_000)
     with writer(tape, code=FULL_DISK) as process:

@@ -1,0 +1,149 @@
+"""Bodies made to cost as much as possible are decoded up to a limit, and say so."""
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+
+from recorder.clock import Clock
+from recorder.decode import allowance
+from recorder.decode.decoder import decode
+from recorder.decode.derive import derive
+from recorder.decode.framings.websocket import frame_ends
+from recorder.decode.metrics import Measures
+from recorder.decode.outcome import Exchange, Read
+from tests.conversation import ASK, MS, response, side, websocket
+
+CHUNK = b'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%d"}}]}\n\n'
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"completion_tokens":2}}\n\n'
+WHOLE = CHUNK % 1 + CHUNK % 2 + END + b"data: [DONE]\n\n"
+OLLAMA = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":false}\n'
+SSE, NDJSON = "text/event-stream", "application/x-ndjson"
+
+
+def exchange(content_type: str = SSE, **more: Any) -> Exchange:
+    return Exchange(200, content_type, None, "end", None, 1, 900 * MS, **more)
+
+
+def measure(body: bytes, content_type: str = SSE) -> Measures:
+    return derive(exchange(content_type), [Read(0, 100 * MS, None, 0, len(body))], body)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow a hundred lines, or 25 frames."""
+    monkeypatch.setattr(allowance, "MAX_LINES", 100)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("line", [b"x\n", b"id\r\n", b"data\r", b"retry: 1\n", b"error:\n"])
+def test_lines_that_are_no_event_count(line: bytes) -> None:
+    found = measure(WHOLE.replace(b"data: [DONE]\n\n", b"") + line * 200 + b"\n" + WHOLE)
+    assert (found.content, found.bytes, found.reads) == ("12", len(WHOLE) * 2 - 14 + 200 * len(line) + 1, 1)
+    assert "decode_limit" in found.flags
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        *((WHOLE[:-14] + blank * 200 + WHOLE[-14:], SSE) for blank in (b"\n", b"\r", b"\r\n")),
+        *((OLLAMA + blank * 200 + OLLAMA.replace(b"false", b"true"), NDJSON) for blank in (b"\n", b" \t\r\n")),
+    ],
+)
+def test_blank_lines_cost_nothing(body: bytes, content_type: str) -> None:
+    assert "decode_limit" not in measure(body, content_type).flags
+    assert measure(body, content_type).content in ("12", "HiHi")
+
+
+def test_many_blank_lines_take_no_time() -> None:
+    began = time.thread_time()
+    measure(WHOLE[:-14] + b"\n" * (16 << 20) + WHOLE[-14:])
+    measure(OLLAMA + b"\r\n" * (8 << 20), NDJSON)
+    assert time.thread_time() - began < 2
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("frame", [b"\x00\x00", b"\x00\x01x", b"\x89\x00", b"\x82\x00"])
+def test_frames_count_and_what_came_before_them_is_kept(frame: bytes) -> None:
+    upstream, client = side(), side(client=True)
+    came = [(110, b"".join(bytes(upstream.send_data(message)) for message in response(1, "Hel", "lo")))]
+    came.append((200, (b"\x01\x00" if frame[0] == 0 else b"") + frame * 100))
+    facts = websocket(came, [(100, bytes(client.send_data(ASK)))])
+    found = derive(*facts)
+    assert (found.content, found.ttft_ns, found.bytes) == ("Hello", 10 * MS, len(facts[2]))
+    assert "decode_limit" in found.flags
+
+
+def test_of_frames_without_number_only_so_many_ends_are_found() -> None:
+    assert len(frame_ends(b"\x00\x00" * 600_000)) == allowance.MAX_LINES // allowance.FRAME
+
+
+@pytest.mark.usefixtures("few")
+def test_payloads_that_must_be_repaired_count_by_their_size() -> None:
+    broken = b'data: {"choices":[' + b"[]," * 100 + b"\n\n"
+    found = measure(WHOLE.replace(b"data: [DONE]\n\n", b"") + broken * 9)
+    assert found.content == "12"
+    assert {"decode_limit", "malformed"} <= set(found.flags)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b'{"a":[' + b"[]," * 60 + b"1]}", "application/json"),
+        (b"[" + b"{}," * 60 + b"{}]", "application/json"),
+        (b'data: {"a":[' + b"[]," * 60 + b"1]}\n\n", SSE),
+        (b'data: {"a":1}\n\n{"a":[' + b"[]," * 60 + b"1]}\n", SSE),
+        (OLLAMA + b'{"a":[' + b"[]," * 60 + b"1]}\n" + OLLAMA, NDJSON),
+    ],
+)
+def test_values_without_number_are_not_parsed(body: bytes, content_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "MAX_VALUES", 100)
+    found = measure(body, content_type)
+    assert (found.outcome, found.bytes) == ("complete", len(body))
+    assert "decode_limit" in found.flags
+
+
+def test_an_error_of_values_without_number_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "MAX_VALUES", 100)
+    body = b'{"error":[' + b"[]," * 60 + b"1]}"
+    found = derive(Exchange(500, "application/json", None, "end", None, 1, 9), [], body)
+    assert (found.outcome, found.error_code) == ("http_error", None)
+    assert "decode_limit" in found.flags
+
+
+def test_cpu_time_is_the_last_resort() -> None:
+    body = b"".join(b'data: {"object":"chat.completion.chunk","id":"%d"}\n\n' % number for number in range(9_000))
+    standing, running = Clock(lambda: 0), Clock(itertools.count(0, 1_000_000_000).__next__)
+    assert "decode_limit" not in decode(exchange(), [], body, standing).flags
+    found = decode(exchange(), [], body, running)
+    assert (found.flags, found.whole, found.ends[-1] < len(body)) == ({"decode_limit"}, False, True)
+
+
+def test_cpu_time_of_frames_is_limited() -> None:
+    came = [(110, b"\x89\x00" * 9_000)]
+    running = Clock(itertools.count(0, 1_000_000_000).__next__)
+    assert "decode_limit" not in decode(*websocket(came, []), Clock(lambda: 0)).flags
+    assert "decode_limit" in decode(*websocket(came, []), running).flags
+
+
+def test_what_the_end_would_tell_is_unknown_where_only_the_beginning_was_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = b"".join(CHUNK % number for number in range(9))
+    monkeypatch.setattr(allowance, "MAX_VALUES", 10)
+    used = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
+    found = measure(used + body + b"data: {" + b"," * 11 + b"}\n\n" + WHOLE)
+    assert (found.content, found.ttft_ns, found.input_tokens) == ("012345678", 100 * MS, 3)
+    assert (found.output_tokens, found.total_tokens, found.latency_ns, found.tail_ns) == (None, None, None, None)
+    assert (found.max_stall_ns, found.icl_p50_ns, found.e2e_tps, found.coalesced_fraction) == (None, None, None, None)
+    ended = measure(WHOLE + b"data: {" + b"," * 11 + b"}\n\n")
+    assert (ended.outcome, ended.output_tokens, ended.latency_ns) == ("complete", 2, 100 * MS)
+    assert "decode_limit" in ended.flags
+
+
+def test_one_carriage_return_does_not_make_each_event_cost_the_rest_of_the_body() -> None:
+    began = time.thread_time()
+    found = measure(b"\r" + b"".join(CHUNK % (number % 10) for number in range(60_000)))
+    assert (found.chunks, time.thread_time() - began < 5) == (60_000, True)
