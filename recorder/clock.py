@@ -13,6 +13,9 @@ from datetime import UTC, datetime
 _SAMPLES = 3
 _SUSPICIOUS_NS = 200_000
 _STEP_NS = 20_000
+_DISAGREEMENT_NS = 1_000_000
+_AFTER_STEP_NS = 1_000_000_000
+"""What the kernel received before the wall clock was set may be read this much later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,16 @@ class KernelTime:
 
     Both clocks run at the same rate; only when the wall clock is set does the distance between them change. A receive
     time that was taken on the other side of such a step is worth nothing, and is not used.
+
+    A receive time that cannot be (`error_ns` is by how much) shows that the kernel's wall clock is not the one that is
+    read here, as under libfaketime: none is used then, until the wall clock is set again.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._distance = self._sampled()
         self._set_at = 0
+        self.error_ns = 0
 
     def _sampled(self) -> int:
         """Return wall minus monotonic time; of several samples the one least delayed between its two readings."""
@@ -68,14 +75,26 @@ class KernelTime:
             samples.append((after - before, wall - (before + after) // 2))
         return min(samples)[1]
 
-    def at(self, wall_ns: int, now: int) -> int | None:
-        """Return the monotonic time at `wall_ns`, which is just before `now`; None if the wall clock was set since."""
+    def at(self, wall_ns: int, now: int, since: int = 0) -> int | None:
+        """Return the monotonic time at `wall_ns`, which is just before `now`, and not before `since`.
+
+        None if the wall clock was set since, or is not the kernel's.
+        """
         if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or we were held up in between
             distance = self._distance
             self._distance = self._sampled()
             if abs(self._distance - distance) > _STEP_NS:
-                self._set_at = now
+                self._set_at, self.error_ns = now, 0
         at = wall_ns - self._distance
-        if at < self._set_at or at > now + _STEP_NS:  # from before the step: it seems to be too early, or yet to come
+        if at < since or at > now + _STEP_NS or self.error_ns:
+            return self._corrected(at, now, since)
+        if at < self._set_at:  # from before the step: it seems to be too early, or, above, yet to come
             return None
         return min(at, now)
+
+    def _corrected(self, at: int, now: int, since: int) -> int | None:
+        """Return the earliest possible time for one that is hardly earlier; None for any other, which is noted."""
+        error_ns = max(since - at, at - now)
+        if error_ns > _DISAGREEMENT_NS and now - self._set_at > _AFTER_STEP_NS:
+            self.error_ns = max(self.error_ns, error_ns)
+        return since if 0 < since - at <= _DISAGREEMENT_NS and since >= self._set_at and not self.error_ns else None

@@ -287,7 +287,8 @@ class ByHand(Socket):
 
     def __init__(self) -> None:
         self.is_closed = self.is_paused = self.has_kernel_time = False
-        self.stamp = self.unsent = self.written = 0
+        self.stamp = self.since = self.unsent = self.written = 0
+        self.kernel_time = None
         self.sent: list[bytes] = []
         self.takes_all = True
         self.news: list[bytes] = []

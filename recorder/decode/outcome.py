@@ -74,7 +74,8 @@ FLAGS: Final[dict[str, str]] = {
     "bytes_not_shipped": "the bytes of request and answer are not here: it was pulled from a centre that does not have "
     "them; its measures and gaps are those that were shipped",
     "client_left": "the client closed early, after the stream was complete",
-    "clock_suspect": "timestamps may be late by more than 1 ms: wiretape was busy when data came",
+    "clock_suspect": "timestamps may be late by more than 1 ms: wiretape was busy when data came, or the kernel's "
+    "clock is not the one that wiretape reads, as under libfaketime",
     "coalesced": "half or more of the output chunks share a read with an earlier one: gaps say little",
     "coarse_clock": "instants are not those of socket reads",
     "comments": "the stream holds comment lines, usually keep-alives",

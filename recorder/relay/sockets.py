@@ -71,6 +71,7 @@ class Socket:
     """A connected socket.
 
     `stamp` is the instant of the last read, or of the end; `has_kernel_time` says whether that was the kernel's.
+    `since` is an instant before which nothing can have come: the kernel's times are checked by it.
     `unsent` counts the bytes that wait to be taken by the kernel, `written` all that were written. `has_ended`: the
     peer closed in good order, with nothing left unread, for which its kernel would have broken the connection.
     """
@@ -85,7 +86,7 @@ class Socket:
         self.is_closed = self.has_ended = False
         self.has_kernel_time = False
         self.unsent = self.written = 0
-        self.stamp = 0
+        self.stamp = self.since = 0
         if kernel_time is not None:
             ask_for_times(sock)
 
@@ -97,7 +98,7 @@ class Socket:
     def stamp_as(self, other: "Socket") -> None:
         """Stamp reads from now on as another socket does."""
         if other.kernel_time is not None:
-            self.kernel_time = other.kernel_time
+            self.kernel_time, self.since = other.kernel_time, other.since
             ask_for_times(self._sock)
 
     def pause(self) -> None:
@@ -150,7 +151,7 @@ class Socket:
         at = None
         if ancillary and self.kernel_time is not None:
             seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-            at = self.kernel_time.at(seconds * 1_000_000_000 + nanoseconds, now)
+            at = self.kernel_time.at(seconds * 1_000_000_000 + nanoseconds, now, self.since)
         self.has_kernel_time = at is not None
         self.stamp = now if at is None else max(at, self.stamp)
 

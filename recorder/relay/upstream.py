@@ -130,7 +130,7 @@ class Connection:
         self._body: list[bytes] = []
         self._overhead = 0
         self._is_paused = False
-        self._is_sent = False
+        self._is_sent = self._is_begun = False
         self._expected: int | None = None
         self._switches = False
         self._received = 0
@@ -163,6 +163,8 @@ class Connection:
         """Send a piece of the request."""
         self._is_sent = last
         self._active_at = self._clock.now()
+        if not self._is_begun:  # what comes from now on is stamped later than that
+            self._is_begun, self._socket.since = True, self._active_at
         if self._socket.write(data) and last:
             self._instants.sent = self._clock.now()
 
@@ -230,7 +232,7 @@ class Connection:
             self.ended_at = at
         head = self.head if self._final and not began_final else None
         if body or head or self.ended:
-            self._instants.clock = "kernel" if self._socket.has_kernel_time else "loop"
+            self._note_clock()
             self._taker.came(at, head, body, self.ended)
 
     def _switch(self, at: int, data: memoryview, error: Exception) -> bool:
@@ -241,9 +243,16 @@ class Connection:
         self._final = self.ended = True
         self.head.framing = "websocket"
         self._instants.headers = at
-        self._instants.clock = "kernel" if self._socket.has_kernel_time else "loop"
+        self._note_clock()
         self._taker.switched(at, self.head, bytes(data[error.args[0] :]))
         return True
+
+    def _note_clock(self) -> None:
+        """Note whose time the last read has, and by how much the clocks disagree."""
+        instants, sock = self._instants, self._socket
+        instants.clock = "kernel" if sock.has_kernel_time else "loop"
+        if not sock.has_kernel_time and sock.kernel_time is not None and sock.kernel_time.error_ns:
+            instants.clock_error_ns = max(instants.clock_error_ns or 0, sock.kernel_time.error_ns)
 
     def release(self, taker: Switched) -> Socket:
         """Give the connection away, which has switched to another protocol."""

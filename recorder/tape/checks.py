@@ -251,7 +251,7 @@ def _of_reads(connection: Connection, no: int, stream: Stream, *, is_timed: bool
             elif seq and delta is not None and at_ns + delta < last:
                 yield f"read {seq} came before the one that it follows"
             at_ns += delta or 0
-            position, last, number = position + (size or 0), max(last, at_ns), seq + 1
+            position, last, number = position + (size or 0), max(last, at_ns) if seq else at_ns, seq + 1
         if problem:
             yield problem
     return position

@@ -50,3 +50,40 @@ def test_no_receive_time_from_before_the_wall_clock_was_set_is_used(step: int) -
     assert [times.at(received, clocks.elapsed) for _ in range(3)] == [None] * 3  # those of other sockets, too
     clocks.elapsed += 100_000
     assert times.at(clocks.wall + clocks.elapsed, clocks.elapsed + 5) == clocks.elapsed
+
+
+@pytest.mark.parametrize("ahead", [10_000_000_000, 3_000_000, -3_000_000, -10_000_000_000])
+def test_a_receive_time_that_cannot_be_shows_that_the_kernel_has_another_clock(ahead: int) -> None:
+    clocks = Stepped()
+    times = KernelTime(clocks.clock)
+    clocks.elapsed += 3_000_000_000
+    sent, kernel_wall = clocks.elapsed, clocks.wall - ahead
+    clocks.elapsed += 1_000_000
+    assert times.at(kernel_wall + clocks.elapsed, clocks.elapsed, sent) is None
+    assert times.error_ns == pytest.approx(abs(ahead), abs=1_100_000)
+    clocks.elapsed += 30_000_000_000  # now it seems possible
+    assert times.at(kernel_wall + clocks.elapsed, clocks.elapsed, sent) is None
+    clocks.wall = kernel_wall
+    assert times.at(kernel_wall + clocks.elapsed, clocks.elapsed, sent) == clocks.elapsed
+    assert times.error_ns == 0
+
+
+def test_a_receive_time_hardly_before_the_request_is_that_of_the_request() -> None:
+    clocks = Stepped()
+    times = KernelTime(clocks.clock)
+    clocks.elapsed += 3_000_000_000
+    assert (
+        times.at(clocks.wall + clocks.elapsed - 500_000, clocks.elapsed, clocks.elapsed - 100) == clocks.elapsed - 100
+    )
+    assert times.error_ns == 0
+
+
+def test_a_wall_clock_that_was_set_back_is_no_other_clock() -> None:
+    clocks = Stepped()
+    times = KernelTime(clocks.clock)
+    clocks.elapsed += 3_000_000_000
+    received = clocks.wall + clocks.elapsed
+    clocks.wall -= 10_000_000_000
+    clocks.elapsed += 50_000_000
+    assert times.at(received, clocks.elapsed, clocks.elapsed - 60_000_000) is None
+    assert times.error_ns == 0

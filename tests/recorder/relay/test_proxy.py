@@ -615,6 +615,27 @@ def test_a_client_that_stops_reading_is_cut_after_a_minute(relay: Relay) -> None
     relay.runner.run(main())
 
 
+def test_where_the_kernel_has_another_clock_times_are_the_loops_and_flagged(relay: Relay) -> None:
+    clock = Clock(wall_ns=lambda: time.time_ns() + 10_000_000_000)
+    targets = [relay.plays(Scene([(0, CHUNKED), *[(0.05, b"1\r\nx\r\n")] * 4, (0, b"0\r\n\r\n")])) for _ in range(3)]
+
+    async def main() -> None:
+        proxy = Proxy([providers.parse(relay.upstream.url)], Transport(clock=clock), relay.recorder.tap, clock=clock)
+        listening = server.listen("127.0.0.1", 0)
+        own = server.Server(proxy, listening)
+        async with dial(server.base_url(listening)) as (reader, writer):
+            for target in targets:
+                writer.write(post(target))
+                await take(reader)
+        own.close()
+        tapes = [await relay.kept(target) for target in targets]
+        assert all(tape.row["headers_ns"] > 0 and min(tape.at_ns) > 0 for tape in tapes)
+        assert [tape.row["clock"] for tape in tapes] == ["loop"] * 3
+        assert "clock_suspect" in tapes[-1].row["flags"]  # the kernel begins to stamp a moment after it was asked to
+
+    relay.runner.run(main())
+
+
 # Faults of our own
 
 

@@ -318,6 +318,22 @@ async def test_after_the_wall_clock_was_set_an_instant_is_the_loops() -> None:
         sock.close()
 
 
+@on_loop
+async def test_where_the_kernel_has_another_clock_an_instant_is_the_loops() -> None:
+    told = Told()
+    clock = Clock(wall_ns=lambda: time.time_ns() + 10_000_000_000)
+    with loopback() as (near, far):
+        times = KernelTime(clock)
+        sock = Socket(near, clock, times)
+        sock.start(told)
+        sock.since = before = time.monotonic_ns() - 2_000_000_000
+        await until(lambda: times.error_ns or not far.send(b"."))
+        assert not sock.has_kernel_time
+        assert 7_000_000_000 < times.error_ns < 9_000_000_000
+        assert all(at > before for at, *_ in told.reads)
+        sock.close()
+
+
 # TLS
 
 
