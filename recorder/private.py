@@ -50,7 +50,7 @@ def _remove_left(prefix: str) -> None:
             is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
             if not is_ours or SYSTEM.wall_ns() - found.st_mtime_ns < _LEFT_NS:
                 continue
-            lock = os.open(left, os.O_RDONLY)
+            lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left)

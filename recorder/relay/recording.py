@@ -10,13 +10,15 @@ from recorder.clock import Clock
 from recorder.relay.tap import Gathered, Tap
 from recorder.relay.upstream import Instants
 from recorder.tape import journal
-from recorder.tape.losses import Relayed
+from recorder.tape.losses import Began, Relayed
+from recorder.tape.redact import Redactor
 
 REQUEST_STORED_BYTES = 16 << 20
 """A request body is stored up to this; its size and hash are those of the whole."""
 STORED_BYTES = 64 << 20
 """A body is stored up to this; what follows is relayed and counted."""
 _MOST_BYTES = 1 << 50
+_REDACTOR = Redactor(None)
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ class Recording:
         self._end: journal.End | None = None
         self._client: ClientSide | None = None
         self._started_ns: int | None = None
+        self._request: tuple[str, str, str, str] | None = None
         self.t0 = clock.now()
 
     def start(self) -> None:
@@ -97,6 +100,7 @@ class Recording:
         if self._unrecorded:
             self._tap.counts.unrecorded += 1
             self._storable = -1
+        self._request = frame.started_at, frame.method, frame.path, frame.upstream
         self._tap.follow(self)
         self._put(frame)
         if self._started_ns is None:
@@ -215,7 +219,14 @@ class Recording:
             clock=self.instants.clock,
             clock_error_ns=self.instants.clock_error_ns,
             client_bytes=None if self._client is None else self._client.bytes,
+            began=self._began(),
         )
+
+    def _began(self) -> Began | None:
+        if self._request is None:
+            return None
+        started_at, method, path, upstream = self._request
+        return Began(started_at, method, _REDACTOR.path(path.partition("?")[0]), _REDACTOR.url(upstream))
 
     def _put(self, frame: journal.Frame) -> None:
         """Send a frame."""

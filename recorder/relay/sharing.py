@@ -92,6 +92,7 @@ def listener() -> socket.socket:
     try:
         there = tempfile.gettempdir()
         there = there if len(there) < _NAME_BYTES // 2 else "/tmp"
+        channels.remove_left(Path(there))
         path = Path(tempfile.mkdtemp(prefix="wiretape-", dir=there), "writer")
         sock.bind(str(path))
         sock.listen(_BACKLOG)

@@ -7,20 +7,25 @@ connects to the next one. A writer whose recorder has ended before others goes o
 """
 
 import contextlib
+import errno
 import os
 import socket
+import stat
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from recorder.clock import SYSTEM
 from recorder.process import boot_id, is_gone
 from recorder.tape import journal
 
 PIPE_READ = 1 << 18
 _SEND_SECONDS = 2
 """A relay that does not take its answers for so long is not served any more."""
+_LEFT_NS = 10_000_000_000
+"""A socket at which nobody listens is left behind if it is this old: until then its process may just be making it."""
 _CREDENTIALS = "3i"
 """struct ucred: pid, uid, gid."""
 
@@ -201,6 +206,24 @@ def peer(connection: socket.socket) -> tuple[int | None, int]:
 def is_ours(connection: socket.socket) -> bool:
     """Return whether the same user is at the other end."""
     return peer(connection)[1] == os.getuid()
+
+
+def remove_left(there: Path) -> None:
+    """Remove the sockets, with their directories, that killed recorders of this user have left in a directory."""
+    for path in there.glob("wiretape-*/writer"):
+        with contextlib.suppress(OSError):  # another start has just removed it
+            found, parent = path.lstat(), path.parent.lstat()
+            is_old = SYSTEM.wall_ns() - parent.st_mtime_ns > _LEFT_NS
+            is_ours = {found.st_uid, parent.st_uid} == {os.getuid()} and stat.S_ISDIR(parent.st_mode)
+            if is_old and is_ours and stat.S_ISSOCK(found.st_mode) and _is_deserted(path):
+                remove(path)
+
+
+def _is_deserted(path: Path) -> bool:
+    """Return True if nobody listens at a socket."""
+    with socket.socket(socket.AF_UNIX) as trying:
+        trying.setblocking(False)
+        return trying.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def remove(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 The file's room is taken when a recorder starts, so that a full disk cannot refuse it. The relay writes into it while
 storing is held up, and the next writer of the tape enters what it finds. It holds ids, sizes, times and status codes,
-and nothing that was sent. Two slots are written in turn, each with a checksum: one of them is whole at any moment.
+and of a request its method, URL and path, redacted: no query, header or body. Two slots are written in turn, each with
+a checksum: one of them is whole at any moment.
 Recorders that share a tape have a file each: the first `<tape>.unstored`, others one with their session's uuid.
 """
 
@@ -133,6 +134,15 @@ _HEAD = struct.Struct("<8sQII")
 _MAGIC = b"wtlost\x00\x01"
 
 
+class Began(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """An exchange's request, redacted and without its query: enough to enter an exchange that the tape lacks."""
+
+    started_at: str
+    method: str
+    path: str
+    upstream: str
+
+
 class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
     """What a relay knows of an exchange; `ended_by` is None while it runs."""
 
@@ -152,6 +162,7 @@ class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defau
     clock: str | None = None
     clock_error_ns: int | None = None
     client_bytes: int | None = None
+    began: Began | None = None
 
     @property
     def all_bytes(self) -> int:

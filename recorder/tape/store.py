@@ -354,7 +354,7 @@ class Store:
         besides: Collection[int] = (),
         ids: Collection[str] | None = None,
     ) -> list[int]:
-        """End the open exchanges of recorders that died; return their numbers.
+        """End the open exchanges of recorders that died, and enter those that the tape lacks; return their numbers.
 
         Only those `of` some sessions, if given, those of sessions `besides` excepted, or only those with `ids`. Each
         ends as its recorder knew it to have ended, where that is in `unstored`.
@@ -374,7 +374,42 @@ class Store:
                 is_websocket = framing == "websocket"
                 self._mark_died(no, known.get(id), is_answered=status is not None, is_websocket=is_websocket)
                 self._open.pop(id, None)
-        return [row.no for row in dead]
+            numbers = [row.no for row in dead]
+            for part in unstored:
+                session_no = self.number_of(part.session)
+                if session_no is not None and session_no not in besides and (of is None or session_no in of):
+                    numbers += [self._enter_relayed(session_no, one) for one in self._lacking(part, ids)]
+        return numbers
+
+    def _lacking(self, unstored: Unstored, ids: Collection[str] | None) -> list[Relayed]:
+        """Return the exchanges that are not on the tape, and of which enough is known to enter them."""
+        known = [one for one in unstored.exchanges if one.began is not None and (ids is None or one.id in ids)]
+        return [one for one in known if self._row(one.id) is None]
+
+    def _enter_relayed(self, session_no: int, relayed: Relayed) -> int:
+        """Enter an exchange that began while nothing could be stored, without its bytes; return its number."""
+        began = relayed.began
+        assert began is not None
+        path = self._redactor.path(began.path)
+        row = _facts_relayed(relayed, is_answered=False) | {
+            "id": relayed.id,
+            "session_no": session_no,
+            "started_at": began.started_at,
+            "method": began.method,
+            "path": path,
+            "upstream": self._redactor.url(began.upstream),
+            "request_model": _model_of_path(began.method, path),
+            "request_headers": [],
+            "labels": {},
+            "ended_by": relayed.ended_by or "died",
+            "end_ns": relayed.end_ns,
+            "bytes": relayed.bytes,
+            "gap_bytes": relayed.bytes,
+            "client_bytes": relayed.client_bytes,
+            "client_gap_bytes": relayed.client_bytes,
+        }
+        self.connection.execute(insert(exchanges).values(row))
+        return int(self._row(relayed.id)[0])
 
     def _mark_died(self, no: int, relayed: Relayed | None, *, is_answered: bool, is_websocket: bool) -> None:
         its_reads, sent = (reading.reads_of(self.connection, no, stream) for stream in STREAMS)

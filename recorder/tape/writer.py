@@ -325,6 +325,7 @@ class Writer:
                 self._absent[other.pid, other.no] = _Absent(other.no, frozenset(), self._clock.now() + _RETURN_NS)
                 recording.add(other.uuid)
         dead = [one for one in unstored if one.session not in recording]
+        lacking = self._count_missing(dead)
         self._store.recover(dead, besides=[relay.session_no, *(one.session_no for one in self._absent.values())])
         if all(one.session != session.uuid for one in unstored):  # else another writer of this recorder has been here
             losses.prepare(self._path, session.uuid, recording)
@@ -332,16 +333,17 @@ class Writer:
             losses.remove(self._path, one.session)
         self._watch = Watch(self._path)
         self._leftover.extend(self._store.unsettled())
-        relay.answer(journal.Ready(str(self._path), [*warnings, *self._missing(dead)], relay.after))
+        relay.answer(
+            journal.Ready(
+                str(self._path), [*warnings, *_losses_of_dead(lacking, self._count_missing(dead))], relay.after
+            )
+        )
         self._relays.listen(self._pieces.put)
 
-    def _missing(self, unstored: Sequence[losses.Unstored]) -> list[str]:
-        """Return what the user should know of what the tape lacks of recorders that died."""
+    def _count_missing(self, unstored: Sequence[losses.Unstored]) -> tuple[int, int]:
+        """Count the exchanges that the tape lacks of recorders that died, and their bytes."""
         missing = [self._store.missing(one) for one in unstored]
-        if not (count := sum(exchanges for exchanges, _ in missing)):
-            return []
-        lost = f"{counted(count, 'exchange')} ({counted(sum(size for _, size in missing), 'byte')})"
-        return [f"the recorder before could not store {lost}: the tape lacks them"]
+        return sum(exchanges for exchanges, _ in missing), sum(size for _, size in missing)
 
     def _admit(self, session: journal.Session, relay: Channel) -> None:
         """Enter the session of a relay that joins; if that cannot be, the others go on."""
@@ -509,6 +511,20 @@ def _frames(relay: Channel) -> Iterator[tuple[int, journal.Frame]]:
             raise
         relay.buffer.clear()
         relay.break_off()
+
+
+def _losses_of_dead(before: tuple[int, int], after: tuple[int, int]) -> list[str]:
+    """Return warnings about exchanges that recorders that died could not store, `before` some were entered and after.
+
+    Each is a count of exchanges and their bytes.
+    """
+    entered = before[0] - after[0], before[1] - after[1]
+    kept = ((entered, "the tape has their times and sizes only"), (after, "the tape lacks them"))
+    return [
+        f"the recorder before could not store {counted(count, 'exchange')} ({counted(size, 'byte')}): {left}"
+        for (count, size), left in kept
+        if count
+    ]
 
 
 def _limits(keep: journal.Keep) -> Limits:

@@ -5,6 +5,9 @@ import contextlib
 import os
 import random
 import signal
+import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +195,36 @@ def test_sums_are_of_all_and_the_lag_is_the_longest() -> None:
         lacking=True,
         live=5,
     )
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory whose name is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+def test_sockets_of_killed_recorders_are_removed_and_nothing_else(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {name: short / f"wiretape-{name}" / "writer" for name in ("left", "alive", "young", "file", "full")}
+    places["elsewhere"] = short / "elsewhere" / "writer"
+    with contextlib.ExitStack() as opened:
+        for name, place in places.items():
+            place.parent.mkdir()
+            sock = opened.enter_context(socket.socket(socket.AF_UNIX))
+            if name != "file":
+                sock.bind(str(place))
+            if name == "alive":
+                sock.listen()
+        places["file"].write_text("precious")
+        (places["full"].parent / "other").write_text("precious")
+        (short / "wiretape-link").symlink_to(short / "elsewhere")
+        for name, place in places.items():
+            if name != "young":
+                os.utime(place.parent, (1, 1))
+        monkeypatch.setattr(tempfile, "tempdir", str(short))
+        made = opened.enter_context(sharing.listener())
+        own = Path(made.getsockname()).parent.name
+    names = ["wiretape-alive", "wiretape-file", "wiretape-link", "wiretape-young"]
+    assert sorted(path.parent.name for path in short.glob("wiretape-*/writer") if path.parent.name != own) == names
+    assert not places["left"].parent.exists()
+    assert (places["full"].parent / "other").read_text() == "precious"

@@ -627,7 +627,9 @@ def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enter
         assert left is not None
         assert store.missing(left) == (1, 5)
         store.recover([left])
-    assert outcomes_of(tape).keys() == {"e1"}
+        store.settle(store.unsettled())
+        assert store.missing(left) == (0, 0)
+    assert outcomes_of(tape) == {"e1": "interrupted", "e2": "connect_error"}
 
 
 def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is_over(tape: Path) -> None:

@@ -23,7 +23,7 @@ from recorder.decode.derive import derive
 from recorder.decode.metrics import DECODER_VERSION
 from recorder.tape import checks, file, journal, merge, retention
 from recorder.tape import store as storing
-from recorder.tape.losses import Relayed, Unstored
+from recorder.tape.losses import Began, Relayed, Unstored
 from recorder.tape.schema import FROM_CLIENT, bodies, exchanges, measures, segments, sessions, settlements, uploads
 from recorder.tape.store import Store
 from tests.compressed import zstd
@@ -397,6 +397,9 @@ def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
             tracemalloc.stop()
 
 
+BEGAN = Began(AT, "POST", "/v1/chat/completions", "https://api.test")
+
+
 def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: Path) -> None:
     with opened(tape) as store:
         store.append([begin("e1"), head("e1"), *body("e1", STREAM[:1]), begin("e2"), *exchange("e3"), begin("e4")])
@@ -407,6 +410,8 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
         Relayed("e3", 1, "reset"),
         Relayed("e5", 100),
         Relayed("e6", 10, "end"),
+        Relayed("e7", 9, "reset", 200, "chunked", headers_ns=5 * STEP, end_ns=6 * STEP, began=BEGAN),
+        Relayed("e8", 3, framing="websocket", client_bytes=2, began=BEGAN),
     ]
     left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
     with file.writing(tape, "a test") as connection:
@@ -425,8 +430,12 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
         ("e2", "died", 200, "chunked", 7, 7, None, None, 5 * STEP, 0, 0),
         ("e3", "end", 200, "chunked", size, 0, (5 + len(STREAM)) * STEP, None, 3 * STEP, 0, 0),
         ("e4", "died", None, None, 0, 0, None, None, None, 0, 0),
+        ("e7", "reset", 200, "chunked", 9, 9, 6 * STEP, None, 5 * STEP, 0, 0),
+        ("e8", "died", None, "websocket", 3, 3, None, None, None, 0, 0),
     ]
-    assert [id for id, raised in sorted(flags.items()) if "storage_gap" in raised] == ["e1", "e2"]
+    assert [id for id, raised in sorted(flags.items()) if "storage_gap" in raised] == ["e1", "e2", "e7", "e8"]
+    with reading(tape) as connection:
+        assert list(checks.problems(connection)) == []
 
 
 REQUEST = [b'{"stream":true,', b'"messages":[],', b'"model":"gpt-x"}']

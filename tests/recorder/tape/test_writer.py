@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from recorder.tape import file as tapefile
 from recorder.tape import journal, lock, losses
-from recorder.tape.losses import Relayed, Unstored
+from recorder.tape.losses import Began, Relayed, Unstored
 from recorder.tape.schema import exchanges, sessions
 from recorder.tape.writer import WINDOW_BYTES, WINDOW_FRAMES
 from tests.recorder.frames import (
@@ -511,22 +511,26 @@ def test_what_a_killed_recorder_kept_beside_the_tape_is_entered_by_the_next_and_
         process.send([begin("e1"), head("e1"), *body("e1", STREAM[:1])])
         process.acknowledged()
         size = len(b"".join(STREAM))
-        keep_beside(tape, Unstored(SESSION.uuid, [Relayed("e1", size, "end"), Relayed("e2", 5)], 1, 100))
+        late = Relayed("e3", 7, "reset", began=Began(AT, "POST", "/v1/chat/completions", "https://api.test"))
+        keep_beside(tape, Unstored(SESSION.uuid, [Relayed("e1", size, "end"), Relayed("e2", 5), late], 1, 100))
         process.kill()
     with writer(tape, session=other_session("session-2")) as process:
         ready = process.answer()
         assert isinstance(ready, journal.Ready)
-        assert ready.warnings == ["the recorder before could not store 2 exchanges (105 bytes): the tape lacks them"]
+        assert ready.warnings == [
+            "the recorder before could not store 1 exchange (7 bytes): the tape has their times and sizes only",
+            "the recorder before could not store 2 exchanges (105 bytes): the tape lacks them",
+        ]
         assert losses.read(tape) == Unstored("session-2")
         process.send([journal.Close(AT)])
         process.acknowledged()
         assert process.end() == 0
     assert not losses.path_of(tape).exists()
     with reading(tape) as connection:
-        ((ended_by, whole, gap),) = connection.execute(
-            select(exchanges.c.ended_by, exchanges.c.bytes, exchanges.c.gap_bytes)
-        ).all()
-    assert (ended_by, whole, gap) == ("end", size, size - len(STREAM[0]))
+        columns = (exchanges.c.id, exchanges.c.ended_by, exchanges.c.bytes, exchanges.c.gap_bytes)
+        found = [tuple(row) for row in connection.execute(select(*columns).order_by(exchanges.c.id))]
+    assert found == [("e1", "end", size, size - len(STREAM[0])), ("e3", "reset", 7, 7)]
+    assert outcomes_of(tape)["e3"] == "connect_error"
 
 
 def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -> None:
