@@ -201,6 +201,8 @@ _PARTS: dict[str, Part] = {
     "reads": _reads, "request": _request, "raw": _raw,
 }  # fmt: skip
 _JUDGED = ("summary", "timing")
+_DECODED = ("text", "conversation", "events")
+_BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit; --part raw has all bytes"
 
 
 @click.command()
@@ -233,3 +235,5 @@ def show(id: str, db: Path | None, part: str, force: bool, thresholds: Threshold
             _readable(connection, no)
         else:
             _PARTS[part](connection, no, out, thresholds)
+        if part in _DECODED and "decode_limit" in queries.detail(connection, no).flags:
+            click.echo(_BEGINNING, err=True)

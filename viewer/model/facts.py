@@ -151,6 +151,8 @@ def no_body(row: DetailRow, hint: str) -> str:
         return FLAGS[NOT_SHIPPED]
     if "no_timing" in row.flags:
         return f"nobody knows when the {counted(row.bytes, 'byte')} of the body came: {FLAGS['no_timing']}; {hint}"
+    if "decode_limit" in row.flags:
+        return f"decoding the {counted(row.bytes, 'byte')} of its body stopped at a limit before any came; {hint}"
     return f"the body of {counted(row.bytes, 'byte')} has none ({outcome(row.outcome, row.outcome_detail)}); {hint}"
 
 

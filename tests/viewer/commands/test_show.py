@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recorder.decode import allowance
 from recorder.decode.stalls import Thresholds
 from tests.compressed import by_brotli, zstd
 from tests.recorder.frames import begin, body, end, head, opened, record
@@ -171,6 +172,21 @@ def test_a_request_and_an_answer_that_came_compressed_are_shown_decoded(tmp_path
 def test_raw_on_a_pipe_is_the_body_byte_for_byte_also_while_it_is_open(tape: Path) -> None:
     assert run(tape, "show", COMPLETE, "--part", "raw").stdout_bytes == BODY
     assert run(tape, "show", "@", "--part", "raw").stdout_bytes == COMPLETE_READS[0][1] + COMPLETE_READS[1][1]
+
+
+@pytest.mark.parametrize("part", ["text", "conversation", "events"])
+def test_what_was_decoded_up_to_a_limit_says_so(tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "MAX_LINES", 100)
+    tape = tmp_path / "tape.db"
+    pieces = [ANSWERED.partition(b"data: [DONE]")[0], b"x\n" * 200]
+    with opened(tape) as store:
+        record(store, [begin("e1"), head("e1"), *body("e1", pieces), end("e1", pieces)])
+        record(store, [begin("e2"), head("e2"), *body("e2", pieces[1:]), end("e2", pieces[1:])])
+    shown = run(tape, "show", "@-1", "--part", part)
+    assert "answer" in shown.stdout
+    assert "only the beginning: decoding stopped at a limit" in shown.stderr
+    assert "decode_limit" in run(tape, "show", "@").stdout
+    assert "stopped at a limit before any" in run(tape, "show", "@", "--part", "events").stderr
 
 
 def test_raw_has_no_format(tape: Path) -> None:
