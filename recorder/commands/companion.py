@@ -5,11 +5,11 @@ What writes a tape stands alone: a companion is started by the name of its modul
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from recorder import children
 from recorder.clock import SYSTEM
 from recorder.commands.leaving import LAST_SECONDS, LEAVE
 
@@ -44,10 +44,11 @@ async def keep_running(
         started = SYSTEM.now()
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", program.module, *program.arguments),
+                *children.python("-m", program.module, *program.arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                env=children.environment(connects=True),
                 pass_fds=program.descriptors,
                 start_new_session=True,
             )

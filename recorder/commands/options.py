@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from recorder.children import PROXY_PASSWORD
 from recorder.errors import WiretapeError
 from recorder.relay import providers
 
@@ -29,8 +30,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d|w)")
 _AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LEAST_SIZE = 1_000_000
-PASSWORD = "WIRETAPE_PROXY_PASSWORD"
-"""Names the password of the forward proxy where it is not to be a random one, as where no terminal shows that."""
 _PASSWORD = re.compile(r"[\w-]{16,}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
 
@@ -169,9 +168,9 @@ class Recording:
 
 def _password() -> str:
     """Return the forward proxy's password, if the user has chosen one."""
-    password = os.environ.get(PASSWORD, "")
+    password = os.environ.get(PROXY_PASSWORD, "")
     if password and not _PASSWORD.fullmatch(password):
-        raise click.UsageError(f"{PASSWORD} must be 16 or more letters, digits, '-' or '_': it stands in a URL")
+        raise click.UsageError(f"{PROXY_PASSWORD} must be 16 or more letters, digits, '-' or '_': it stands in a URL")
     return password
 
 

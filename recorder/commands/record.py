@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recorder.children import PROXY_PASSWORD
 from recorder.commands import archive, destination, options
 from recorder.plurals import counted
 from recorder.relay import providers
@@ -262,14 +263,12 @@ def _exports(
     """Return the lines to export; the password is in them only where what is printed is not kept."""
     from recorder.relay import environment
 
-    if options.PASSWORD in os.environ:
-        url = interception.proxy_url(base, f"${options.PASSWORD}")
+    if PROXY_PASSWORD in os.environ:
+        url = interception.proxy_url(base, f"${PROXY_PASSWORD}")
     elif is_private:
         url = interception.proxy_url(base)
     else:
-        return [
-            f"wiretape: the proxy's password is shown on a terminal only: set {options.PASSWORD} to one of your own"
-        ]
+        return [f"wiretape: the proxy's password is shown on a terminal only: set {PROXY_PASSWORD} to one of your own"]
     return ["for programs with a URL of their own, in their shell:", *environment.exports(url, certificates)]
 
 

@@ -8,10 +8,10 @@ So it is at the start, and after a writer's death. A worker never starts a write
 import asyncio
 import contextlib
 import socket
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from recorder import children
 from recorder.errors import TapeBusy, WriterFailed
 from recorder.relay import sharing
 from recorder.relay.sharing import Link
@@ -62,7 +62,7 @@ class Meeting:
         if self._is_worker:
             raise WriterFailed("the recorder has no writer")
         passed = [] if self._listener is None else [self._listener.fileno()]
-        command = [sys.executable, "-P", "-m", "recorder.tape.writer"]
+        command = children.python("-m", "recorder.tape.writer")
         for descriptor in passed:
             command += ["--listen", str(descriptor)]
         return await sharing.start([*command, str(self._tape), self._purpose, *started_before], passed)

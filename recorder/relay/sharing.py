@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from recorder import children
 from recorder.errors import WriterFailed
 from recorder.relay import local
 from recorder.tape import channels, journal
@@ -187,7 +188,12 @@ async def start(command: Sequence[str], passed: Sequence[int]) -> Link:
     Not by asyncio: that would kill a writer which goes on for others when this recorder ends.
     """
     process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own way takes as long
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pass_fds=passed
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=children.environment(),
+        start_new_session=True,
+        pass_fds=passed,
     )
     loop = asyncio.get_running_loop()
     answers = _Answers()

@@ -8,13 +8,13 @@ output. Both are lines of JSON.
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
+from recorder import children
 from recorder.errors import BY_EXIT_CODE, WiretapeError, WriterFailed
 from recorder.relay import local
 from recorder.relay.guard import Refusal
@@ -91,10 +91,11 @@ class _Worker:
 
     async def _run_once(self) -> None:
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "recorder.relay.worker"),
+            *children.python("-m", "recorder.relay.worker"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE_BYTES,
+            env=children.environment(),
             start_new_session=True,
         )
         assert process.stdin is not None

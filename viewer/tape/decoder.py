@@ -8,13 +8,13 @@ what is read of the tape for it, in `exchange`.
 import contextlib
 import pickle
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
+from recorder import children
 from recorder.decode.stalls import Thresholds
 from recorder.errors import TapeError
 from recorder.sanitize import safe
@@ -88,10 +88,11 @@ class Decoder:
         self.ahead: int | None = None
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks, or dismisses, closes it
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD],
+            children.python("-c", _CHILD),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._words,
+            env=children.environment(),
             pipesize=_PIPE_BYTES,
             start_new_session=True,
         )

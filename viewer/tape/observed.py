@@ -13,6 +13,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from recorder import children
 from recorder.clock import wall_ns
 from recorder.decode import encoding
 from recorder.decode.outcome import Exchange
@@ -71,7 +72,7 @@ def measured(
     while part := list(itertools.islice(numbers, PART)):
         parts.append(part)
     spawn, ignored = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
-    with ProcessPoolExecutor(processes, spawn, signal.signal, ignored) as pool:
+    with children.spawning(), ProcessPoolExecutor(processes, spawn, signal.signal, ignored) as pool:
         try:
             for found, damage in pool.map(partial(_measured_part, tape, tool), parts):
                 yield from found

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker
 
+from recorder import children
 from recorder.clock import Clock
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
@@ -240,7 +240,8 @@ def _no_file(name: str) -> str | None:
 async def _export(notify: Callable[..., None], arguments: Sequence[str], name: str) -> None:
     """Run the command, and tell how it went."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "viewer.cli", *arguments,
+        *children.python("-m", "viewer.cli", *arguments),
+        env=children.environment(connects=True),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     _, errors = await process.communicate()

@@ -1,0 +1,141 @@
+"""Each process that a command starts, in a directory of modules with the names of those that it imports."""
+
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+from textual.screen import Screen
+
+from recorder import children
+from recorder.decode.stalls import Thresholds
+from tests.viewer.conftest import COMPLETE, TOOLS
+from tests.viewer.tui.staging import journey, press, shows, staged, wait_for
+from viewer.tape import observed, queries
+from viewer.tape.decoder import Decoders
+from viewer.tui.dialogs.menus import ExportMenu
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = (
+    "viewer",
+    "recorder",
+    "wiretape",
+    "migrations",
+    "sitecustomize",
+    "json",
+    "pickle",
+    "msgspec",
+    "multiprocessing",
+)
+MARKER = "from pathlib import Path; Path(__file__).with_suffix('.imported').touch()\n"
+WIRETAPE = children.python("-m", "viewer.cli")
+OWN, OTHER = "the-password-of-this-proxy", "the-password-of-another"
+PASSWORDS = {children.PROXY_PASSWORD: OWN, "HTTPS_PROXY": f"http://u:{OTHER}@127.0.0.1:9", "HOME": os.environ["HOME"]}
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, in which nothing may be imported."""
+    made = tmp_path / "cloned"
+    made.mkdir()
+    for name in HOSTILE:
+        (made / f"{name}.py").write_text(MARKER)
+    monkeypatch.chdir(made)
+    return made
+
+
+def imported(directory: Path) -> set[str]:
+    return {path.stem for path in directory.glob("*.imported")}
+
+
+def test_an_interpreter_without_safe_path_imports_from_the_directory(directory: Path) -> None:
+    subprocess.run([sys.executable, "-c", "import json, viewer"], check=True)
+    assert imported(directory) == {"json", "viewer"}
+
+
+def test_a_large_exchange_is_decoded_without_an_import_from_the_directory(
+    directory: Path, tape: Path, connection: Connection
+) -> None:
+    decoders = Decoders(tape, Thresholds())
+    assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
+    decoders.close()
+    assert imported(directory) == set()
+
+
+def test_an_export_of_the_viewer_imports_nothing_from_the_directory(directory: Path, tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            app.push_screen(ExportMenu([("one", ["export", COMPLETE])]))
+            await shows(pilot, f"wiretape export {COMPLETE}")
+            await press(pilot, "enter")
+            await shows(pilot, "one: write to", "one.csv")
+            await press(pilot, "enter")
+            await wait_for(pilot, lambda: bool(app.toasts))
+
+    journey(steps())
+    assert (directory / "one.csv").read_text().splitlines()[1].startswith(COMPLETE)
+    assert imported(directory) == set()
+
+
+def test_processes_that_measure_import_nothing_from_the_directory(
+    directory: Path, tape: Path, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed, "MANY", 0)
+    assert len(list(observed.measured(connection, tape, "sglang"))) > 3
+    assert imported(directory) == set()
+    assert "PYTHONSAFEPATH" not in os.environ  # programs of the user's import as they always do
+
+
+def descendants(pid: int) -> dict[str, bytes]:
+    """Return the environment of each process below one, by the arguments of its command."""
+    found = dict[str, bytes]()
+    children_of = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    for child in itertools.chain.from_iterable(children_of):
+        arguments = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        found[arguments] = Path(f"/proc/{child}/environ").read_bytes()
+        found |= descendants(int(child))
+    return found
+
+
+def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_password_of_a_proxy(
+    directory: Path, tmp_path: Path
+) -> None:
+    options = ["--workers", "2", "--metrics", ":0", "--otlp", "http://127.0.0.1:9", "--intercept"]
+    command = ["record", "--db", str(tmp_path / "new.db"), "--listen", ":0", *options]
+    modules = ("recorder.tape.writer", "recorder.relay.worker", "viewer.metrics.serve", "viewer.cli")
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([*WIRETAPE, *command], env=os.environ | PASSWORDS, **streams) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found, deadline = dict[str, bytes](), time.monotonic() + 20
+        while not all(any(f"-m {module} " in arguments for arguments in found) for module in modules):
+            assert time.monotonic() < deadline, found
+            found |= descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert imported(directory) == set()
+    for arguments, environment in found.items():
+        if not arguments or "viewer.cli record" in arguments:
+            continue  # it has just been forked, and is not another program yet
+        assert OWN.encode() not in environment, arguments
+        assert OTHER.encode() not in environment or "-m viewer." in arguments  # a companion ships by another's proxy
+
+
+def test_a_command_that_is_run_imports_as_it_always_does(directory: Path, tmp_path: Path) -> None:
+    program = "import os, json; print(os.environ.get('PYTHONSAFEPATH'))"
+    command = [*WIRETAPE, "run", "--db", str(tmp_path / "new.db"), "--", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"
+    assert imported(directory) == {"json"}
+
+
+def test_only_one_module_names_the_interpreter_that_children_run() -> None:
+    paths = [path for package in ("recorder", "viewer") for path in (ROOT / package).rglob("*.py")]
+    named = re.compile(r"\bsys\.executable\b")
+    assert [path.name for path in paths if named.search(path.read_text("utf-8"))] == ["children.py"]
