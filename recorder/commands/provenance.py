@@ -1,11 +1,15 @@
 """What a command was run as: the labels that `wiretape run` adds to its exchanges."""
 
+import os
+import re
 import subprocess
 from pathlib import Path, PurePath
 
 _GIT_SECONDS = 1.0
-_DESCRIBE = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "describe", "--always", "--dirty",
-             "--exclude=*")  # fmt: skip
+_COMMIT = ("git", "--no-pager", "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false",
+           "-c", f"core.hooksPath={os.devnull}", "rev-parse", "--verify", "--short", "HEAD")  # fmt: skip
+_SETTINGS = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+_HASH = re.compile(r"[0-9a-f]{4,64}")
 _CHARACTERS = 256
 
 
@@ -19,14 +23,23 @@ def labels(program: str, directory: Path) -> dict[str, str]:
 
 
 def _commit(directory: Path) -> str:
-    """Return the short hash of the commit that is checked out, `-dirty` if a tracked file differs; "" if unknown.
+    """Return the short hash of the commit that is checked out; "" if it is unknown.
 
-    git must not run a hook of the repository, write to it or take long.
+    The directory may be anybody's, and its settings can name programs for git to run: filters, hooks, transports. So
+    git only resolves a name. It compares no files, fetches nothing, and takes no settings from files that merely look
+    like a bare repository.
     """
     try:
         done = subprocess.run(
-            _DESCRIBE, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS, check=True
+            _COMMIT,
+            cwd=directory,
+            env=os.environ | _SETTINGS,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.decode("ascii", "replace").strip()
+    found = done.stdout.decode("ascii", "replace").strip()
+    return found if _HASH.fullmatch(found) else ""

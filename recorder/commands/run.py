@@ -45,7 +45,7 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     without it.
 
     Labels each exchange with the name of the command (argv0) and of the working directory (cwd), and with the short git
-    commit of that (commit, "-dirty" if a tracked file differs); --label wins.
+    commit that is checked out there (commit; no file is compared with it); --label wins.
 
     Within another "wiretape run" it only runs the command, which is recorded already, and other options have no
     effect; unless --db names another tape (then both get it, if neither intercepts), --upstream another API, or only

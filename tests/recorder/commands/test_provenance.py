@@ -1,6 +1,7 @@
 """The labels of what a command was run as."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,17 +16,109 @@ def git(directory: Path, *arguments: str) -> str:
     return subprocess.check_output(("git", *arguments), cwd=directory, env=os.environ | GIT, text=True).strip()
 
 
-def test_a_command_is_labelled_with_names_and_the_commit_and_whether_that_is_what_is_there(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-    git(work, "init", "-q")
-    (work / "file").write_text("1")
-    git(work, "add", "file")
-    git(work, "commit", "-qm", "x")
+def repository(directory: Path) -> Path:
+    """Make a repository with one commit, whose only file has changed since."""
+    directory.mkdir()
+    git(directory, "init", "-q")
+    (directory / "file").write_text("1")
+    git(directory, "add", "file")
+    git(directory, "commit", "-qm", "x")
+    (directory / "file").write_text("2")
+    return directory
+
+
+def test_a_command_is_labelled_with_names_and_the_commit_whatever_has_changed_since(tmp_path: Path) -> None:
+    work = repository(tmp_path / "work")
     expected = {"argv0": "claude", "cwd": "work", "commit": git(work, "rev-parse", "--short", "HEAD")}
     assert provenance.labels("/usr/bin/claude", work) == expected
-    (work / "file").write_text("2")
-    assert provenance.labels("claude", work) == expected | {"commit": expected["commit"] + "-dirty"}
+    (work / "below").mkdir()
+    assert provenance.labels("claude", work / "below") == expected | {"cwd": "below"}
+
+
+def test_the_commit_of_a_worktree_is_its_own(tmp_path: Path) -> None:
+    work = repository(tmp_path / "work")
+    git(work, "worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+    git(tmp_path / "other", "commit", "-qm", "y", "--allow-empty")
+    commit = provenance.labels("x", tmp_path / "other")["commit"]
+    assert commit == git(tmp_path / "other", "rev-parse", "--short", "HEAD")
+    assert commit != provenance.labels("x", work)["commit"]
+
+
+CONFIGURED = {
+    "clean filter": {"filter.f.clean": "{}; cat", "filter.f.required": "true"},
+    "process filter": {"filter.f.process": "{}"},
+    "fsmonitor": {"core.fsmonitor": "{}"},
+    "hooks": {"core.hooksPath": "hooks"},
+    "pager": {"core.pager": "{}", "pager.rev-parse": "{}", "pager.describe": "{}", "pager.diff": "{}"},
+    "external diff": {"diff.external": "{}", "diff.f.command": "{}", "diff.f.textconv": "{}"},
+    "ssh": {"core.sshCommand": "{}", "core.alternateRefsCommand": "{}", "core.askPass": "{}"},
+    "alias": {"alias.rev-parse": "!{}", "alias.describe": "!{}", "alias.status": "!{}"},
+    "partial clone": {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": "ext::sh -c {}",
+        "protocol.ext.allow": "always",
+    },
+}
+"""Settings of a repository that name programs, in which {} stands for one that leaves a marker."""
+
+
+def configure(directory: Path, settings: dict[str, str], marker: Path) -> None:
+    """Name programs in a repository's settings, its hooks and its attributes."""
+    program = marker.with_name("program")
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.chmod(0o755)
+    (directory / ".gitattributes").write_text("* filter=f diff=f\n")
+    (directory / "hooks").mkdir()
+    for hook in ("post-index-change", "reference-transaction", "fsmonitor-watchman"):
+        (directory / "hooks" / hook).symlink_to(program)
+    for name, value in settings.items():
+        git(directory, "config", name, value.format(program))
+
+
+@pytest.mark.parametrize("settings", CONFIGURED.values(), ids=CONFIGURED)
+@pytest.mark.parametrize("place", ["config", "include"])
+def test_no_program_runs_that_a_repository_names(tmp_path: Path, settings: dict[str, str], place: str) -> None:
+    work, marker = repository(tmp_path / "work"), tmp_path / "marker"
+    commit = git(work, "rev-parse", "--short", "HEAD")
+    configure(work, settings, marker)
+    if place == "include":
+        named = work / ".git" / "named"
+        (work / ".git" / "config").rename(named)
+        (work / ".git" / "config").write_text(
+            f'[core]\n\trepositoryformatversion = 0\n[includeIf "gitdir:{work}/"]\n\tpath = {named}\n'
+        )
+    if "extensions.partialClone" in settings:  # the commit is not there either
+        shutil.rmtree(work / ".git" / "objects")
+        (work / ".git" / "objects").mkdir()
+    labels = provenance.labels("x", work)
+    assert not marker.exists()
+    assert labels["commit"] == commit
+
+
+def test_no_program_runs_that_a_submodule_names(tmp_path: Path) -> None:
+    inner, work, marker = repository(tmp_path / "inner"), repository(tmp_path / "work"), tmp_path / "marker"
+    git(work, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
+    git(work, "commit", "-qam", "y")
+    configure(work / "sub", CONFIGURED["clean filter"], marker)
+    (work / "sub" / "file").write_text("3")
+    labels = provenance.labels("x", work)
+    assert not marker.exists()
+    assert labels["commit"] == git(work, "rev-parse", "--short", "HEAD")
+
+
+def test_no_program_runs_that_a_bare_repository_names_which_is_there_as_plain_files(tmp_path: Path) -> None:
+    inner, work, marker = repository(tmp_path / "inner"), repository(tmp_path / "work"), tmp_path / "marker"
+    configure(inner, CONFIGURED["clean filter"], marker)
+    git(inner, "config", "core.worktree", ".")
+    git(inner, "config", "core.bare", "false")
+    shutil.copytree(inner / ".git", work / "below")
+    for file in ("file", ".gitattributes"):
+        shutil.copy(inner / file, work / "below")
+    labels = provenance.labels("x", work / "below")
+    assert not marker.exists()
+    assert labels == {"argv0": "x", "cwd": "below"}
 
 
 def test_without_a_repository_or_git_and_with_a_name_that_cannot_be_shown_a_label_is_left_out(
