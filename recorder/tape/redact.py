@@ -4,9 +4,10 @@ Credentials are replaced by a short keyed hash of themselves, so that two exchan
 from two made with different ones, and the key cannot be read back. The hash's key (the *salt*) is random for each tape.
 
 A credential is known by the name of its header, query field or label, or by its looks: `sk-…`, a JWT, user info in a
-URL, a `name=value` within a longer text. Percent-encoding hides neither. In doubt a value is replaced; what counts or
-limits something stays readable, such as `x-ratelimit-remaining-tokens`. Bodies are not touched: they are what is
-recorded.
+URL, a `name=value` or "Incorrect API key provided: …" within a longer text. Percent-encoding hides neither. A key that
+was sent in a header is recognised in all other headers, also without such looks. In doubt a value is replaced; what
+counts or limits something stays readable, such as `x-ratelimit-remaining-tokens`. Bodies are not touched: they are what
+is recorded.
 """
 
 import functools
@@ -14,7 +15,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import unquote_plus
+from urllib.parse import quote, unquote_plus
 
 _STEM = re.compile(
     r"auth(?!ors?(?:-|$)|orit)|cookie|secret|passw|passphrase|credential|signature|session-?id|assertion|bearer"
@@ -25,6 +26,12 @@ _WORDS = frozenset({
 })  # fmt: skip
 _ONE_TIME_CODE = "code"
 _CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
+_SENT = re.compile(
+    r"(?:^|[-_])(?:authorization|(?:access|api|auth|functions|subscription)[-_]?(?:key|token)|security-token|secret)$"
+)
+"""The names of headers whose credential is known again in others."""
+_STRUCTURAL = frozenset({"content-type", "content-encoding", "content-length", "sec-websocket-extensions"})
+"""Bodies are decoded by these values: they stay, even if a client sends one as its key."""
 _HARMLESS = re.compile(
     r"(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
 )
@@ -39,16 +46,28 @@ _PREFIXES = (
     r"(?:sk|rk|pk|xai|pplx|csk|fw|pcsk|sess|tvly|glpat|pypi)-", r"gsk_", r"hf_", r"r8_", r"nvapi-", r"gh[pousr]_",
     r"github_pat_", r"hv[sbr]\.", r"[spr]k_(?:live|test|prod)_", r"ya29\.", r"npm_", r"xox[abeprs]-", r"dop_v1_",
     r"whsec_", r"jina_", r"vck_", r"shp(?:at|ca|pa|ss)_", r"lin_api_", r"AIza", r"(?-i:A[KS]IA|SG\.|eyJ)",
+    r"bot\d{3,16}:", r"\d{6,12}:(?=AA[\w-]{32,40}(?![\w-]))",
 )  # fmt: skip
 _KEY = rf"(?<![A-Za-z0-9-])(?:{'|'.join(_PREFIXES)})"
+_NO_CHALLENGE = r"(?!(?:realm|charset|scope|error\w*|\w+_(?:id|issuers|metadata|uri))\s*=)"
+"""Exclude the parameters of a challenge, as in `Bearer realm="api"`."""
 _LOOKS_SECRET = re.compile(
-    rf"^\s*(?:token|digest|apikey)\s+\S.*|(?<![\w-])(?:bearer|basic)\s+\S{{8,}}|{_KEY}[\w-]{{4}}[\w.=-]*",
+    rf"^\s*(?:token|digest|apikey)\s+{_NO_CHALLENGE}\S.*|(?<![\w-])(?:bearer|basic)\s+{_NO_CHALLENGE}\S{{8,}}"
+    rf"|{_KEY}[\w-]{{4}}[\w.=-]*",
     re.IGNORECASE,
 )
 # In a sentence, "Basic authentication" and "hf_hub_download" are words: a key is long, or has a digit.
 _LOOKS_SECRET_IN_TEXT = re.compile(
-    r"(?<![\w-])(?:bearer|basic)\s+(?-i:(?=\S*(?:[0-9=]|[a-z][A-Z])))\S{8,}"
+    rf"(?<![\w-])(?:bearer|basic)\s+{_NO_CHALLENGE}(?-i:(?=\S*(?:[0-9=]|[a-z][A-Z])))\S{{8,}}"
     rf"|{_KEY}(?=[\w.=-]{{20}}|[\w.=-]*\d)[\w-]{{4}}[\w.=-]*",
+    re.IGNORECASE,
+)
+# All that is repeated is bounded: to look from each word to the end of the text would take quadratic time.
+_NAMED_IN_TEXT = re.compile(
+    r"(?<![a-z])((?:(?:api)?key|token|secret|password|passphrase|credential|jwt)[^\w%]{1,4}"
+    r"(?:(?:is|was|not|has|been|the|value|provided|supplied|given|sent|received|used|found|specified|in|valid|incorrect"
+    r"|expired|unknown|rejected|revoked|disabled)[^\w%]{1,4}){0,4})"
+    r"(?=[\w.~+/=-]{0,64}\d)([\w.~+/=-]{16,})",
     re.IGNORECASE,
 )
 # A name begins at its first character only: to begin at each would take quadratic time on a long one without a value.
@@ -58,12 +77,15 @@ _ORIGIN = re.compile(r"\s*<?[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
 _BETWEEN_FIELDS = re.compile(r"([?&;#])")
 _KEY_LIKE = re.compile(r"(?=.*\d)[\w.~+=-]{16,}")
 _LITERALS = frozenset({"null", "none", "true", "false"})
-_LIST = re.compile(r"\s*,\s*")
+_OPAQUE = re.compile(r"(?<![\w.-])(?=[\w-]{0,64}\d)[\w-]{16,}(?![\w-]|\.\w)")
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "secret"})
 _SIMPLE = re.compile(r"[^=:%@+]*")
 _ENCODED_LEVELS = 3
 _CACHED_LENGTH = 64
 _KNOWN = 512
+_KNOWN_KEYS = 64
+_KEY_CHARACTERS = range(16, 4096)
 
 
 class Redactor:
@@ -77,6 +99,8 @@ class Redactor:
         # A program sends the same headers again and again.
         self._known_header = functools.lru_cache(_KNOWN)(self._header)
         self._known_url = functools.lru_cache(_KNOWN)(self._url)
+        self._known_keys = dict[str, str]()
+        """The marks of the keys that were sent last, the newest last."""
 
     def mark(self, secret: str) -> str:
         """Return the mark that stands for `secret`; equal secrets have equal marks on the same tape."""
@@ -87,20 +111,55 @@ class Redactor:
 
     def headers(self, pairs: Iterable[tuple[bytes, bytes]]) -> list[list[str]]:
         """Return header pairs as `[name, value]` text in the order they came, credentials replaced."""
-        return [list(self._known_header(name, value)) for name, value in pairs]
+        found = [self._known_header(name, value) for name, value in pairs]
+        for _, _, key in found:
+            if key:
+                self._remember(key)
+        return [[name, value if name in _STRUCTURAL else self._without_known_keys(value)] for name, value, _ in found]
 
-    def _header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
+    def _remember(self, key: str) -> None:
+        for spelling in {key, quote(key, safe="")}:
+            self._known_keys.pop(spelling, None)
+            self._known_keys[spelling] = self.mark(key)
+        while len(self._known_keys) > _KNOWN_KEYS:
+            del self._known_keys[next(iter(self._known_keys))]
+
+    def _without_known_keys(self, text: str) -> str:
+        for key, mark in self._known_keys.items():
+            if key in text:
+                text = text.replace(key, mark)
+        return text
+
+    def _header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str, str]:
+        """Return a name and a value without credentials, and the key that was sent, which others may repeat, or ""."""
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name in _CHALLENGES:
-            return name, value
         shown = self.mark(name) if _LOOKS_SECRET.search(name) else name
+        return shown, self._value(name, value), _sent_key(name, value)
+
+    def _value(self, name: str, value: str) -> str:
+        if name in _CHALLENGES:
+            return self._challenge(value)
         if is_secret(name, value):
-            return shown, self.mark(_bare(value))
+            return self.mark(_bare(value))
         if name == "sec-websocket-protocol":  # browsers can send no other header: keys are put here
-            return shown, ", ".join(self.mark(part) if _is_key_like(part) else part for part in _LIST.split(value))
+            parts = [part.strip() for part in value.split(",")]
+            return ", ".join(self.mark(part) if _is_key_like(part) else part for part in parts)
         if value.startswith("/") or _ORIGIN.match(value):
-            return shown, self.url(value)
-        return shown, self.mark(_bare(value)) if shows_secret(value) else value
+            return self.url(value)
+        return self.mark(_bare(value)) if shows_secret(value) else value
+
+    def _challenge(self, value: str) -> str:
+        """Return a challenge with the opaque values in it replaced; its other parameters stay readable."""
+        said, plain = self._readable(value), value
+        for _ in range(_ENCODED_LEVELS if "%" in value else 0):
+            plain = unquote_plus(plain)
+        return self.mark(value) if self._readable(plain).count("REDACTED") > said.count("REDACTED") else said
+
+    def _readable(self, challenge: str) -> str:
+        def mark(match: re.Match[str]) -> str:
+            return match[0] if _UUID.fullmatch(match[0]) else self.mark(match[0])
+
+        return _OPAQUE.sub(mark, self.text(challenge))
 
     def labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return labels with credentials replaced."""
@@ -151,6 +210,7 @@ class Redactor:
         """Return text for people, such as an error message, with what looks like a credential replaced."""
         for pattern in (_USER_INFO, _LOOKS_SECRET_IN_TEXT):
             text = pattern.sub(lambda match: self.mark(match[0]), text)
+        text = _NAMED_IN_TEXT.sub(lambda match: match[1] + self.mark(match[2]), text)
         return _PAIR.sub(self._pair, text)
 
     def _pair(self, match: re.Match[str]) -> str:
@@ -165,7 +225,14 @@ def _names_credential(name: str, value: str) -> bool:
     if _KEY_LIKE.fullmatch(value):
         return True
     _, names_quantity = _judged(name)
-    return not names_quantity and value.lower() not in _LITERALS and _STEM.search(_normal(name)) is not None
+    is_word = value.lower() in _LITERALS or "://" in value
+    return not names_quantity and not is_word and _STEM.search(_normal(name)) is not None
+
+
+def _sent_key(name: str, value: str) -> str:
+    """Return the key that a header sends; "" if it sends none that could be known again."""
+    words = value.split() if _SENT.search(name) else []
+    return words[-1] if words and len(words[-1]) in _KEY_CHARACTERS and any(map(str.isdigit, words[-1])) else ""
 
 
 def _is_key_like(text: str) -> bool:
@@ -192,9 +259,9 @@ def _judged(name: str) -> tuple[bool, bool]:
 def shows_secret(text: str) -> bool:
     """Return whether a text holds what looks like a credential, also percent-encoded."""
     if _SIMPLE.fullmatch(text):
-        return _LOOKS_SECRET.search(text) is not None
+        return bool(_LOOKS_SECRET.search(text) or _NAMED_IN_TEXT.search(text))
     for _ in range(_ENCODED_LEVELS):
-        if _LOOKS_SECRET.search(text) or _USER_INFO.search(text):
+        if _LOOKS_SECRET.search(text) or _USER_INFO.search(text) or _NAMED_IN_TEXT.search(text):
             return True
         if any(is_secret(match[1], match[2]) for match in _PAIR.finditer(text)):
             return True

@@ -1,5 +1,5 @@
 import base64
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from recorder.clock import SYSTEM
 from recorder.tape.redact import Redactor
+from tests.cases import each_case
 
 CANARY = "sk-CANARY-p4ssw0rd/+=%?&"
 PLAIN = "CANARYp4ssw0rd"
@@ -85,6 +86,119 @@ def test_a_header_that_carries_a_credential_is_redacted(name: str, value: str) -
         assert secret not in stored
 
 
+OPAQUE = "4f9cCANARY1b2e8d7a60315c9b7e2f4d"
+"""A key without a prefix that would tell it from the id of a request."""
+
+
+@each_case("key", [f"sk-proj-{OPAQUE}", OPAQUE, "0f8fad5b-d9cb-469f-a165-70867728950e"])
+@each_case(
+    ("name", "value"),
+    [
+        ("WWW-Authenticate", 'Bearer realm="api", error="invalid_token", error_description="API key {} is invalid"'),
+        ("Proxy-Authenticate", "Bearer error_description='Incorrect API key provided: {}. Find yours in the console'"),
+        ("WWW-Authenticate", 'ApiKey realm="a", key="{}"'),
+        ("WWW-Authenticate", 'Bearer resource_metadata="https://host/.well-known/a?token={}"'),
+        ("WWW-Authenticate", 'Bearer error_description="Incorrect%20API%20key%20provided%3A%20{}"'),
+        ("Location", "https://host/login?reason=Incorrect+API+key+provided%3A+{}"),
+        ("Location", "/login?error_description=API%20key%20{}%20was%20revoked"),
+        ("Link", '<https://host/a>; rel="next", <https://host/b?api_key={}>; rel="last"'),
+        ("Link", '</docs>; title="Incorrect API key provided: {}"'),
+        ("x-error-message", "Incorrect API key provided: {}. You can find your API key in the console."),
+        ("x-error", "Access denied due to invalid subscription key ({})"),
+        ("x-error", '{"error": {"message": "API key not valid: {}"}}'),
+        ("x-error", "Incorrect%20API%20key%20provided%3A%20{}"),
+        ("grpc-message", "the access token '{}' has expired"),
+        ("x-amzn-errormessage", "The security token {} included in the request is invalid"),
+        ("warning", '199 - "key {} is deprecated"'),
+    ],
+)
+def test_a_key_that_an_answer_names_is_redacted_in_any_header(name: str, value: str, key: str) -> None:
+    stored = header(name, value.replace("{}", key))
+    assert key not in stored
+    assert MARK in stored
+
+
+@each_case(
+    "value",
+    [
+        f"Negotiate {OPAQUE}==",
+        f"Bearer {OPAQUE}",
+        f'Basic realm="{OPAQUE}"',
+        f'Digest realm="a", nonce="{OPAQUE}", qop="auth"',
+    ],
+)
+def test_what_is_opaque_in_a_challenge_is_redacted(value: str) -> None:
+    assert OPAQUE not in header("www-authenticate", value)
+
+
+@each_case(
+    "value",
+    [
+        'Bearer realm="api", error="invalid_token", error_description="Incorrect API key provided: {}"',
+        'Bearer error_description="the token {} is expired", error="invalid_token"',
+    ],
+)
+def test_a_challenge_keeps_its_other_words(value: str) -> None:
+    assert header("www-authenticate", value.format(OPAQUE)) == value.format(REDACTOR.mark(OPAQUE))
+
+
+@each_case(
+    "value",
+    [
+        'Bearer realm="api", error="invalid_token", error_description="The access token expired"',
+        'Bearer authorization_uri="https://login.test/72f988bf-86f1-41af-91ab-2d7cd011db47", error="invalid_token"',
+        'Bearer resource_metadata="https://host.test/.well-known/oauth-protected-resource/v1"',
+        'Bearer error_description="AADSTS50: Trace ID: 0f8fad5b-d9cb-469f-a165-70867728950e Timestamp: 2026-01-05"',
+        'Basic realm="Sign in to api-v2.inference.test:8443", charset="UTF-8"',
+        'Digest realm="users", qop="auth", algorithm=SHA-256',
+        "Negotiate, NTLM",
+        "Bearer",
+    ],
+)
+def test_a_challenge_without_a_key_is_kept(value: str) -> None:
+    assert header("www-authenticate", value) == header("proxy-authenticate", value) == value
+
+
+@each_case("name", ["authorization", "x-api-key", "api-key", "ocp-apim-subscription-key", "x-auth-token"])
+@each_case(
+    ("echo", "value"),
+    [
+        ("Location", "https://host/{}/v1"),
+        ("Location", "https://host/cb?state={}#{}"),
+        ("Link", '<https://host/{}>; rel="next"'),
+        ("x-debug", "upstream=https://host/v1/{} user={}"),
+        ("server-timing", 'auth;desc="{}"'),
+        ("x-request-id", "{}"),
+    ],
+)
+def test_a_key_that_was_sent_is_redacted_wherever_an_answer_repeats_it(name: str, echo: str, value: str) -> None:
+    redactor, key = Redactor(b"salt"), OPAQUE + "+/="
+    redactor.headers([(name.encode(), f"Bearer {key}".encode())])
+    for spelling in (key, quote(key, safe="")):
+        ((_, stored),) = redactor.headers([(echo.encode(), value.replace("{}", spelling).encode())])
+        assert stored == value.replace("{}", redactor.mark(key))
+
+
+def test_whatever_is_sent_as_a_key_an_answer_can_be_decoded() -> None:
+    redactor = Redactor(b"salt")
+    answer = [[b"content-type", b"text/event-stream;charset=utf-8"], [b"x-a", b"application/json"]]
+    keys = [(b"x-api-key", value) for _, value in answer] + [(b"authorization", b"Bearer "), (b"x-api-key", b"")]
+    redactor.headers(keys)
+    assert redactor.headers([(name, value) for name, value in answer]) == [
+        [name.decode(), value.decode()] for name, value in answer
+    ]
+
+
+@each_case(
+    "token", [f"bot123456:{PLAIN}", "bot123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1", "bot123456%3AAAHdqTcvCH1v"]
+)
+def test_the_token_of_a_bot_in_a_path_is_redacted(token: str) -> None:
+    assert REDACTOR.path(f"/{token}/sendMessage") == f"/{REDACTOR.mark(unquote(token))}/sendMessage"
+    for text in (f"https://api.telegram.test/{token}/getMe", f"/file/{token}/a"):
+        assert token not in header("location", text)
+        assert token not in Redactor(None).text(f"no answer from {text}: refused") or "%" in token
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -119,6 +233,30 @@ def test_a_header_that_carries_a_credential_is_redacted(name: str, value: str) -
         ("authority", "api.openai.com"),
         ("cache-control", "max-age=0, private"),
         ("date", "Mon, 05 Jan 2026 10:11:12 GMT"),
+        ("x-request-id", "0f8fad5b-d9cb-469f-a165-70867728950e"),
+        ("cf-ray", "8f1c2d3e4a5b6c7d-FRA"),
+        ("etag", 'W/"33a64df551425fcc55e4d42a148795d9f25f89d4"'),
+        ("tracestate", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"),
+        ("x-b3-traceid", "80f198ee56343ba864fe8b2a57d3eff7"),
+        ("x-amzn-requestid", "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"),
+        ("x-amzn-trace-id", "Root=1-67891233-abcdef012345678912345678"),
+        ("x-amz-id-2", "Uuag1LuByRx9e6j5Onimru9pO4ZVKnJ2Qz7/C1NPcfTWAtRPfTaOFg=="),
+        ("x-ms-request-id", "0f8fad5b-d9cb-469f-a165-70867728950e"),
+        ("apim-request-id", "0f8fad5b-d9cb-469f-a165-70867728950e"),
+        ("openai-processing-ms", "1204"),
+        ("anthropic-organization-id", "0f8fad5b-d9cb-469f-a165-70867728950e"),
+        ("request-id", "req_011CQG2YfJZ9x4VbK3a8mNpT"),
+        ("x-cloud-trace-context", "105445aa7843bc8bf206b12000100000/1;o=1"),
+        ("server-timing", 'cfExtPri, cfL4;desc="?proto=TCP&rtt=1204&sent=5&recv=7"'),
+        ("link", '<https://host.test/v1/files?after=file-4f9c1b2e8d7a60315c9b>; rel="next"'),
+        ("location", "/v1/responses/resp_0f8fad5bd9cb469fa16570867728950e"),
+        ("location", "https://host.test/openai/operations/0f8fad5b-d9cb-469f-a165-70867728950e?api-version=2024-10-21"),
+        ("x-error-message", "max_tokens: 100000 > 8192, the maximum of output tokens for claude-3-5-sonnet-20241022"),
+        ("user-agent", "codex_cli_rs/0.46.0 (Ubuntu 24.4.0; x86_64) xterm-256color"),
+        ("strict-transport-security", "max-age=31536000; includeSubDomains; preload"),
+        ("alt-svc", 'h3=":443"; ma=86400'),
+        ("via", "1.1 varnish, 1.1 4f9c1b2e8d7a60315c9b7e2f4d.cloudfront.test (CloudFront)"),
+        ("grpc-message", "model projects/p/models/gemini-2.5-flash-preview-05-20 was not found"),
         ("report-to", '{"group":"a","max_age":604800,"endpoints":[{"url":"https://a.test/r?s=b%2Fc"}]}'),
     ],
 )
