@@ -32,7 +32,7 @@ _NO_PROXY = (
     "this wiretape is no forward proxy: take HTTPS_PROXY and HTTP_PROXY out of the program's environment, or record"
     " with wiretape run -- CMD, without --base-url, or wiretape record --intercept"
 )
-_LABEL = re.compile(r"\s*([A-Za-z0-9_.-]{1,64})=([^,]{0,256}?)\s*")
+_LABEL = re.compile(r"([A-Za-z0-9_.-]{1,64})=([^,]{0,256})")
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -261,7 +261,7 @@ def labels(headers: Headers) -> dict[str, str] | Refusal:
         if name != b"x-wiretape-label":
             continue
         for part in _text(value).split(","):
-            match = _LABEL.fullmatch(part)
+            match = _LABEL.fullmatch(part.strip())
             if match is None:
                 return Refusal(400, "a part of X-Wiretape-Label is not of the form key=value: separate labels by ','")
             pairs[match[1]] = match[2]

@@ -23,7 +23,7 @@ Entries = dict[tuple[str, str], str]
 
 _OF_SQLITE: Final = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
 _TOKEN: Final = re.compile(
-    r"""--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^]]*\]|\s+|\w+|.""", re.DOTALL
+    r"""--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^]]*(?:\]|\Z)|\s+|\w+|.""", re.DOTALL
 )
 _PLAIN_NAME: Final = re.compile(r'"([A-Za-z_]\w*)"')
 _WIDTH: Final = 40

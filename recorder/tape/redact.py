@@ -38,7 +38,7 @@ _HARMLESS = re.compile(
 _QUANTITY = re.compile(
     r"(?:^|-)(?:age|budget|cost|count|limit|max|min|ms|num|remaining|reset|seconds|size|spend|tokens|total|ttl|used?)(?:-|$)"
 )
-_NUMBER = re.compile(r"\s*-?\d{1,12}(?:\.\d{1,12})?\s*(?:ms|s|m|h|d)?\s*")
+_NUMBER = re.compile(r"\s*-?\d{1,12}(?:\.\d{1,12})?(?:\s*(?:ms|s|m|h|d))?\s*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 

@@ -1,0 +1,52 @@
+"""How the time of a call grows with the length of a text: in CPU time, which other processes do not change."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+SIZE = 16_000
+_QUICK_SECONDS = 0.01
+_MOST = 9.0
+"""Linear time grows 4 times with 4 times the length, quadratic time 16 times."""
+
+CHARACTERS = " \t\n\r\u2028aA09é-_./\"'\\[]{}(),;:=<>&%@#?+*`~|$!\x1b\0"
+WORDS = (
+    "key ",
+    "token-",
+    "bearer ",
+    "sk-",
+    "a=",
+    "a: ",
+    "//a@",
+    "%25",
+    "data:",
+    "data: {}\n",
+    "\r\n",
+    "</a>",
+    '{"a":',
+    "a,",
+)
+
+
+def hostile(words: Iterable[str] = WORDS, characters: Iterable[str] = CHARACTERS) -> Iterator[Callable[[int], str]]:
+    """Yield makers of texts of a length: one thing repeated, one after another, each also with another end."""
+    words, characters = list(words), list(characters)
+    for end in ("", "\0"):
+        for repeated in (*words, *characters):
+            yield lambda size, repeated=repeated, end=end: (repeated * size)[:size] + end  # type: ignore[misc]
+        for first in words:
+            for repeated in characters:
+                yield lambda size, first=first, repeated=repeated, end=end: first + repeated * size + end  # type: ignore[misc]
+
+
+def grows_too_fast(call: Callable[[str], object], made: Callable[[int], str], size: int = SIZE) -> bool:
+    """Return True if a call takes more than linear time; what is quick at the full size is not looked at closer."""
+    if _seconds(call, made(size)) < _QUICK_SECONDS:
+        return False
+    few, many = (min(_seconds(call, made(length)) for _ in range(3)) for length in (size // 4, size))
+    return many > max(_MOST * few, _QUICK_SECONDS)
+
+
+def _seconds(call: Callable[[str], object], text: str) -> float:
+    began = time.thread_time()
+    call(text)
+    return time.thread_time() - began
