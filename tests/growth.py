@@ -1,4 +1,4 @@
-"""How the time of a call grows with the length of a text: in CPU time, which other processes do not change."""
+"""Growth of the CPU time of a call with the length of a text."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ def hostile(words: Iterable[str] = WORDS, characters: Iterable[str] = CHARACTERS
 
 
 def grows_too_fast(call: Callable[[str], object], made: Callable[[int], str], size: int = SIZE) -> bool:
-    """Return True if a call takes more than linear time; what is quick at the full size is not looked at closer."""
+    """Return True if a call takes more than linear time. A call that is quick at the full size does not."""
     if _seconds(call, made(size)) < _QUICK_SECONDS:
         return False
     few, many = (min(_seconds(call, made(length)) for _ in range(3)) for length in (size // 4, size))

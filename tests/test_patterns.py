@@ -42,7 +42,7 @@ def compiled(value: object) -> Iterator[tuple[re.Pattern[Any], str | None]]:
 
 
 def methods(tree: ast.Module, name: str) -> set[str]:
-    """Return how a module uses a pattern; a pattern that is passed on is used from a position, in most cases."""
+    """Return the methods of a pattern that a module calls; helpers that get a pattern match it at a position."""
     used = {
         AS_FINDALL.get(node.attr, node.attr)
         for node in ast.walk(tree)
