@@ -303,6 +303,8 @@ def _status(recorder: "Recorder") -> str:
 
 
 def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int) -> int:
+    from recorder.commands import status
+
     screen.status("")
     totals = recorder.totals()
     for problem in totals.problems:
@@ -311,7 +313,6 @@ def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int
     missing = ", ".join(counted(count, thing) for thing, count in lost.items())
     deleted = recorder.counts.deleted
     too_old = f"{counted(deleted, 'old exchange')} deleted, " if deleted else ""
-    recorded = f"{counted(totals.recorded, 'exchange')} recorded, {totals.failed} failed"
-    screen.line(f"{recorded}, {too_old}not stored: {missing}")
+    screen.line(f"{status.summary(totals)} · {too_old}not stored: {missing}")
     screen.close()
     return 1 if any(lost.values()) or totals.problems else 0

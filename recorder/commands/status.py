@@ -9,10 +9,12 @@ import threading
 from collections.abc import Iterable
 from typing import TextIO
 
-from recorder.decode.operation import GENERATIONS
+from recorder.decode.operation import is_covered
 from recorder.decode.outcome import NOTABLE
+from recorder.plurals import counted
 from recorder.sanitize import clipped, safe
 from recorder.tape.journal import Finished
+from recorder.tape.losses import Totals
 
 _WAITING = 1000
 _LINE_CHARACTERS = 4096
@@ -98,13 +100,20 @@ def finished_line(one: Finished, clock: str) -> str:
     return "  ".join(parts + [flag for flag in NOTABLE if flag in one.flags and flag != one.outcome])
 
 
+def summary(totals: Totals, finished: Iterable[Finished] = ()) -> str:
+    """Return the counts of a recording, with the latencies of its finished generations: `stats` has the same."""
+    parts = [counted(totals.generations, "generation"), f"{totals.failed:,} failed", *latencies(finished)]
+    others = f" · {counted(totals.others, 'other request')}" if totals.others else ""
+    return ", ".join(parts) + others
+
+
 def latencies(finished: Iterable[Finished]) -> list[str]:
-    """Return the median time to first token and the longest gap of all that may be generations, where there are any."""
+    """Return the median time to first token and the longest gap of the generations that `stats` measures, if any."""
     import statistics
 
-    covered = [one for one in finished if one.operation is None or one.operation in GENERATIONS]
-    ttft = [one.ttft_ns for one in covered if one.ttft_ns is not None]
-    gaps = [one.max_stall_ns for one in covered if one.max_stall_ns is not None]
+    measured = [one for one in finished if is_covered(one.operation) and one.outcome == "complete"]
+    ttft = [one.ttft_ns for one in measured if one.ttft_ns is not None]
+    gaps = [one.max_stall_ns for one in measured if one.max_stall_ns is not None]
     first = [f"ttft p50 {_ms(statistics.median(ttft))} ms"] if ttft else []
     return first + ([f"longest gap {_ms(max(gaps))} ms"] if gaps else [])
 

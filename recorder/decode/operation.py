@@ -29,6 +29,12 @@ OPERATIONS: Final = {
 GENERATIONS: Final = ("chat", "generate_content", "text_completion")
 """The operations that rates and latencies cover."""
 
+
+def is_covered(operation: str | None) -> bool:
+    """Return True if rates and latencies cover an operation; an unknown one is covered."""
+    return operation is None or operation in GENERATIONS
+
+
 _PATHS: Final = tuple(
     (re.compile(pattern), operation, api)
     for pattern, operation, api in (

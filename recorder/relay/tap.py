@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from recorder.clock import SYSTEM, Clock
+from recorder.decode.operation import is_covered
 from recorder.decode.outcome import FAILURES
 from recorder.errors import BY_EXIT_CODE, LASTING, TapeBusy, TapeGone, WiretapeError, WriterFailed
 from recorder.plurals import counted
@@ -335,6 +336,7 @@ class Tap:
         self.counts.deleted += deleted.exchanges
         self.counts.own_deleted += deleted.own_exchanges
         self.counts.own_failed_deleted += deleted.own_failed
+        self.counts.own_others_deleted += deleted.own_others
         self.counts.stored_exchanges -= deleted.own_exchanges
         self.counts.stored_bytes -= deleted.own_bytes
 
@@ -379,7 +381,8 @@ class Tap:
             return
         self._unfinished.discard(one.id)
         self.counts.recorded += 1
-        self.counts.failed += one.outcome in FAILURES
+        self.counts.failed += is_covered(one.operation) and one.outcome in FAILURES
+        self.counts.others += not is_covered(one.operation)
         self._on_finished(one)
 
     def _report(self, message: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, case, func, select, text
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, case, func, not_, select, text
 from sqlalchemy.exc import DatabaseError
 
 from recorder.clock import SYSTEM, Clock
@@ -25,6 +25,7 @@ from recorder.plurals import counted
 from recorder.tape import cells, file, packing, reading
 from recorder.tape.journal import Verified
 from recorder.tape.schema import (
+    COVERED,
     FROM_CLIENT,
     FROM_UPSTREAM,
     STREAMS,
@@ -97,7 +98,7 @@ def verify(path: Path, uuid: str, seconds: float, after: int = 0) -> Verified:
             return msgspec.structs.replace(held, problems=damage(connection, seconds))
     except DatabaseError as error:
         if sqlite_code(error) in DAMAGED:
-            held = Verified(held.exchanges or 0, held.failed or 0, held.bytes or 0, [])
+            held = Verified(held.exchanges or 0, held.failed or 0, held.bytes or 0, [], others=held.others)
         return msgspec.structs.replace(held, problems=[str(error.orig)])
     except ForeignFile as error:
         return Verified(0, 0, 0, [str(error)])
@@ -116,10 +117,12 @@ def _sum(size: ColumnElement[Any], table: Table) -> Select[Any]:
 
 
 def _count(connection: Connection, of_session: ColumnElement[bool]) -> Verified:
-    """Count the exchanges of a session, and those of them that failed."""
-    failed = func.count().filter(measures.c.outcome.in_(FAILURES))
-    statement = select(func.count(), failed).select_from(exchanges).outerjoin(measures).where(of_session)
-    return Verified(*connection.execute(statement).one(), None, [])
+    """Count the exchanges of a session, its generations that failed, and its exchanges that are no generations."""
+    failed = func.count().filter(COVERED, measures.c.outcome.in_(FAILURES))
+    others = func.count().filter(not_(COVERED))
+    statement = select(func.count(), failed, others).select_from(exchanges).outerjoin(measures).where(of_session)
+    count, failed_count, others_count = connection.execute(statement).one()
+    return Verified(count, failed_count, None, [], others=others_count)
 
 
 @contextlib.contextmanager

@@ -60,12 +60,16 @@ class Session(_Frame, tag="session", frozen=True):
 
 
 class Deleted(msgspec.Struct, tag="deleted", frozen=True):
-    """So many exchanges were past what the tape keeps; of this session so many, failed ones, and bytes of reads."""
+    """Counts of what was past what the tape keeps, in all and of this session; `own_bytes` are those of reads.
+
+    `own_failed` counts generations, `own_others` exchanges that are none.
+    """
 
     exchanges: int
     own_exchanges: int
     own_failed: int
     own_bytes: int
+    own_others: int = 0
 
 
 class Deleting(msgspec.Struct, tag="deleting", frozen=True):
@@ -277,7 +281,8 @@ class Fatal(msgspec.Struct, tag="fatal", frozen=True):
 class Verified(msgspec.Struct, tag="verified", frozen=True):
     """What the tape holds of this session, read from the file at the end; None is what could not be read in time.
 
-    `goes_on`: the writer has other recorders to serve, and does not end.
+    `failed` counts generations, `others` exchanges that are none. `goes_on`: the writer has other recorders to serve,
+    and does not end.
     """
 
     exchanges: int | None
@@ -285,6 +290,7 @@ class Verified(msgspec.Struct, tag="verified", frozen=True):
     bytes: int | None
     problems: list[str]
     goes_on: bool = False
+    others: int = 0
 
 
 Answer = Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified

@@ -35,7 +35,8 @@ LATE_NS = 500_000_000
 class Counts:
     """What has happened so far.
 
-    `recorded` and `failed` are the exchanges that the writers reported as finished. `stored_*` is what they
+    `recorded` are the exchanges that the writers reported as finished, `failed` the generations of them that failed,
+    `others` those that are no generations. `stored_*` is what they
     acknowledged and have not deleted since, as past what the tape keeps; `deleted` counts exchanges of all recorders,
     `own_…` those of this one. `dropped_bytes` and `unrecorded` (exchanges) are what is known to be missing. `lag_ns` is
     the time from a frame's birth to its acknowledgement.
@@ -43,9 +44,11 @@ class Counts:
 
     recorded: int = 0
     failed: int = 0
+    others: int = 0
     deleted: int = 0
     own_deleted: int = 0
     own_failed_deleted: int = 0
+    own_others_deleted: int = 0
     stored_exchanges: int = 0
     stored_bytes: int = 0
     dropped_bytes: int = 0
@@ -57,13 +60,22 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How a recording ended: from the tape, as far as it could be read; `problems` are sentences."""
+    """How a recording ended: from the tape, as far as it could be read; `problems` are sentences.
+
+    Of the `recorded` exchanges, `others` are no generations; `failed` are generations.
+    """
 
     recorded: int
     failed: int
     missing_bytes: int
     missing_exchanges: int
     problems: list[str] = field(default_factory=list)
+    others: int = 0
+
+    @property
+    def generations(self) -> int:
+        """The exchanges that rates and latencies cover."""
+        return self.recorded - self.others
 
     @property
     def is_whole(self) -> bool:
@@ -75,7 +87,8 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
     """Compare what was acknowledged with what the tape holds; where that is unknown, believe the acknowledgements."""
     if verified is None or verified.exchanges is None or verified.failed is None:
         recorded = max(counts.recorded, counts.stored_exchanges + counts.own_deleted)  # measuring may be far behind
-        return Totals(recorded, counts.failed, counts.dropped_bytes, counts.unrecorded, _damage(verified))
+        unstored = counts.dropped_bytes, counts.unrecorded
+        return Totals(recorded, counts.failed, *unstored, _damage(verified), counts.others)
     exchanges = counts.stored_exchanges - verified.exchanges
     size = 0 if verified.bytes is None else counts.stored_bytes - verified.bytes
     problems = _damage(verified)
@@ -88,6 +101,7 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
         missing_bytes=max(counts.dropped_bytes + size, 0),
         missing_exchanges=max(counts.unrecorded + exchanges, 0),
         problems=problems,
+        others=verified.others + counts.own_others_deleted,
     )
 
 

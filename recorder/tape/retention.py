@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import BigInteger, Connection, delete, exists, func, select
+from sqlalchemy import BigInteger, Connection, delete, exists, func, not_, select
 
 from recorder.clock import Clock
 from recorder.decode.outcome import FAILURES
 from recorder.errors import TapeBusy
 from recorder.tape import cells
 from recorder.tape.journal import Deleted, Deleting
-from recorder.tape.schema import AUTO_VACUUM, STREAMS, bodies, exchanges, measures, settlements, uploads
+from recorder.tape.schema import AUTO_VACUUM, COVERED, STREAMS, bodies, exchanges, measures, settlements, uploads
 
 _BATCH = 100
 """Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
@@ -61,14 +61,14 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Exchanges that a recorder deletes at once; for each of their sessions how many, failed ones, bytes of reads."""
+    """Exchanges that a recorder deletes at once; `by_session` has the counts of `Deleted` that are a session's own."""
 
     exchanges: int
-    by_session: dict[int, tuple[int, int, int]]
+    by_session: dict[int, tuple[int, int, int, int]]
 
     def told(self, session_no: int, *, all: bool) -> Deleted:
         """Return it as it is reported to a session: with `all` exchanges, or only its own."""
-        own = self.by_session.get(session_no, (0, 0, 0))
+        own = self.by_session.get(session_no, (0, 0, 0, 0))
         return Deleted(self.exchanges if all else own[0], *own)
 
 
@@ -233,9 +233,10 @@ class Pruner:
         return Limits(self._limits.age, int(limit * _ROOM))
 
     def _removed(self, ids: Sequence[str]) -> Removed:
-        failed = func.count().filter(measures.c.outcome.in_(FAILURES))
+        failed = func.count().filter(COVERED, measures.c.outcome.in_(FAILURES))
         size = func.coalesce(func.sum(_STORED), 0)
-        statement = select(exchanges.c.session_no, func.count(), failed, size).group_by(exchanges.c.session_no)
+        own = func.count(), failed, size, func.count().filter(not_(COVERED))
+        statement = select(exchanges.c.session_no, *own).group_by(exchanges.c.session_no)
         statement = statement.select_from(exchanges).outerjoin(measures).where(exchanges.c.id.in_(ids))
         found = self._connection.execute(statement).all()
-        return Removed(len(ids), {session_no: (count, failed, size) for session_no, count, failed, size in found})
+        return Removed(len(ids), {session_no: (*counts,) for session_no, *counts in found})

@@ -24,12 +24,14 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    or_,
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, PrimaryKeyConstraint
 from sqlalchemy.types import TypeEngine
 
 from recorder.decode.metrics import METRICS, Measures, Metric, Timing
+from recorder.decode.operation import GENERATIONS
 from recorder.tape import definitions
 from recorder.tape.cells import check_when_read, declared
 
@@ -234,6 +236,9 @@ measures = Table(
     *map(_derived, sorted(fields(Measures), key=lambda one: one.name in _TIMING)),
     comment="derived from the facts by the decoder named; rebuilding gives the same",
 )
+
+COVERED = or_(measures.c.operation.is_(None), measures.c.operation.in_(GENERATIONS))
+"""The condition for what rates and latencies cover: `recorder.decode.operation.is_covered`."""
 
 settlements = Table(
     "settlements",

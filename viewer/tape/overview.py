@@ -11,12 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
 
-from recorder.decode.operation import GENERATIONS
 from recorder.decode.outcome import OUTCOMES
 from recorder.tape import cells
-from recorder.tape.schema import exchanges, measures
+from recorder.tape.schema import COVERED, exchanges, measures
 from viewer.rows import TableRow
 from viewer.stats import heatmap, summary
 from viewer.stats.heatmap import Heatmap
@@ -52,20 +51,18 @@ _PAID: Final = 3
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
 """The field that an exchange has which is part of the map of a metric: that of gaps, their greatest."""
-_COVERED: Final = or_(measures.c.operation.is_(None), measures.c.operation.in_(GENERATIONS))
-"""`coverage.COVERED`, at a fraction of what comparing texts without regard to case costs."""
 _NOT_FAILED: Final = ("complete", "open")
 
 
 def covered(where: Condition | None) -> Condition:
     """Return the condition for what rates and latencies cover of what `where` selects."""
-    return _COVERED if where is None else and_(where, _COVERED)
+    return COVERED if where is None else and_(where, COVERED)
 
 
 def left_out(connection: Connection, where: Condition | None = None) -> dict[str, int]:
     """Count what they leave out of it, by operation, the most frequent first."""
     operation = column("operation").label("operation")
-    statement = select(operation, func.count()).select_from(JOINED).where(not_(_COVERED))
+    statement = select(operation, func.count()).select_from(JOINED).where(not_(COVERED))
     statement = queries.filtered(statement, where).group_by(operation).order_by(func.count().desc(), operation)
     with connection.begin():
         return {str(name): count for name, count in connection.execute(statement)}

@@ -75,7 +75,7 @@ async def test_it_prints_one_url_and_ends_well_on_a_signal(tmp_path: Path, numbe
         f"tape        {tape}  (wiretape {__version__})",
         f'look        wiretape view --db {tape}    variables: eval "$(wiretape env --db {tape})"    stop: ctrl-c',
     ]
-    assert lines[-1] == "2 exchanges recorded, 1 failed, not stored: 0 bytes, 0 frames, 0 exchanges"
+    assert lines[-1] == "1 generation, 0 failed · 1 other request · not stored: 0 bytes, 0 frames, 0 exchanges"
     assert select(tape, "SELECT ended_at FROM sessions")[0][0]
 
 
@@ -184,7 +184,7 @@ async def test_a_second_recorder_joins_the_first_and_loses_nothing_when_that_is_
     assert (got.complete, code) == (True, 0)
     assert (await ended(tape, "/long")).body == got.body == b"".join(piece for _, piece in LONG)
     assert f"wiretape: joins the recorder of pid {first.pid}\n" in err
-    assert err.splitlines()[-1] == "1 exchange recorded, 0 failed, not stored: 0 bytes, 0 frames, 0 exchanges"
+    assert err.splitlines()[-1] == "1 generation, 0 failed · not stored: 0 bytes, 0 frames, 0 exchanges"
     listed = select(tape, "SELECT listen, ended_at NOT NULL FROM sessions ORDER BY no")
     assert [tuple(row) for row in listed] == [(base, 0), (other, 1)]
     streams[0].cancel()
@@ -208,7 +208,7 @@ def test_it_fails_if_anything_could_not_be_stored(
     assert run(main()) == 1
     err = capfd.readouterr().err
     assert "frames could not be stored" in err
-    assert "0 exchanges recorded" in err.splitlines()[-1]
+    assert "0 generations, 0 failed · not stored: " in err.splitlines()[-1]
 
 
 @on_loop
@@ -307,7 +307,7 @@ async def test_what_is_too_old_is_deleted_while_it_records_and_is_not_missing(tm
         code, _, err = await finish(process, signal.SIGINT)
     assert code == 0
     assert err.splitlines()[-1] == (
-        "2 exchanges recorded, 1 failed, 2 old exchanges deleted, not stored: 0 bytes, 0 frames, 0 exchanges"
+        "1 generation, 0 failed · 1 other request · 2 old exchanges deleted, not stored: 0 bytes, 0 frames, 0 exchanges"
     )
 
 

@@ -5,9 +5,10 @@ import os
 
 import msgspec
 
-from recorder.commands.status import Screen, finished_line, latencies
+from recorder.commands.status import Screen, finished_line, latencies, summary
 from recorder.decode.outcome import FLAGS, NOTABLE
 from recorder.tape.journal import Finished
+from recorder.tape.losses import Totals
 
 ONE = Finished(
     id="7f3a81d0c0ffee00",
@@ -115,9 +116,17 @@ def test_a_long_name_is_clipped() -> None:
     assert "m" * 79 + "…  ttft" in finished_line(one, "14:01:57Z")
 
 
-def test_latencies_of_several_exchanges_are_those_of_generations() -> None:
+def test_latencies_are_those_of_complete_generations() -> None:
     slow = msgspec.structs.replace(ONE, ttft_ns=588_400_000, max_stall_ns=None, operation="chat")
     image = msgspec.structs.replace(ONE, ttft_ns=9_000_000_000, max_stall_ns=9_000_000_000, operation="image")
+    failed = msgspec.structs.replace(slow, outcome="truncated", ttft_ns=1, max_stall_ns=9_000_000_000)
     listed = msgspec.structs.replace(ONE, ttft_ns=None, max_stall_ns=None, operation="models")
-    assert latencies([ONE, slow, image, listed]) == ["ttft p50 488 ms", "longest gap 2914 ms"]
+    assert latencies([ONE, slow, failed, image, listed]) == ["ttft p50 488 ms", "longest gap 2914 ms"]
     assert latencies([image, listed]) == []
+
+
+def test_a_summary_counts_generations_and_the_other_requests_after_them() -> None:
+    assert summary(Totals(8, 0, 0, 0, others=5), [ONE]) == (
+        "3 generations, 0 failed, ttft p50 388 ms, longest gap 2914 ms · 5 other requests"
+    )
+    assert summary(Totals(1, 1, 0, 0)) == "1 generation, 1 failed"
