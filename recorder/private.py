@@ -1,6 +1,7 @@
 """Directories of a process's own, removed at its end: also when it is told to end, and by the next one if it is killed.
 
-A directory is held by a lock, which ends with the process.
+A directory is held by a lock, which ends with the process. One that other programs know stays for as long as one of
+them runs.
 """
 
 import contextlib
@@ -16,24 +17,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from recorder import proc
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 
 _LEFT_NS = 10_000_000_000
 """A directory that nobody holds is removed when it is this old: until then its process may just be taking it."""
+_NAMED_NS = 24 * 3600 * 10**9
+"""Lifetime of a directory that other programs know, on systems without /proc."""
 
 
 @contextlib.contextmanager
-def directory(prefix: str, purpose: str) -> Iterator[Path]:
+def directory(prefix: str, purpose: str, place: Path | None = None) -> Iterator[Path]:
     """Make a directory, and remove it at the end. Those that killed processes left are removed, too.
 
-    Raises `WiretapeError`, which names the purpose, where there is no place for it.
+    Raises `WiretapeError`, which names the purpose, where there is no place for it. In a `place` other than that of
+    temporary files it stays while processes have its name in their environment; a later start removes it then.
     """
     with ending(), contextlib.ExitStack() as opened:
         try:
-            _remove_left(prefix)
-            made = Path(tempfile.mkdtemp(prefix=prefix))
-            opened.callback(shutil.rmtree, made, ignore_errors=True)
+            if place is not None:
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_left(place or Path(tempfile.gettempdir()), prefix, is_named=place is not None)
+            made = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+            opened.callback(_remove, made, is_named=place is not None)
             lock = os.open(made, os.O_RDONLY)
             opened.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -43,17 +50,28 @@ def directory(prefix: str, purpose: str) -> Iterator[Path]:
         yield made
 
 
-def _remove_left(prefix: str) -> None:
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+def _remove(directory: Path, *, is_named: bool) -> None:
+    """Remove a directory, but not one that a process has the name of, or may have for some time yet."""
+    if is_named and (proc.started_with(str(directory)) if proc.IS_THERE else _age_ns(directory) < _NAMED_NS):
+        return
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _age_ns(directory: Path) -> int:
+    return SYSTEM.wall_ns() - directory.lstat().st_mtime_ns
+
+
+def _remove_left(place: Path, prefix: str, *, is_named: bool) -> None:
+    for left in place.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # it is held, or another start has just removed it
             found = left.lstat()
             is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if not is_ours or SYSTEM.wall_ns() - found.st_mtime_ns < _LEFT_NS:
+            if not is_ours or _age_ns(left) < _LEFT_NS:
                 continue
             lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left)
+                _remove(left, is_named=is_named)
             finally:
                 os.close(lock)
 

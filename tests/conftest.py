@@ -65,6 +65,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the certificates of recorders out of the cache of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def forked_writers() -> Iterator[None]:
     """Fork the writers of recorders that run in this process: that takes a tenth of an interpreter's start."""
     with pytest.MonkeyPatch.context() as patch:

@@ -265,6 +265,8 @@ class _Fork(subprocess.Popen[Any]):
         if list(args[:4]) != _WRITER or "pass_fds" not in more or not cls.spares:
             return super().__new__(cls)
         spare = cls.spares.pop()
+        if spare.parent != os.getpid():  # a recorder is a child of the process that was started
+            spare = _Spare()
         spare.write(args[2:], more["pass_fds"])
         return spare
 
@@ -280,7 +282,7 @@ class _Spare:
             os.fstat(number)
         self._asking, asked = socket.socketpair()
         self.stdin, self.stdout, self.returncode = None, None, None  # type: tuple[Any, Any, int | None]
-        self.pid = os.fork()
+        self.parent, self.pid = os.getpid(), os.fork()
         if self.pid == 0:
             _stand_by(asked.detach())
         asked.close()

@@ -26,6 +26,8 @@ class Attempt:
     connections: int = 0
     asked: dict[str, str] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
+    daemons: dict[int, str] = field(default_factory=dict)
+    """Processes of before that the command was connected to on this machine, by pid."""
 
 
 def explain(attempt: Attempt, command: Sequence[str]) -> Iterator[str]:
@@ -38,6 +40,8 @@ def explain(attempt: Attempt, command: Sequence[str]) -> Iterator[str]:
     if attempt.refused:
         refusals = list(dict.fromkeys(f"{one.status} {one.message}" for one in attempt.refused))
         yield f"refused: {_named(refusals, 'request')}"
+    if attempt.daemons:
+        yield f"called on this machine: {_named(list(attempt.daemons.values()), 'process')}, which ran before"
     yield from _lost(attempt, command) or [f"try: {_advice(attempt, program)}"]
 
 
@@ -90,6 +94,9 @@ def _connected(attempt: Attempt) -> str:
 
 
 def _advice(attempt: Attempt, program: str) -> str:
+    if attempt.daemons:
+        pids = " ".join(map(str, attempt.daemons))
+        return f"kill {pids}, if that makes the program's calls, and run it again: it then starts one that is recorded"
     if not attempt.is_intercepting:
         return f"wiretape run -- {program}, without --base-url, which records programs with a URL of their own"
     unseen = [host.rpartition(":")[0] for host, how in attempt.asked.items() if how in ("tunnelled", "relayed")]

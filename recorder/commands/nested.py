@@ -1,6 +1,5 @@
 """`wiretape run` where a recorder runs already: what one tells the commands in it, and what a run makes of it."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +37,12 @@ class Marker:
         return self.boot == boot_id() and not is_gone(self.pid, self.boot)
 
 
-def mark(base: str, tape: Path, plan: Plan, *, intercepts: bool = False) -> dict[str, str]:
-    """Return the variable that tells a command that this process records it."""
+def mark(pid: int, base: str, tape: Path, plan: Plan, *, intercepts: bool = False) -> dict[str, str]:
+    """Return the variable that tells a command which process records it."""
     import msgspec
 
     own = [one.name for one in plan.upstreams if one.name in BY_NAME and one.url == BY_NAME[one.name].url]
-    marker = Marker(os.getpid(), boot_id(), base, str(tape.resolve()), own, intercepts)
+    marker = Marker(pid, boot_id(), base, str(tape.resolve()), own, intercepts)
     return {VARIABLE: msgspec.json.encode(marker).decode()}
 
 

@@ -4,29 +4,29 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from recorder.commands import nested, options, provenance
+from recorder.commands import daemons, job, nested, options, provenance
 from recorder.plurals import counted
 from recorder.relay import apis, pointing, providers
 from recorder.relay.pointing import Plan
 from recorder.sanitize import safe
 
 if TYPE_CHECKING:
-    import subprocess
+    import asyncio
+    import socket
 
-    from recorder.relay.service import Options, Recorder
+    from recorder.commands import explain
+    from recorder.relay.service import Observer, Options, Recorder
     from recorder.tape.journal import Finished
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 """Exit codes as `env` and `timeout` have them."""
-_OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
-_FORWARDED = (*_OF_TERMINALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -51,8 +51,8 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     effect; unless --db names another tape (then both get it, if neither intercepts), --upstream another API, or only
     this one has --intercept.
 
-    Exits with the command's own code; 125 if the tape failed before, or lacks something where that code is 0; 126 and
-    127 if the command cannot be run or is not found.
+    Exits with the command's own code, or of the signal that ended the command; 125 if the tape failed before, or lacks
+    something where that code is 0; 126 and 127 if the command cannot be run or is not found.
     """
     environ: Mapping[str, str] = os.environ
     if marker := nested.read(environ):
@@ -65,16 +65,20 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     plan = make_plan(common, environ, command)
 
     from recorder.errors import WiretapeError
-    from recorder.relay import loop
 
     labels = provenance.labels(command[0], Path.cwd())
+    alone = daemons.without(command, environ)
+    if len(alone) > len(command):
+        _report(f"{alone[0]} is started with {alone[1]}: its daemon would go past this run, or outlive it")
     settings = common.settings(plan.upstreams, labels, purpose="wiretape run")
     try:
-        code = loop.run(lambda: _run(settings, plan, environ, command))
+        code = _run(settings, plan, environ, alone)
     except WiretapeError as error:
         _report(str(error))
         code = TAPE_FAILED
-    sys.exit(code)
+    except KeyboardInterrupt:  # before the command has started
+        code = -signal.SIGINT
+    job.end(code)
 
 
 def make_plan(common: options.Recording, environ: Mapping[str, str], command: Sequence[str]) -> Plan:
@@ -132,19 +136,81 @@ def _not_started(command: Sequence[str], error: OSError) -> int:
     return NOT_EXECUTABLE
 
 
-async def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str]) -> int:
+def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str]) -> int:
+    """Run and record a command; return its exit code, or -N if signal N ended it."""
+    from recorder.relay import environment as variables
+    from recorder.relay import loop
+
+    if settings.interception is not None and environ.get(variables.JAVA):  # before the recorder, which explains it
+        plan.left[variables.JAVA] = "it is set: Java needs -Dhttps.proxyHost and -Djavax.net.ssl.trustStore in it"
+    recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line)))
+    base = recording.base()
+    if not base:  # it has said why
+        return recording.wait()
+    marked = nested.mark(recording.pid, base, settings.tape, plan, intercepts=settings.interception is not None)
+    (mark,) = map("=".join, marked.items())
+    watch = daemons.Watch(mark, recording.pid)
+    with _environment(settings, plan, environ, base) as environment:
+        with job.Job(command, {**environment, **marked}, watch.look) as running:
+            try:
+                code = running.run()
+                recording.send(f"{' '.join(map(str, (code, *watch.pids)))}\n".encode())
+            except OSError as error:
+                code = _not_started(command, error)
+                recording.leave()
+            stored = running.finish(recording)
+        for line in daemons.left_behind(mark):
+            _report(line)
+    if stored < 0:
+        _report(f"signal {-stored} has ended the recorder: what came since then is not stored")
+    return code or (stored and TAPE_FAILED)
+
+
+async def _record(
+    settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str], line: "socket.socket"
+) -> int:
+    """Record until the line says that the command has ended, or ends; return 0, or another code for losses."""
     from recorder.commands import explain
-    from recorder.relay.service import Observer, Recorder
+    from recorder.errors import WiretapeError
+    from recorder.relay.service import Recorder
 
     attempt = explain.Attempt(plan, settings.interception is not None)
     finished: list[Finished] = []
     troubles: list[str] = []
+    recorder = Recorder(settings, _observer(attempt, finished, troubles))
+    try:
+        await recorder.start()
+    except WiretapeError as error:
+        _report(str(error))
+        return TAPE_FAILED
+    if plan.is_given and plan.unreached:
+        _report(f"no variable is for {', '.join(plan.unreached)}: point the program at it, at {recorder.base}")
+    try:
+        told = await _ended(line, recorder)
+    finally:
+        unstored = await recorder.stop()
+    if not told:  # there was no command, or the process around this one is gone
+        return 0
+    _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
+    if (proxy := proxy_not_used(environ)) and any(one.outcome == "connect_error" for one in finished):
+        _report(f"{proxy} is set, but wiretape itself connects to APIs directly, not through that proxy")
+    if not recorder.totals().recorded:
+        attempt.connections = recorder.accepted
+        attempt.daemons = {pid: daemons.described(pid) for pid in {*told[1:], *daemons.listening(attempt.asked)}}
+        for text in explain.explain(attempt, command):
+            _report(text)
+    return 0 if recorder.totals().is_whole and not unstored else TAPE_FAILED
+
+
+def _observer(attempt: "explain.Attempt", finished: "list[Finished]", troubles: list[str]) -> "Observer":
+    """Return an observer that reports, and adds what it sees to an attempt and to lists."""
+    from recorder.relay.service import Observer
 
     def trouble(message: str) -> None:
         troubles.append(message)
         _report(f"storing: {message or 'works again'}")
 
-    observer = Observer(
+    return Observer(
         finished=finished.append,
         trouble=trouble,
         failed=_report,
@@ -152,25 +218,29 @@ async def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], comm
         asked=attempt.asked.__setitem__,
         notice=_report,
     )
-    recorder = Recorder(settings, observer)
-    await recorder.start()
-    if plan.is_given and plan.unreached:
-        _report(f"no variable is for {', '.join(plan.unreached)}: point the program at it, at {recorder.base}")
-    try:
-        marked = nested.mark(recorder.base, settings.tape, plan, intercepts=settings.interception is not None)
-        with _environment(settings, plan, environ, recorder.base) as environment:
-            code = await _child(command, {**environment, **marked}, recorder.cut)
-    finally:
-        unstored = await recorder.stop()
-    _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
-    if (proxy := proxy_not_used(environ)) and any(one.outcome == "connect_error" for one in finished):
-        _report(f"{proxy} is set, but wiretape itself connects to APIs directly, not through that proxy")
-    if not recorder.totals().recorded and code not in (NOT_EXECUTABLE, NOT_FOUND):
-        attempt.connections = recorder.accepted
-        for line in explain.explain(attempt, command):
-            _report(line)
-    is_whole = recorder.totals().is_whole and not unstored
-    return code if code or is_whole else TAPE_FAILED
+
+
+async def _ended(line: "socket.socket", recorder: "Recorder") -> list[int]:
+    """Say that the command may start; return its exit code and the daemons that it called, or nothing, at its end.
+
+    Lines that follow cut the recorder.
+    """
+    import asyncio
+
+    reader, writer = await asyncio.open_unix_connection(sock=line)
+    writer.write(f"{recorder.base}\n".encode())
+    told = [int(word) for word in (await reader.readline()).split()]
+
+    async def obey() -> None:
+        while await reader.readline():
+            recorder.cut()
+
+    _OBEYING.add(asyncio.create_task(obey()))
+    return told
+
+
+_OBEYING = set["asyncio.Task[None]"]()
+"""What heeds the lines to a recorder while it stops."""
 
 
 def _report(message: str) -> None:
@@ -187,8 +257,6 @@ def _environment(settings: "Options", plan: Plan, environ: Mapping[str, str], ba
 
     for remark in environment.remarks(environ):
         _report(remark)
-    if environ.get(environment.JAVA):
-        plan.left[environment.JAVA] = "it is set: Java needs -Dhttps.proxyHost and -Djavax.net.ssl.trustStore in it"
     own = settings.interception.authority.certificate
     with environment.certificate_files(own, environ, settings.ca_file) as certificates:
         proxied = environment.proxied(environ, settings.interception.proxy_url(base), certificates)
@@ -209,59 +277,11 @@ def proxy_not_used(environ: Mapping[str, str]) -> str:
     return next((name for name in environ if environ[name] and name.lower() in ("https_proxy", "all_proxy")), "")
 
 
-async def _child(command: Sequence[str], environment: Mapping[str, str], cut: Callable[[], None]) -> int:
-    """Run the command with our own standard streams; return its exit code, or 128 + N if signal N ended it.
-
-    After its end, signals call `cut`.
-    """
-    import asyncio
-    import subprocess
-
-    try:
-        # Not by asyncio: on uvloop, the command would no longer ignore what we were started to ignore, as by nohup.
-        child = subprocess.Popen(command, env=environment, close_fds=False)  # noqa: ASYNC220 - nothing else runs yet
-    except OSError as error:
-        return _not_started(command, error)
-    _forward_signals(child, cut)
-    code = await asyncio.to_thread(child.wait)
-    return code if code >= 0 else 128 - code
-
-
-def _forward_signals(child: "subprocess.Popen[bytes]", cut: Callable[[], None]) -> None:
-    """Pass signals on. Those that a terminal sends, it sends to the child as well: these we only have to survive."""
-    import asyncio
-
-    def forward(number: int) -> None:
-        if child.returncode is not None:
-            cut()
-        elif number not in _OF_TERMINALS or not _is_in_foreground():
-            child.send_signal(number)
-
-    for number in _FORWARDED:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            asyncio.get_running_loop().add_signal_handler(number, forward, number)
-
-
-def _is_in_foreground() -> bool:
-    """Return whether the keys of a terminal send signals to this process and its children."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:  # there is none
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:  # it has been closed
-        return False
-    finally:
-        os.close(terminal)
-
-
 def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str, tape: Path) -> None:
     from recorder.commands import status
 
     totals = recorder.totals()
-    parts = [counted(totals.recorded, "exchange"), f"{totals.failed} failed"]
-    parts += status.latencies(finished)
+    parts = [status.summary(totals, finished)]
     for problem in totals.problems:
         _report(problem)
     if unstored or not totals.is_whole:

@@ -144,7 +144,8 @@ class Program:
     `words` are those that a command line begins with; `agent` occurs in the User-Agent or the Originator of its
     requests, in lower case. It gets the variables in `needs` although they are not set, and none in `breaks` unless its
     user sets them; those in `listens` say where it listens, and are left alone. `falls_back_on` is the status that it
-    takes for "no WebSocket here".
+    takes for "no WebSocket here". With the option `no_daemon`, it and its `interactive` subcommands start no daemon,
+    which they would leave behind, or use past the recorder of the run if it runs already.
     """
 
     words: str
@@ -154,6 +155,14 @@ class Program:
     listens: tuple[str, ...] = ()
     agent: str = ""
     falls_back_on: int | None = None
+    no_daemon: str = ""
+    interactive: tuple[str, ...] = ()
+
+    def starts_daemon(self, arguments: Sequence[str]) -> bool:
+        """Return True if its arguments start its daemon; a text with a space is a prompt."""
+        first = arguments[0] if arguments else "-"
+        is_interactive = first.startswith("-") or " " in first or first in self.interactive
+        return bool(self.no_daemon) and self.no_daemon not in arguments and is_interactive
 
     def rejects(self, variable: str, *, is_set: bool) -> bool:
         """Return True if the program does not work with a variable that points at wiretape."""
@@ -165,7 +174,9 @@ PROGRAMS = (
     Program("ollama", "Go asks no proxy for a server on this machine", needs=("OLLAMA_HOST",)),
     Program("gemini", "it takes GOOGLE_GEMINI_BASE_URL for a gateway's and exits with 41 unless an authentication "
                       "type is configured", breaks=("GOOGLE_GEMINI_BASE_URL",)),
-    Program("codex", "it goes on over HTTP only if a WebSocket is refused with 426", agent="codex", falls_back_on=426),
+    Program("codex", "it goes on over HTTP only if a WebSocket is refused with 426, and its background server would go "
+                     "past a run, or outlive it", agent="codex", falls_back_on=426, no_daemon="--no-daemon",
+            interactive=("resume", "fork")),
 )  # fmt: skip
 """The longer `words` come first."""
 _LAUNCHERS = frozenset(("bun", "bunx", "dlx", "env", "exec", "nice", "node", "npm", "npx", "pnpm", "pnpx", "yarn"))

@@ -1,12 +1,14 @@
 """What a program needs in its environment to go through an intercepting recorder: the proxy, and certificates.
 
-The certificate of the run's authority lies in a private directory that is removed at the end. Programs read different
+The certificate of the run's authority lies in a private directory of the user's cache, which stays for as long as a
+program that was told of it runs: a bundle has all that programs need after the run. Programs read different
 variables for it. One adds to what a program trusts anyway; all others replace that, so that they name a bundle with
 the system's roots, with those of bundles that were set before, and with ours.
 """
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import ssl
@@ -68,7 +70,7 @@ def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[st
     """Return a program's environment.
 
     Node's own `fetch` goes by the proxy only if `NODE_USE_ENV_PROXY` says so, and before Node 24 not even then: a file
-    that `NODE_OPTIONS` names makes it. That file is not in the private directory: who outlives the run still finds it.
+    that `NODE_OPTIONS` names makes it. That file is not in the private directory: every later Node finds it.
     Java gets options, unless the user has set some.
     """
     kept = {name: value for name, value in environ.items() if name not in BYPASSES}
@@ -149,12 +151,12 @@ def advice(host: str, agent: str, why: str) -> str:
 def certificate_files(own: str, environ: Mapping[str, str], ca_file: Path | None) -> Iterator[dict[str, str]]:
     """Write `own`, a certificate as PEM, and the bundles; yield the variables that name them. Raises `WiretapeError`.
 
-    `ca_file` holds further certificates. The files are removed at the end.
+    `ca_file` holds further certificates. The files are removed at the end, unless a process goes on with the variables.
     """
     adding = _certificates([own, *_contents([environ.get(ADDING)]), *_contents([ca_file])])
     preset = _contents(environ.get(name) for name in READERS)
     bundle = _certificates([own, _system_roots(), *preset, *_contents([ca_file])])
-    with private.directory(_PREFIX, "wiretape's certificate") as directory:
+    with private.directory(_PREFIX, "wiretape's certificate", _cache(environ)) as directory:
         paths = {name: directory / ("wiretape.pem" if name == ADDING else "bundle.pem") for name in READERS}
         try:
             paths[ADDING].write_text(adding, "ascii")
@@ -163,6 +165,15 @@ def certificate_files(own: str, environ: Mapping[str, str], ca_file: Path | None
         except OSError as error:
             raise WiretapeError(f"wiretape's certificate cannot be written: {local.cause(error)}") from error
         yield {name: str(path) for name, path in paths.items()}
+
+
+def _cache(environ: Mapping[str, str]) -> Path | None:
+    """Return the user's cache directory for wiretape; None if there is no place for it."""
+    home = environ.get("XDG_CACHE_HOME") or (environ.get("HOME") and f"{environ['HOME']}/.cache")
+    if not home or not os.path.isabs(home):
+        return None
+    existing = next(parent for parent in (Path(home), *Path(home).parents) if parent.exists())
+    return Path(home) / "wiretape" if os.access(existing, os.W_OK | os.X_OK) else None
 
 
 def _trust_store(bundle: str) -> bytes:

@@ -15,7 +15,7 @@ _COLLECT_AFTER = 10_000
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run a command's main coroutine on uvloop where there is one."""
-    _open_standard_streams()
+    open_standard_streams()
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with contextlib.suppress(ImportError):  # then on asyncio's own
         from uvloop import new_event_loop as factory
@@ -23,7 +23,7 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
         return runner.run(main())
 
 
-def _open_standard_streams() -> None:
+def open_standard_streams() -> None:
     """Open those that are closed: a file of ours would take their number, and what a library writes to that."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)

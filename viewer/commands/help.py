@@ -245,6 +245,7 @@ def _treatment(program: "apis.Program") -> str:
 def _intercept() -> Iterator[Section]:
     """Yield what a program gets to go through an intercepting recorder."""
     from recorder.relay import authority, environment
+    from recorder.relay.apis import PROGRAMS
     from recorder.relay.proxy import REST_SECONDS
 
     yield Section(
@@ -303,6 +304,14 @@ def _intercept() -> Iterator[Section]:
             ("env -i, sudo", 'NAME="$NAME" for each; sudo --preserve-env=NAME,…'),
         ],
         "A run of one that recorded nothing prints the lines to copy.",
+    )
+    yield Section(
+        "Programs that leave a daemon behind",
+        [(one.words, f"run starts it with {one.no_daemon}, if its help has that") for one in PROGRAMS if one.no_daemon],
+        "A daemon that outlives the run keeps these variables, and the proxy that they name has ended: run names each "
+        "such process, and the kill that ends it. The certificates stay in the user's cache for as long as one runs. "
+        "What is called through a daemon that ran before is not recorded: a run that recorded nothing names that, too "
+        "(on Linux).",
     )
 
 

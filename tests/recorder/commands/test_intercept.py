@@ -25,7 +25,7 @@ def holding(directory: Path, secret: str) -> list[str]:
 
 
 def bundles(directory: Path) -> list[Path]:
-    return list(directory.glob("wiretape-ca-*/bundle.pem"))
+    return list(directory.glob("wiretape/wiretape-ca-*/bundle.pem"))
 
 
 @on_loop
@@ -33,7 +33,7 @@ async def test_run_records_a_program_with_a_url_of_its_own(tmp_path: Path, autho
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
         options = ("--db", tape, "--host", "127.0.0.*", "--ca-file", authority / "ca.pem")
-        env = {"NO_PROXY": "*", "OPENAI_BASE_URL": "https://127.0.0.1:9/v1", "TMPDIR": str(tmp_path)}
+        env = {"NO_PROXY": "*", "OPENAI_BASE_URL": "https://127.0.0.1:9/v1", "XDG_CACHE_HOME": str(tmp_path)}
         command = (sys.executable, "-c", CALL, upstream.url)
         async with wiretape("run", *options, "--", *command, env=env) as process:
             code, out, err = await finish(process)
@@ -82,7 +82,7 @@ async def test_record_shows_the_password_to_no_pipe(tmp_path: Path) -> None:
 @on_loop
 async def test_record_takes_a_password_and_removes_its_certificates(tmp_path: Path, authority: Path) -> None:
     options = ("--listen", ":0", "--intercept", "--host", "127.0.0.1", "--ca-file", authority / "ca.pem")
-    env = {"WIRETAPE_PROXY_PASSWORD": "sixteen-or-more-characters", "TMPDIR": str(tmp_path)}
+    env = {"WIRETAPE_PROXY_PASSWORD": "sixteen-or-more-characters", "XDG_CACHE_HOME": str(tmp_path)}
     async with (
         ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream,
         wiretape("record", "--db", tmp_path / "tape.db", *options, env=env) as process,

@@ -14,7 +14,7 @@ ENDED = nested.Marker(1, "another boot", BASE, "/t.db", ["openai"])
 
 def test_a_command_is_told_who_records_it_and_nothing_secret() -> None:
     plan = pointing.plan_base_urls([], {"GROQ_BASE_URL": "https://me:hunter2@gw.test"}, ["x"])
-    told = nested.mark(BASE, Path("/t.db"), plan)
+    told = nested.mark(os.getpid(), BASE, Path("/t.db"), plan)
     marker = nested.read(told)
     assert marker is not None
     assert (marker.pid, marker.base, marker.tape, marker.is_alive) == (os.getpid(), BASE, "/t.db", True)
@@ -47,7 +47,7 @@ def test_what_a_variable_pointed_at_through_a_recorder_that_has_ended_is_not_gue
 
 
 def test_what_a_variable_points_at_through_a_recorder_that_runs_stays_there() -> None:
-    alive = nested.read(nested.mark(BASE, Path("/t.db"), pointing.plan_base_urls([], {}, ["x"])))
+    alive = nested.read(nested.mark(os.getpid(), BASE, Path("/t.db"), pointing.plan_base_urls([], {}, ["x"])))
     assert alive is not None
     kept = {"OPENAI_BASE_URL": f"{BASE}/gateway/v1"}
     assert nested.without(kept | {"GROQ_BASE_URL": f"{BASE}/groq"}, alive) == kept

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from recorder.commands import run
-from recorder.demo.upstream import ScriptedUpstream, answer
+from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.forked import CLI
 from tests.relay import DONE, chunk, finish, kept, on_loop, select, wiretape
 
@@ -50,7 +50,7 @@ async def test_a_commands_calls_are_recorded_and_summed_up_in_one_line(tmp_path:
     labels.pop("commit", None)  # where the tests run from a clone
     assert found.outcome == ("complete", None)
     assert labels == {"argv0": Path(sys.executable).name, "cwd": "mine", "a": "1"}
-    assert err.startswith("wiretape: 1 exchange, 0 failed, ttft p50 ")
+    assert err.startswith("wiretape: 1 generation, 0 failed, ttft p50 ")
     assert err.endswith(f"→  wiretape ls --db {tape} -n 1\n")
     assert err.count("\n") == 1
 
@@ -67,8 +67,10 @@ async def test_where_an_sdk_is_pointed_already_is_the_upstream(tmp_path: Path) -
 
 @on_loop
 async def test_it_ends_as_its_command_ends(tmp_path: Path) -> None:
-    script = "import os; os.kill(os.getpid(), 9)"  # the tests of signals have a code of the command's own
-    assert (await ran(tmp_path / "tape.db", *NOWHERE, script=script))[0] == 137
+    script = "import os; os.kill(os.getpid(), {})"  # the tests of signals have a code of the command's own
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        code = (await ran(tmp_path / "tape.db", *NOWHERE, script=script.format(number.value)))[0]
+        assert code == -number
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,22 @@ async def test_it_ends_as_its_command_ends(tmp_path: Path) -> None:
 async def test_a_command_that_cannot_be_run_is_said(tmp_path: Path, command: str, code: int, words: str) -> None:
     async with wiretape("run", "--db", tmp_path / "tape.db", *NOWHERE, "--", command) as process:
         got, _, err = await finish(process)
-    assert (got, words in err) == (code, True)
+    assert (got, words in err, err.count("\n")) == (code, True, 1)
+
+
+@on_loop
+async def test_a_command_with_the_code_of_one_that_is_not_found_is_summed_up(tmp_path: Path) -> None:
+    code, _, err = await ran(tmp_path / "tape.db", *NOWHERE, script="exit(127)")
+    assert (code, err.startswith("wiretape: 0 generations, 0 failed\n")) == (127, True)
+
+
+def ignore_children() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+@on_loop
+async def test_the_exit_code_is_known_where_ends_of_children_are_ignored(tmp_path: Path) -> None:
+    assert (await ran(tmp_path / "tape.db", *NOWHERE, script="exit(7)", preexec_fn=ignore_children))[0] == 7
 
 
 @on_loop
@@ -97,7 +114,7 @@ async def test_standard_streams_are_the_commands(tmp_path: Path) -> None:
     async with wiretape(*command, stdin=subprocess.PIPE) as process:
         out, err = await process.communicate(b"\x00\xff\n" * 100_000)
     assert (out, process.returncode) == (b"\n\xff\x00" * 100_000, 0)
-    assert err.startswith(b"wiretape: 0 exchanges, 0 failed\n")
+    assert err.startswith(b"wiretape: 0 generations, 0 failed\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -174,6 +191,35 @@ async def test_upstreams_that_are_no_sdks_are_named_and_the_longest_gap_is_summe
     assert code == 0
     assert first.startswith("wiretape: no variable is for /gpu: point the program at it, at http://127.0.0.1:")
     assert ", longest gap " in last
+
+
+@on_loop
+async def test_the_closing_line_counts_generations_and_times_the_complete_ones_as_stats_does(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    script = """
+import os, urllib.error, urllib.request
+for target, data in (("/models", None), ("/quick", b"{}"), ("/cut", b"{}"), ("/slow", b"{}"), ("/slow", b"{}")):
+    try:
+        base = os.environ["OPENAI_BASE_URL"] + ("/chat/completions?" + target if data else target)
+        urllib.request.urlopen(urllib.request.Request(base, data=data)).read()
+    except (urllib.error.HTTPError, OSError):
+        pass
+"""
+
+    def scene(request: ReceivedRequest) -> Scene:
+        if request.target.endswith(b"models"):
+            return answer([(0.0, b"{}")], status=404)
+        if request.target.endswith(b"cut"):
+            return answer([(0.0, chunk("a"))])
+        return answer([(0.1 if request.target.endswith(b"slow") else 0.0, chunk("a", finish="stop")), (0.0, DONE)])
+
+    async with ScriptedUpstream(scene) as upstream:
+        _, _, err = await ran(tape, "--upstream", upstream.url, script=script)
+    async with wiretape("stats", "--db", tape, "--format", "json") as process:
+        (row,) = json.loads((await finish(process))[1])
+    line = next(line for line in err.splitlines() if "generation" in line)
+    assert line.startswith(f"wiretape: 4 generations, 1 failed, ttft p50 {row['ttft_p50_ms']:.0f} ms · 1 other request")
+    assert (row["n"], row["n_truncated"]) == (4, 1)
 
 
 @on_loop

@@ -1,0 +1,85 @@
+"""Daemons of a command: those that it leaves behind, and those of before that make its calls."""
+
+import itertools
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+
+from recorder import proc
+from recorder.clock import SYSTEM
+from recorder.relay import apis
+from recorder.sanitize import clipped
+from recorder.tape.redact import Redactor
+
+_ENDING_NS = 500_000_000
+"""Time for the children of a command to end after it."""
+_LOOK_SECONDS = 0.05
+_HELP_SECONDS = 5.0
+_NAMED = 4
+"""Limit of the processes with a line of their own."""
+_WORDS = 2
+_CHARACTERS = 60
+
+
+def without(command: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Return a command with the option by which a known program does without its daemon."""
+    known = apis.program_of(command[:1])
+    if known is None or not known.starts_daemon(command[1:]) or not _knows(command[0], known.no_daemon, environ):
+        return list(command)
+    return [command[0], known.no_daemon, *command[1:]]
+
+
+def _knows(program: str, option: str, environ: Mapping[str, str]) -> bool:
+    """Return True if a program's help has an option: a release without it would not start."""
+    try:
+        told = subprocess.run(
+            [program, "--help"], env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HELP_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return option.encode() in told.stdout.split()
+
+
+def left_behind(mark: str) -> list[str]:
+    """Return a line for each process that outlives a run, by the run's mark in its environment."""
+    deadline = SYSTEM.now() + _ENDING_NS
+    while (found := proc.started_with(mark)) and SYSTEM.now() < deadline:
+        SYSTEM.sleep(_LOOK_SECONDS)
+    lines = [
+        f"{described(pid)} goes on with the variables of this run, whose recorder has ended: kill {pid}"
+        for pid in found[:_NAMED]
+    ]
+    if rest := found[_NAMED:]:
+        lines.append(f"so do {len(rest)} more: kill {' '.join(map(str, rest))}")
+    return lines
+
+
+class Watch:
+    """The processes that ran before a command, and that its own are connected to on this machine."""
+
+    def __init__(self, mark: str, recorder: int) -> None:
+        self._mark, self._recorder = mark, recorder
+        self.pids: set[int] = set()
+
+    def look(self) -> None:
+        """Add those that are connected to now; the recorder itself is none."""
+        self.pids.update(proc.called_by(proc.started_with(self._mark)).values())
+        self.pids.discard(self._recorder)
+
+
+def listening(authorities: Iterable[str]) -> set[int]:
+    """Return the processes that listen at those of the addresses `host:port` that are loopback's."""
+    ports = {port for host, _, port in (one.rpartition(":") for one in authorities) if _is_loopback(host)}
+    return {pid for port in ports if (pid := proc.listener(int(port))) is not None}
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "[::1]") or host.startswith("127.")
+
+
+def described(pid: int) -> str:
+    """Return a process for people: its number, and its command line up to the first option: a secret may follow."""
+    first, *others = proc.command_line(pid) or ["?"]
+    words = [PurePath(first).name, *itertools.takewhile(lambda word: not word.startswith("-"), others[:_WORDS])]
+    shown = clipped(Redactor(None).text(" ".join(words)), _CHARACTERS)
+    return f"pid {pid} ({shown}{' …' * (len(words) <= len(others))})"

@@ -1,0 +1,198 @@
+"""A command as the job of a shell, and its recorder beside it, in a session of its own.
+
+The process that the shell has started is the parent of both. It shares the command's process group, and stops, goes on
+and ends as the command does. Keys of a terminal do not reach the recorder: it reads on while the command is stopped.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from recorder.relay import loop
+
+_OF_TERMINALS = frozenset((signal.SIGINT, signal.SIGQUIT))
+_FORWARDED = frozenset((*_OF_TERMINALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
+_STOPS = frozenset((signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU))
+_REPLACED = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that Python ignores, and a command does not."""
+_LOOK_SECONDS = 0.5
+_MOST_SECONDS = 3600.0
+_LINE_BYTES = 1 << 16
+CUT = b"cut\n"
+"""Tells a recorder to wait for nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The process of a recorder, and the line to it."""
+
+    pid: int
+    _line: socket.socket
+
+    def base(self) -> str:
+        """Wait until it records; return its base URL, or "" if it has ended instead."""
+        return self._line.recv(_LINE_BYTES).decode().rstrip("\n")
+
+    def send(self, line: bytes) -> None:
+        """Send it a line; it may have ended."""
+        try:
+            self._line.sendall(line)
+        except OSError:
+            return
+
+    def leave(self) -> None:
+        """End the line: there is nothing to sum up."""
+        self._line.close()
+
+    def wait(self) -> int:
+        """Return its exit code, or -N if signal N ended it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def record(main: Callable[[socket.socket], int]) -> Recording:
+    """Start a recorder; `main` gets the line to this process, on which it sends its base URL, and returns a code.
+
+    When this process ends, however that happens, the line ends.
+    """
+    loop.open_standard_streams()
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return Recording(pid, ours)
+    ours.close()
+    _become_recorder(main, theirs)
+
+
+def _become_recorder(main: Callable[[socket.socket], int], line: socket.socket) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the line says when it is enough
+            signal.signal(number, signal.SIG_IGN)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1):  # the command's: who reads them does not wait for the recorder
+            os.dup2(null, stream)
+        code = main(line)
+    except BaseException:  # noqa: BLE001 - nothing of this process may go on as the other one
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+class Job:
+    """A command, from its start to its end; signals are held back from `__enter__` to `__exit__`.
+
+    `look` is called while it runs, less and less often.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], look: Callable[[], None]) -> None:
+        heeded = {number for number in _FORWARDED | _STOPS if signal.getsignal(number) is not signal.SIG_IGN}
+        self._taken = heeded | {signal.SIGCHLD}  # nohup has some ignored
+        self._command, self._environment, self._look = command, environment, look
+
+    def __enter__(self) -> "Job":
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nobody learns how a child ended
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def run(self) -> int:
+        """Run the command; return its exit code, or -N if signal N ended it. Raises `OSError` if it cannot be run."""
+        child = os.posix_spawnp(
+            self._command[0], list(self._command), self._environment, setsigmask=self._before, setsigdef=_REPLACED
+        )
+        wait = _LOOK_SECONDS
+        while True:
+            number, is_shared = self._signal(wait)
+            if number is None:
+                self._look()
+                wait *= 2
+            elif number == signal.SIGCHLD:
+                ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+                if ended and os.WIFSTOPPED(status):
+                    _stop(os.WSTOPSIG(status), child)
+                elif ended:
+                    return os.waitstatus_to_exitcode(status)
+            elif number in _FORWARDED and not is_shared:
+                os.kill(child, number)
+
+    def finish(self, recording: Recording) -> int:
+        """Wait for the recorder's end, and return its exit code; what would end a command cuts the recorder short."""
+        while True:
+            ended, status = os.waitpid(recording.pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            if self._signal()[0] in _FORWARDED:
+                recording.send(CUT)
+
+    def _signal(self, seconds: float = _MOST_SECONDS) -> tuple[int | None, bool]:
+        """Wait for a signal, on Linux with a timeout; return it, and True if it is a key, which both processes get."""
+        if sys.platform == "linux":
+            came = signal.sigtimedwait(self._taken, min(seconds, _MOST_SECONDS))
+            return (came.si_signo, came.si_signo in _OF_TERMINALS and came.si_code > 0) if came else (None, False)
+        number = signal.sigwait(self._taken)
+        return number, number in _OF_TERMINALS and _foreground() == os.getpgrp()
+
+
+def _stop(number: int, child: int) -> None:
+    """Stop this process as the command was stopped, so that the shell has its terminal back, until it is continued."""
+    group = os.getpgid(child)
+    if number == signal.SIGSTOP and _foreground() not in (os.getpgrp(), group):
+        return  # who continues the command may not know this process
+    os.kill(os.getpid(), number)
+    if number in _STOPS:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+        signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    if group != os.getpgrp():  # a shell, of which the one around this process knows nothing
+        _continue(group)
+
+
+def _continue(group: int) -> None:
+    """Give a process group the terminal, if this process has it, and continue it."""
+    with _terminal() as terminal, contextlib.suppress(OSError):
+        if terminal is not None and os.tcgetpgrp(terminal) == os.getpgrp():
+            os.tcsetpgrp(terminal, group)
+        os.killpg(group, signal.SIGCONT)
+
+
+def end(code: int) -> NoReturn:
+    """End this process with an exit code, or of signal N if that is -N: a shell's loop ends if SIGINT ended a job."""
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(128 - code if code < 0 else code)  # the first process of a container ignores its own signals
+
+
+def _foreground() -> int | None:
+    """Return the process group that the keys of the terminal send signals to; None without a terminal."""
+    with _terminal() as terminal:
+        try:
+            return None if terminal is None else os.tcgetpgrp(terminal)
+        except OSError:  # it has been closed
+            return None
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[int | None]:
+    """Yield a descriptor of the controlling terminal; None if there is none."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        yield None
+        return
+    try:
+        yield terminal
+    finally:
+        os.close(terminal)
