@@ -7,9 +7,11 @@ header; no URL is ever rebuilt from a request. The HTTP syntax itself is llhttp'
 A forward proxy it is only where it was started as one, and only for who has the credential in the proxy's URL.
 """
 
+import functools
 import hmac
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 TARGET_BYTES = 8 << 10
@@ -20,6 +22,9 @@ HOP_BY_HOP = frozenset({
     b"trailer", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
 """RFC 9110, 7.6.1: for this connection only, never passed on."""
+_DECIDING = frozenset({
+    b"connection", b"content-length", b"host", b"origin", b"sec-fetch-site", b"transfer-encoding", b"upgrade",
+})  # fmt: skip
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
 _PROXIED_TARGET = re.compile(rb"/[\x21-\x7e]*")
@@ -35,6 +40,8 @@ _NO_PROXY = (
 _LABEL = re.compile(r"([A-Za-z0-9_.-]{1,64})=([^,]{0,256})")
 
 Headers = Sequence[tuple[bytes, bytes]]
+Named = dict[bytes, list[bytes]]
+"""The values of headers by their names in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +89,14 @@ class Policy:
 
 def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
     """Return why a request may not pass, judged by its head; None if it may."""
+    named = deciding(headers)
     return (
         _check_target(method, target)
         or _check_sizes(headers)
-        or _check_host(headers, policy)
-        or _check_origin(headers, policy)
-        or _check_connection(method, headers)
-        or _check_coding(headers)
+        or _check_host(named, policy)
+        or _check_origin(named, policy)
+        or _check_connection(method, named)
+        or _check_coding(named)
     )
 
 
@@ -97,12 +105,13 @@ def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) 
 
     Whose it is was judged by `check_credential`. It may come from a web page: that is the origin's to judge.
     """
+    named = deciding(headers)
     return (
         _check_target(method, target, _PROXIED_TARGET)
         or _check_sizes(headers)
-        or _check_authority(headers, origin)
-        or _check_connection(method, headers)
-        or _check_coding(headers)
+        or _check_authority(named, origin)
+        or _check_connection(method, named)
+        or _check_coding(named)
     )
 
 
@@ -157,9 +166,9 @@ def _check_target(method: str, target: bytes, path: re.Pattern[bytes] = _TARGET)
     return Refusal(400, "the request target must be a path that begins with one '/'")
 
 
-def _check_authority(headers: Headers, origin: Origin) -> Refusal | None:
+def _check_authority(named: Named, origin: Origin) -> Refusal | None:
     """One host was connected to: a request to another is not its to answer."""
-    hosts = [value for name, value in headers if name == b"host"]
+    hosts = named.get(b"host", ())
     if len(hosts) != 1:
         return Refusal(400, "exactly one Host header is needed")
     if _origin(origin.scheme, hosts[0]) == origin:
@@ -170,13 +179,13 @@ def _check_authority(headers: Headers, origin: Origin) -> Refusal | None:
 def _check_sizes(headers: Headers) -> Refusal | None:
     if len(headers) > HEADERS:
         return Refusal(431, f"more than {HEADERS} headers")
-    if sum(len(name) + len(value) for name, value in headers) > HEADERS_BYTES:
+    if sum(map(len, itertools.chain.from_iterable(headers))) > HEADERS_BYTES:
         return Refusal(431, f"the headers are larger than {HEADERS_BYTES} bytes")
     return None
 
 
-def _check_host(headers: Headers, policy: Policy) -> Refusal | None:
-    hosts = [value for name, value in headers if name == b"host"]
+def _check_host(named: Named, policy: Policy) -> Refusal | None:
+    hosts = named.get(b"host", ())
     if len(hosts) != 1:
         return Refusal(400, "exactly one Host header is needed")
     if policy.knows(hosts[0].decode("latin-1")):
@@ -185,27 +194,28 @@ def _check_host(headers: Headers, policy: Policy) -> Refusal | None:
     return Refusal(421, f"the Host header is no name of this wiretape: {allowed}")  # it may hold anything, also a key
 
 
-def _check_origin(headers: Headers, policy: Policy) -> Refusal | None:
+def _check_origin(named: Named, policy: Policy) -> Refusal | None:
     """Web pages of other origins may not call, so that no page can spend or read through a recorder."""
-    for name, value in headers:
-        if name == b"sec-fetch-site" and value == b"cross-site":
-            return Refusal(403, "a web page of another site may not call wiretape")
-        if name == b"origin":
-            scheme, mark, host = value.decode("latin-1").partition("://")
-            if scheme not in ("http", "https") or not mark or not policy.knows(host):
-                return Refusal(403, "a web page of another origin may not call wiretape")
+    if b"cross-site" in named.get(b"sec-fetch-site", ()):
+        return Refusal(403, "a web page of another site may not call wiretape")
+    for value in named.get(b"origin", ()):
+        scheme, mark, host = value.decode("latin-1").partition("://")
+        if scheme not in ("http", "https") or not mark or not policy.knows(host):
+            return Refusal(403, "a web page of another origin may not call wiretape")
     return None
 
 
-def _check_connection(method: str, headers: Headers) -> Refusal | None:
+def _check_connection(method: str, named: Named) -> Refusal | None:
     """A Connection header may not take away what the request is authorised or described by, nor change the protocol."""
-    named = named_by_connection(headers)
-    if asks_for_websocket(headers):
+    if b"connection" not in named:
+        return None
+    if _asks_for_websocket(named):
         # llhttp takes what follows for the new protocol: a request's body would be lost without a word.
-        has_body = any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
-        if _offers(headers) != [b"websocket"] or method != "GET" or has_body:
+        bodies = (*named.get(b"content-length", ()), *named.get(b"transfer-encoding", ()))
+        has_body = any(value != b"0" for value in bodies)
+        if tokens(named[b"upgrade"]) != [b"websocket"] or method != "GET" or has_body:
             return Refusal(400, "a request for a WebSocket must be a GET without a body, and offer no other protocol")
-    for name in named:
+    for name in tokens(named[b"connection"]):
         if _END_TO_END.search(name) and name not in HOP_BY_HOP:
             return Refusal(400, "the Connection header names an end-to-end header")
     return None
@@ -213,39 +223,65 @@ def _check_connection(method: str, headers: Headers) -> Refusal | None:
 
 def asks_for_websocket(headers: Headers) -> bool:
     """Return True if a request asks for a WebSocket; any other protocol that it offers may be ignored."""
-    return b"upgrade" in named_by_connection(headers) and any(b"websocket" in offer for offer in _offers(headers))
+    return _asks_for_websocket(deciding(headers))
 
 
-def _offers(headers: Headers) -> list[bytes]:
-    """Return the protocols of the Upgrade headers, in lower case."""
-    values = (value for name, value in headers if name == b"upgrade")
-    return [offer.strip().lower() for value in values for offer in value.split(b",")]
+def _asks_for_websocket(named: Named) -> bool:
+    is_upgrade = b"upgrade" in named and b"upgrade" in tokens(named.get(b"connection", ()))
+    return is_upgrade and any(b"websocket" in offer for offer in tokens(named[b"upgrade"]))
 
 
-def _check_coding(headers: Headers) -> Refusal | None:
+def _check_coding(named: Named) -> Refusal | None:
     """Refuse a body in a transfer coding that is not understood: passed on without its name, it would be garbage."""
-    codings = transfer_codings(headers)
+    codings = tokens(named.get(b"transfer-encoding", ()))
     if codings not in ([], [b"chunked"]):
         return Refusal(501, "the Transfer-Encoding is not understood: send the body as it is, or chunked")
     return None
 
 
+def deciding(headers: Headers) -> Named:
+    """Return the values of the headers for the checks and the framing of a message."""
+    found: Named = {}
+    for name, value in headers:
+        lower = name.lower()
+        if lower in _DECIDING:
+            found.setdefault(lower, []).append(value)
+    return found
+
+
+def tokens(values: Sequence[bytes]) -> list[bytes]:
+    """Return the elements of comma-separated lists, in lower case."""
+    if not values:
+        return []
+    return [token for value in values for part in value.split(b",") if (token := part.strip().lower())]
+
+
+def expects_continue(headers: Headers) -> bool:
+    """Return True if a client waits for 100 (Continue) with the request's body."""
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+
+
 def transfer_codings(headers: Headers) -> list[bytes]:
     """Return the transfer codings of a message in the order in which they were applied, in lower case."""
-    values = (value for name, value in headers if name.lower() == b"transfer-encoding")
-    return [coding for value in values for coding in (part.strip().lower() for part in value.split(b",")) if coding]
+    return tokens([value for name, value in headers if name.lower() == b"transfer-encoding"])
 
 
-def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
+def named_by_connection(headers: Headers) -> frozenset[bytes]:
     """Return the header names that Connection headers declare to be for this connection only."""
-    values = (value for name, value in headers if name.lower() == b"connection")
-    return frozenset(token.strip().lower() for value in values for token in value.split(b",") if token.strip())
+    return frozenset(tokens([value for name, value in headers if name.lower() == b"connection"]))
+
+
+@functools.cache
+def _dropped(without: frozenset[bytes]) -> frozenset[bytes]:
+    return HOP_BY_HOP | without
 
 
 def end_to_end(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:
     """Return the headers to pass on: those not hop-by-hop, not named by Connection, and not in `without`."""
-    drop = HOP_BY_HOP | named_by_connection(headers) | without
-    return [(name, value) for name, value in headers if name.lower() not in drop]
+    drop = _dropped(without)
+    if named := named_by_connection(headers):
+        drop |= named
+    return [pair for pair in headers if pair[0].lower() not in drop]
 
 
 def labels(headers: Headers) -> dict[str, str] | Refusal:

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 from recorder.clock import SYSTEM
 from recorder.errors import UpstreamError
 from recorder.relay import authority, environment, guard, hello, peers, providers
+from recorder.relay.app import Responder, Takeover
 from recorder.relay.authority import Authority, Certificates
 from recorder.relay.guard import Origin, Refusal
 from recorder.relay.proxy import Exchange, Proxy, Way
 from recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, App, Client, Request
-from recorder.relay.server import Exchange as Answering
 from recorder.relay.sockets import Ends, Socket, TlsSocket
 from recorder.relay.tunnel import Tunnel
 from recorder.relay.workers import Observer
@@ -83,7 +83,7 @@ class Forward:
         self.client_rejected = proxy.client_rejected
         self.client_failed = proxy.client_failed
 
-    def serve(self, client: Client, request: Request) -> Answering | None:
+    def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request to wiretape itself, to an API server, or to any other."""
         headers, request.headers = request.headers, guard.without_proxy_headers(request.headers)
         if request.target.startswith(b"/"):
@@ -97,7 +97,7 @@ class Forward:
         self.refuse(client, request, refusal)
         return None
 
-    def admit(self, client: Client, request: Request) -> Answering | None:
+    def admit(self, client: Client, request: Request) -> Responder | None:
         """Answer a request that may use the proxy."""
         if request.method == "CONNECT":
             return self._connect(client, request, guard.connect_origin(request.target))
@@ -107,7 +107,7 @@ class Forward:
         """Answer a request that may not use the proxy."""
         if origin := guard.connect_origin(request.target) if request.method == "CONNECT" else None:
             self._observer.asked(origin.authority, "refused")
-        self._proxy.refuse(client, refusal, _CHALLENGE)
+        self._proxy.reject(client, refusal, _CHALLENGE)
 
     async def is_member(self, client: Client, ends: Ends) -> bool:
         """Return True if a process at a connection's other end has the credential in its environment."""
@@ -116,9 +116,9 @@ class Forward:
                 self._members.add(client)
         return client in self._members
 
-    def _connect(self, client: Client, request: Request, origin: Origin | None) -> Answering | None:
+    def _connect(self, client: Client, request: Request, origin: Origin | None) -> Responder | None:
         if origin is None or not self._is_valid(origin) or not client.can_switch:
-            self._proxy.refuse(
+            self._proxy.reject(
                 client, Refusal(400, "the target of CONNECT must be host:port, and there is no body to it")
             )
         elif self._is_own(origin) or self._wants(origin):
@@ -128,11 +128,11 @@ class Forward:
             return self.tunnel(client, origin)
         return None
 
-    def _relay(self, client: Client, request: Request) -> Exchange | None:
+    def _relay(self, client: Client, request: Request) -> Responder | None:
         """Relay a request for plain HTTP; it is recorded where the host is an API's."""
         split = guard.absolute_origin(request.target)
         if split is None or not self._is_valid(split[0]):
-            self._proxy.refuse(client, Refusal(400, "the request target is no URL that can be relayed"))
+            self._proxy.reject(client, Refusal(400, "the request target is no URL that can be relayed"))
             return None
         origin, request.target = split
         others = [(name, value) for name, value in request.headers if name != b"host"]
@@ -145,8 +145,9 @@ class Forward:
 
     def relay(self, client: Client, request: Request, origin: Origin, how: Way) -> Exchange | None:
         """Relay a request that names no host but `origin`."""
-        if refusal := guard.check_proxied(request.method, request.target, request.headers, origin):
-            self._proxy.refuse(client, refusal)
+        refusal = guard.check_proxied(request.method, request.target, request.headers, origin)
+        if refusal := refusal or self._proxy.admit(client, request):
+            self._proxy.reject(client, refusal)
             return None
         mirrored = replace(how, on_unreached=lambda error: self._unreached(origin, how, error))
         return self._proxy.relay(client, request, self._upstream(origin), request.target, mirrored)
@@ -214,7 +215,7 @@ class Forward:
         return Tunnel(client, origin, opened)
 
 
-class Identifying:
+class Identifying(Responder):
     """The search for the process of a request without the credential; the request waits for its result."""
 
     def __init__(self, forward: Forward, client: Client, request: Request, ends: Ends, refusal: Refusal) -> None:
@@ -232,9 +233,6 @@ class Identifying:
         except Exception as error:  # noqa: BLE001 - any fault is reported to the user
             self._client.failed(error)
 
-    def body_came(self) -> None:
-        """Leave it for the exchange."""
-
     def request_failed(self, refusal: Refusal) -> None:
         """Answer."""
         self._task.cancel()
@@ -243,9 +241,6 @@ class Identifying:
     def client_left(self) -> None:
         """End."""
         self._task.cancel()
-
-    def client_progressed(self) -> None:
-        """Do nothing: there is no answer yet."""
 
     def taker_failed(self, error: Exception) -> None:
         """Report a fault of our own; the client is closed."""
@@ -276,14 +271,12 @@ class Inside:
         self.proxy.client_failed(error)
 
 
-class Opening:
+class Opening(Takeover):
     """A connection to a server that wiretape stands in for, from the answer to `CONNECT` to the first request.
 
     A client begins either TLS or, as some do for `http://` and `ws://`, a request. One that closes instead after it
     has seen our certificate does not trust it: not every program says so by an alert.
     """
-
-    is_idle = True
 
     def __init__(self, forward: Forward, client: Client, origin: Origin, agent: str) -> None:
         self._forward, self._client, self._origin, self._agent = forward, client, origin, agent
@@ -361,12 +354,6 @@ class Opening:
         alert = _alert(error)
         if alert or error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
             self._forward.distrusted(self._origin, self._agent, alert)
-
-    def progressed(self) -> None:
-        """Of no interest."""
-
-    def write_failed(self, error: OSError) -> None:
-        """Reading tells more."""
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own."""

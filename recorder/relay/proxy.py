@@ -10,7 +10,6 @@ passes is left to the decoders.
 import asyncio
 import hashlib
 import re
-import secrets
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -21,18 +20,18 @@ import msgspec
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import UpstreamError
-from recorder.relay import apis, guard, providers
+from recorder.relay import apis, guard, ids, providers
+from recorder.relay.app import HttpApp, Responder
 from recorder.relay.guard import Refusal
 from recorder.relay.recording import Recording, Unrecorded
 from recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
+from recorder.relay.states import STAGE, RequestBody, Stage, step
 from recorder.relay.tap import Tap
 from recorder.relay.upstream import Connection, Head, Transport
 from recorder.relay.websocket import WebSocket
 from recorder.tape import journal
 from recorder.tape.redact import Redactor
 
-LIVE = 4096
-"""Exchanges at a time; more are answered 503."""
 UNSENT_BYTES = 256 << 10
 """What a client has not taken yet, of a response, or an API server, of a request; beyond it the other has to wait."""
 CONTINUE_SECONDS = 1.0
@@ -44,8 +43,14 @@ LAG_SECONDS = 0.005
 LATE_NS = 1_000_000
 """The resolution of the event loop's timers; what is more is lag."""
 _STALL_NS = 60_000_000_000
-_STALL_SECONDS = 5.0
-_NOT_PASSED = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
+_STALL_LOOK_NS = 5_000_000_000
+_LAG_NS = int(LAG_SECONDS * 1e9)
+_KEPT_OFF = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
+_NOT_PASSED = _KEPT_OFF | {b"accept-encoding"}
+"""Headers of a request that upstream does not get, with and without the client's encodings."""
+_IDENTITY = (b"accept-encoding", b"identity")
+_OWN_NAMES = frozenset((b"x-wiretape-id",))
+_LENGTH_TOO = _OWN_NAMES | {b"content-length"}
 _PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
 _CLOSED = ("eof", "reset")
 _OWN = ("local", "headers_timeout", "idle_timeout")
@@ -74,8 +79,8 @@ DIRECT = Way()
 """To wiretape itself."""
 
 
-@dataclass(slots=True)
-class Proxy:
+@dataclass
+class Proxy(HttpApp):
     """The app of a recorder's server.
 
     Calls `on_refused` for each request that did not pass, `on_trouble` for each failure of its own.
@@ -87,37 +92,43 @@ class Proxy:
     policy: guard.Policy = field(default_factory=guard.Policy)
     labels: dict[str, str] = field(default_factory=dict)
     keep_encoding: bool = False
-    websocket: bool = True
-    """Whether WebSockets are relayed."""
+    no_websocket: str = ""
     clock: Clock = SYSTEM
     on_refused: Callable[[Refusal], None] = lambda _: None
     on_trouble: Callable[[str], None] = lambda _: None
+    sends_continue = False
     live: "set[Exchange | WebSocket]" = field(default_factory=set)
-    _begun: asyncio.Event = field(default_factory=asyncio.Event)
+    _watching: asyncio.TimerHandle | None = None
+    _due: int = 0
+    _stalls_at: int = 0
     lag: tuple[int, int] = 0, 0
     """When the event loop was last to look after the exchanges, and was late, and by how much; ns."""
 
-    def serve(self, client: Client, request: Request) -> "Exchange | None":
-        """Relay a request to the upstream that its path names, unless it may not pass."""
-        refusal = guard.check(request.method, request.target, request.headers, self.policy)
-        if refusal is not None:
-            self.refuse(client, refusal)
-            return None
+    def respond(self, client: Client, request: Request) -> "Exchange | None":
+        """Relay a request to the upstream that its path names."""
         route = providers.route(self.upstreams, request.target)
         if route is None:
             names = ", ".join(f"/{upstream.name}/" for upstream in self.upstreams)
-            self.refuse(client, Refusal(404, f"no upstream is served here; there are {names}"))
+            self.reject(client, Refusal(404, f"no upstream is served here; there are {names}"))
             return None
         return self.relay(client, request, *route)
 
     def refuse(self, client: Client, refusal: Refusal, headers: Headers | None = None) -> None:
         """Answer a request that may not pass."""
-        self.client_rejected(refusal)
         _answer_error(client, refusal.status, refusal.message, "refused", headers=headers)
 
+    def reject(self, client: Client, refusal: Refusal, headers: Headers | None = None) -> None:
+        """Report and answer a request that may not pass."""
+        self.client_rejected(refusal)
+        self.refuse(client, refusal, headers)
+
     def client_rejected(self, refusal: Refusal) -> None:
-        """Report what may not pass."""
+        """Report a refusal, without credentials that its message may quote."""
         self.on_refused(Refusal(refusal.status, Redactor(None).text(refusal.message)))
+
+    def client_failed(self, error: Exception) -> None:
+        """Report a fault of wiretape's own."""
+        self.on_trouble(f"a connection failed by a fault of wiretape's own: {_where(error)}")
 
     def relay(
         self,
@@ -128,51 +139,39 @@ class Proxy:
         how: Way = DIRECT,
         own_labels: Mapping[str, str] = _NO_LABELS,
     ) -> "Exchange | None":
-        """Relay a request whose head is in order to an upstream, as its target `rest`; `own_labels` are its alone."""
-        labels = self._admit(request, client.may_switch)
+        """Relay an admitted request to an upstream, as its target `rest`; `own_labels` are its alone."""
+        labels = guard.labels(request.headers)
         if isinstance(labels, Refusal):
-            self.refuse(client, labels)
+            self.reject(client, labels)
             return None
         exchange = Exchange(self, client, request, upstream, how)
         self.live.add(exchange)
-        self._begun.set()
+        if self._watching is None:
+            self._watch()
         try:
-            exchange.begin(rest, {**labels, **own_labels})
+            exchange.begin(rest, {**self.labels, **labels, **own_labels})
         except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
             exchange.taker_failed(error)
         return exchange
 
-    def client_failed(self, error: Exception) -> None:
-        """Report a fault of our own."""
-        self.on_trouble(f"a connection failed by a fault of wiretape's own: {_where(error)}")
+    def _watch(self) -> None:
+        """Look again in a moment after the running exchanges, until none is left."""
+        self._due = self.clock.now() + _LAG_NS
+        self._watching = asyncio.get_running_loop().call_later(LAG_SECONDS, self._look)
 
-    def _admit(self, request: Request, is_upgrade: bool) -> dict[str, str] | Refusal:
-        """Return a request's labels."""
-        if is_upgrade and not self.websocket:
-            return Refusal(426, "WebSockets are not relayed (--no-websocket): send the request over HTTP")
-        if request.version == "1.0":
-            return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
-        if len(self.live) >= LIVE:
-            return Refusal(503, f"more than {LIVE} exchanges at a time")
-        labels = guard.labels(request.headers)
-        return labels if isinstance(labels, Refusal) else {**self.labels, **labels}
-
-    async def watch(self) -> None:
-        """Look after the exchanges, beside the server: whose client stalls, and how late the event loop is."""
-        look = self.clock.now() + int(_STALL_SECONDS * 1e9)
-        while True:
-            if not self.live:
-                self._begun.clear()
-                await self._begun.wait()
-            due = self.clock.now() + int(LAG_SECONDS * 1e9)
-            await asyncio.sleep(LAG_SECONDS)
-            now = self.clock.now()
-            if self.live and now - due - LATE_NS > LATE_NS:
-                self.lag = due, now - due - LATE_NS
-                asyncio.get_running_loop().call_soon(self._note_lag)  # when what came meanwhile has been read
-            if now > look:
-                look = now + int(_STALL_SECONDS * 1e9)
-                self.end_stalled()
+    def _look(self) -> None:
+        """Note how late the event loop is, and end exchanges whose client stalls."""
+        self._watching = None
+        if not self.live:
+            return
+        now, late = self.clock.now(), self.clock.now() - self._due - LATE_NS
+        if late > LATE_NS:
+            self.lag = self._due, late
+            asyncio.get_running_loop().call_soon(self._note_lag)  # after the reads of the delay
+        if now > self._stalls_at:
+            self._stalls_at = now + _STALL_LOOK_NS
+            self.end_stalled()
+        self._watch()
 
     def _note_lag(self) -> None:
         """Note that the event loop was late, in the exchanges whose timestamps may be so, too."""
@@ -196,38 +195,45 @@ class Proxy:
             exchange.cut("shutdown", "wiretape was stopped")
 
 
-class Exchange:
-    """One request, on its way upstream, and its response, on its way back."""
+class Exchange(Responder):
+    """One request, on its way upstream, and its answer, on its way back; `recorder.relay.states` has its stages."""
+
+    __slots__ = (
+        "_client", "_connecting", "_connection", "_continue", "_failure", "_how", "_is_chunked", "_keeps_encoding",
+        "_labels", "_now", "_proxy", "_recording", "_request", "_rest", "_rest_limit", "_stage", "_upload", "_upstream",
+        "_waiting", "_waits_since", "_wants_websocket", "_websocket",
+    )  # fmt: skip
 
     def __init__(self, proxy: Proxy, client: Client, request: Request, upstream: providers.Upstream, how: Way) -> None:
         self._proxy, self._client, self._request, self._upstream, self._how = proxy, client, request, upstream, how
         self._now = proxy.clock.now
-        self.is_quiet = not how.is_recorded
-        """Whether it need not be waited for when the recorder stops."""
         kind = Recording if how.is_recorded else Unrecorded
-        self._recording = kind(proxy.tap, proxy.clock, secrets.token_hex(8))
+        self._recording = kind(proxy.tap, proxy.clock, ids.new())
+        self._stage = Stage.WAITING
+        self._upload = RequestBody.WHOLE if request.complete else RequestBody.COMING
         self._keeps_encoding = proxy.keep_encoding or not how.is_recorded
+        self._is_chunked = guard.transfer_codings(request.headers) == [b"chunked"]
+        self._wants_websocket = client.may_switch
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._continue: asyncio.TimerHandle | None = None
-        self._is_chunked = guard.transfer_codings(request.headers) == [b"chunked"]
-        self._is_uploading = not request.complete
-        self._is_upgrade = client.may_switch
         self._websocket: WebSocket | None = None
-        self._is_started = False
-        self._is_over = False
-        self._is_ended = False
         self._failure: tuple[UpstreamError, int] | None = None
         """How upstream failed, and when, from then until the client is told."""
         self._rest_limit: asyncio.TimerHandle | None = None
         self._waits_since: int | None = None
         self._waiting: deque[tuple[int, bytes, int]] = deque()
-        """Reads that the kernel has not taken for the client: their instant, body, and end in all that was written."""
+        """Reads that the kernel has not taken for the client: timestamp, body, and end in all that was written."""
 
     @property
     def id(self) -> str:
         """Its id on the tape."""
         return self._recording.id
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if the end of the recorder need not wait for it."""
+        return not self._how.is_recorded
 
     # the request
 
@@ -248,7 +254,8 @@ class Exchange:
                 self._connecting = asyncio.get_running_loop().create_task(self._connect(head, body))
         finally:
             self._enter(body)
-        self.body_came()
+        if self._upload is RequestBody.COMING:
+            self.body_came()
 
     def _kept(self) -> Connection | None:
         """Return the connection that an exchange before this one left open, if it still is, and silent."""
@@ -290,35 +297,33 @@ class Exchange:
         """Send the request's head, with its body if that has come whole."""
         self._connection = connection
         bodiless = self._request.method == "HEAD"
-        connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._is_upgrade)
+        connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._wants_websocket)
         is_whole = body is not None
         connection.send(head + self._framed(body or b"", last=True) if is_whole else head, last=is_whole)
         self._limit(self._proxy.transport.limits.headers)
 
     def _head(self) -> bytes:
         request, upstream = self._request, self._upstream
-        without = _NOT_PASSED if self._keeps_encoding else _NOT_PASSED | {b"accept-encoding"}
-        headers = [(b"host", upstream.authority), *guard.end_to_end(request.headers, without=without)]
+        passed = guard.end_to_end(request.headers, without=_KEPT_OFF if self._keeps_encoding else _NOT_PASSED)
+        headers = [(b"host", upstream.authority), *passed]
         if not self._keeps_encoding:
-            headers.append((b"accept-encoding", b"identity"))
+            headers.append(_IDENTITY)
         if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
             headers.append((b"authorization", upstream.authorization))
-        headers += [(name, value) for name, value in request.headers if name == b"content-length"]
+        headers += [pair for pair in request.headers if pair[0] == b"content-length"]
         if self._is_chunked:
             headers.append((b"transfer-encoding", b"chunked"))
-        if self._is_upgrade:
+        if self._wants_websocket:
             headers += _UPGRADE
         elif not request.keeps:
             headers.append((b"connection", b"close"))
-        if self._is_uploading and self._expects():
+        if self._upload is RequestBody.COMING and guard.expects_continue(request.headers):
             headers.append((b"expect", b"100-continue"))
             self._continue = asyncio.get_running_loop().call_later(CONTINUE_SECONDS, self.told_to_continue)
-        lines = [b"%s %s HTTP/1.1\r\n" % (request.method.encode("ascii"), upstream.target(self._rest))]
         spelled = request.spelling.get
-        return b"".join([*lines, *(b"%s: %s\r\n" % (spelled(name, name), value) for name, value in headers), b"\r\n"])
-
-    def _expects(self) -> bool:
-        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self._request.headers)
+        lines = [b"%s: %s\r\n" % (spelled(name, name), value) for name, value in headers]
+        first = b"%s %s HTTP/1.1\r\n" % (request.method.encode("ascii"), upstream.target(self._rest))
+        return b"".join((first, *lines, b"\r\n"))
 
     def _framed(self, body: bytes, *, last: bool) -> bytes:
         if not self._is_chunked:
@@ -327,10 +332,10 @@ class Exchange:
         return framed + b"0\r\n\r\n" if last else framed
 
     def body_came(self) -> None:
-        """Send what came of the request's body; where upstream has failed, only record it."""
-        if not self._is_uploading or self._is_ended:
+        """Send more of the request's body; where upstream has failed, only record it."""
+        if self._upload is not RequestBody.COMING or self._stage is Stage.ENDED:
             return
-        if self._failure is not None:
+        if self._stage is Stage.FAILING:
             self._recording.upload(self._request.take())
             if self._request.complete or not self._recording.takes_upload:
                 self._tell_failure()
@@ -349,15 +354,15 @@ class Exchange:
 
     def _end_upload(self) -> None:
         """Record the rest of the request's body, as far as it came, and its end."""
-        if self._is_uploading:
-            self._is_uploading = False
+        if self._upload is RequestBody.COMING:
+            self._upload = RequestBody.WHOLE
             self._recording.upload(self._request.take())
             self._recording.uploaded(whole=self._request.complete)
 
     def request_failed(self, refusal: Refusal) -> None:
         """End the exchange: the rest of the request's body will not come."""
         self._proxy.on_refused(refusal)
-        if not self._is_started:
+        if self._is_unanswered:
             _answer_error(self._client, refusal.status, refusal.message, "refused", self._recording.id)
         else:
             self._client.cut()
@@ -370,42 +375,53 @@ class Exchange:
         if self._continue is not None:
             self._continue.cancel()
             self._continue = None
-            if not self._is_started and not self._is_ended:
+            if self._is_unanswered:
                 self._client.continue_()
 
     def request_progressed(self) -> None:
         """Let the client go on with the request's body."""
-        if self._is_uploading and self._connection is not None and self._connection.unsent < UNSENT_BYTES // 2:
+        connection = self._connection
+        if self._upload is RequestBody.COMING and connection is not None and connection.unsent < UNSENT_BYTES // 2:
             self._client.hold_body(False)
 
     def request_refused(self) -> None:
         """Read on, from both: the answer may say why, and if there is none the end of the connection does."""
-        if self._is_uploading:
+        if self._upload is RequestBody.COMING:
             self._client.hold_body(False)
 
     def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
-        """Send what a read brought to the client at once, then to the tap."""
-        connection, client = self._connection, self._client
+        """Send a read to the client at once, then to the tap."""
+        if head is None and not over:
+            taken, relayed = self._client.send(body), self._now()
+            self._relayed(at, relayed if taken else None, body)
+            return
+        connection = self._connection
         assert connection is not None
         if head is not None:
             self._start(head)
-        if body:
-            client.add(body)
-        if over and connection.failure is None:
-            client.add_end()
-        if self._is_started:
-            taken, relayed = client.flush(), self._now()
-            if head is not None:
-                self._enter_head(head, over)
-            if body:
-                self._relayed(at, relayed if taken else None, body)
-        self._is_over = over and bool(self._waiting) and connection.failure is None
-        if over and not self._is_over:  # else the client has still to take it
+        if self._stage is Stage.RELAYING:
+            self._send_edge(at, head, body, ends=over, is_whole=over and connection.failure is None)
+        if over and self._waiting and connection.failure is None:
+            self._stage = step(STAGE, self._stage, "drain")
+        elif over:
             self._finish()
 
+    def _send_edge(self, at: int, head: Head | None, body: bytes, *, ends: bool, is_whole: bool) -> None:
+        """Send a read that holds the head or the end of an answer."""
+        client = self._client
+        if body:
+            client.add(body)
+        if is_whole:
+            client.add_end()
+        taken, relayed = client.flush(), self._now()
+        if head is not None:
+            self._enter_head(head, ends)
+        if body:
+            self._relayed(at, relayed if taken else None, body)
+
     def _start(self, head: Head) -> None:
-        """Begin the response."""
-        self._is_started = True
+        """Begin the answer."""
+        self._stage = step(STAGE, self._stage, "answer")
         if self._continue is not None:
             self._continue.cancel()
             self._continue = None
@@ -413,7 +429,7 @@ class Exchange:
         headers = _passed(head, self._recording.id if self._how.is_recorded else None)
         self._client.keep_seconds = _keep_seconds(headers)
         status, reason = head.status, head.reason
-        if self._is_upgrade and _speaks_no_websocket(head) and (instead := _fallback(self._request.headers)):
+        if self._wants_websocket and _speaks_no_websocket(head) and (instead := _fallback(self._request.headers)):
             headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
             status, reason = instead, b""
         self._client.start(status, reason, headers, chunked=chunked, closes=not head.keeps)
@@ -425,7 +441,7 @@ class Exchange:
             self._limit(self._proxy.transport.limits.idle)
 
     def _limit(self, seconds: float) -> None:
-        """Limit upstream's silence; what is not recorded, such as a tool's events, may be silent as in a tunnel."""
+        """Limit upstream's silence; of unrecorded exchanges, such as a tool's events, it may last as in a tunnel."""
         if self._connection is not None and self._how.is_recorded:
             self._connection.limit(seconds)
 
@@ -449,7 +465,7 @@ class Exchange:
             at, body, _ = self._waiting.popleft()
             self._recording.read(at, relayed, body)
         self._waits_since = relayed if self._waiting else None
-        if self._is_over and not self._waiting:
+        if self._stage is Stage.DRAINING and not self._waiting:
             self._finish()
         elif self._connection is not None and unsent < UNSENT_BYTES // 2:
             self._connection.resume()
@@ -459,7 +475,7 @@ class Exchange:
     def switched(self, at: int, head: Head, rest: bytes) -> None:
         """Let a WebSocket take both connections over."""
         assert self._connection is not None
-        self._is_started = True
+        self._stage = step(STAGE, self._stage, "switch")
         self._recording.head(head.status, head.headers, head.framing)
         headers = [*_UPGRADE, *_passed(head, self._recording.id if self._how.is_recorded else None)]
         self._websocket = WebSocket(self._client, self._connection, self._recording, self)
@@ -470,7 +486,7 @@ class Exchange:
     def over(self, ended_by: str, detail: str | None, at: int, *, paused: int) -> None:
         """Record that the WebSocket has ended."""
         assert self._connection is not None
-        self._is_ended = True
+        self._stage = step(STAGE, self._stage, "end")
         if self._websocket is not None:
             self._proxy.live.discard(self._websocket)
         self.note_lag()
@@ -492,14 +508,20 @@ class Exchange:
         self._end("end", None, self._connection.ended_at)
         self._client.finish()
 
+    @property
+    def _is_unanswered(self) -> bool:
+        """True if no head of an answer has been passed on."""
+        return self._stage in (Stage.WAITING, Stage.FAILING)
+
     def _fail(self, error: UpstreamError, at: int) -> None:
         """End as upstream failed; before an answer, with the rest of the request's body on the tape, within bounds."""
-        if self._is_ended or self._failure is not None:
+        if self._stage in (Stage.FAILING, Stage.ENDED):
             return
         self._failure = error, at
-        if self._is_started or not self._is_uploading or not self._recording.takes_upload:
+        if not self._is_unanswered or self._upload is RequestBody.WHOLE or not self._recording.takes_upload:
             self._tell_failure()
             return
+        self._stage = step(STAGE, self._stage, "fail")
         self._rest_limit = asyncio.get_running_loop().call_later(REST_SECONDS, self._tell_failure)
         self.told_to_continue()
         self._client.hold_body(False)
@@ -512,9 +534,9 @@ class Exchange:
         """
         assert self._failure is not None
         error, at = self._failure
+        is_unanswered, on_unreached = self._is_unanswered, self._how.on_unreached
         self._end(error.ended_by, str(error), at)
-        on_unreached = self._how.on_unreached
-        if self._is_started or (self._recording.instants.connection_reused and error.ended_by in _CLOSED):
+        if not is_unanswered or (self._recording.instants.connection_reused and error.ended_by in _CLOSED):
             self._client.cut()
             return
         if on_unreached is not None and error.ended_by not in _OWN:
@@ -527,9 +549,9 @@ class Exchange:
 
     def _end(self, ended_by: str, detail: str | None, at: int) -> None:
         """Record the ending, which is upstream's where that failed first; keep or close the connection upstream."""
-        if self._is_ended:
+        if self._stage is Stage.ENDED:
             return
-        self._is_ended = True
+        self._stage = step(STAGE, self._stage, "end")
         if self._failure is not None:
             error, at = self._failure
             ended_by, detail = error.ended_by, str(error)
@@ -555,10 +577,10 @@ class Exchange:
 
     def client_left(self) -> None:
         """End as the client left, or, where the response had come whole by then, as that ended."""
-        if self._is_ended:
+        if self._stage is Stage.ENDED:
             return
         self._recording.client_closed = self._now()
-        if self._is_over:
+        if self._stage is Stage.DRAINING:
             assert self._connection is not None
             self._end("end", None, self._connection.ended_at)
         else:
@@ -572,10 +594,11 @@ class Exchange:
 
     def cut(self, ended_by: str, detail: str) -> None:
         """End at once."""
-        if self._is_ended:
+        if self._stage is Stage.ENDED:
             return
+        is_unanswered = self._is_unanswered
         self._end(ended_by, detail, self._now())
-        if self._is_started:
+        if not is_unanswered:
             self._client.close()
         else:
             _answer_error(self._client, 503, "stopped before an answer came", ended_by, self._recording.id)
@@ -583,17 +606,15 @@ class Exchange:
     def taker_failed(self, error: Exception) -> None:
         """End by a fault of our own: it is told to the client, the user and the tape."""
         self._proxy.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
-        if self._is_ended:
+        is_unanswered = self._is_unanswered
+        self._end("died", f"a fault of wiretape's own: {_described(error)}", self._now())
+        if not is_unanswered:
             self._client.close()
             return
-        self._end("died", f"a fault of wiretape's own: {_described(error)}", self._now())
-        if self._is_started:
-            self._client.close()
-        else:
-            _answer_error(self._client, 500, f"a fault of its own: {_described(error)}", "internal", self._recording.id)
+        _answer_error(self._client, 500, f"a fault of its own: {_described(error)}", "internal", self._recording.id)
 
     def note_lag(self) -> None:
-        """Note that reads may be stamped late: what came apart while the loop was late may have been one read."""
+        """Note that reads may be stamped late: reads that came apart while the loop was late may have merged."""
         instants, connection = self._recording.instants, self._connection
         due, lag = self._proxy.lag
         if connection is None or due < self._recording.t0:
@@ -604,10 +625,10 @@ class Exchange:
 
 def _passed(head: Head, id: str | None) -> Headers:
     """Return the headers of a response that the client gets."""
-    bodiless = frozenset((b"content-length",)) if head.framing == "none" and head.status in (204, 304) else frozenset()
-    passed = guard.end_to_end(head.headers, without=bodiless | {b"x-wiretape-id"})
-    names = {name.lower(): value for name, value in passed}
-    if names.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in names:
+    is_empty = head.framing == "none" and head.status in (204, 304)
+    passed = guard.end_to_end(head.headers, without=_LENGTH_TOO if is_empty else _OWN_NAMES)
+    named = {name.lower(): value for name, value in passed}
+    if named.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in named:
         passed.append((b"x-accel-buffering", b"no"))  # or an nginx in front of the client would hold the stream back
     if head.keeps:  # the client's connection lives as long as upstream's
         passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]

@@ -23,9 +23,11 @@ from recorder.clock import SYSTEM, Clock, KernelTime
 from recorder.errors import CannotListen
 from recorder.plurals import counted
 from recorder.relay import guard, local
+from recorder.relay.app import Responder, Takeover
 from recorder.relay.guard import Refusal
 from recorder.relay.hello import HANDSHAKE
-from recorder.relay.sockets import Ends, Handler, Socket, ask_for_times, send_at_once
+from recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
+from recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, step
 from recorder.relay.upstream import Connection
 
 HEAD_BYTES = 64 << 10
@@ -60,57 +62,25 @@ _REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
 _TLS_MET = "a client speaks TLS to this plain port: its URL must begin with http://, not https://"
 _LAST_CHUNK = b"0\r\n\r\n"
 _FAULT = b"wiretape: a fault of its own\n"
+_ANSWERED = (Outbound.ASKED, Outbound.ANSWERING, Outbound.LAST)
+_ENDING = (Outbound.FLUSHING, Outbound.LINGERING, Outbound.CLOSED)
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Headers = list[tuple[bytes, bytes]]
 
 
-class Exchange(Protocol):
-    """What answers a request."""
-
-    def body_came(self) -> None:
-        """There is more of the request's body, or its end."""
-
-    def request_failed(self, refusal: Refusal) -> None:
-        """The rest of the request's body will not come, or cannot be read."""
-
-    def client_left(self) -> None:
-        """The client closed its connection, or broke it."""
-
-    def client_progressed(self) -> None:
-        """The kernel has taken more of what the client is to get."""
-
-    def taker_failed(self, error: Exception) -> None:
-        """One of the above raised, or a callback that `Client.guarded` returned: report it.
-
-        If no answer has begun after this call, the client gets one with the status 500.
-        """
-
-
-class Takeover(Handler, Protocol):
-    """What takes a client's connection over for another protocol.
-
-    It is told what happens to the connection, and ends it by `Client.close`; where the client or the server ended it,
-    it is told so by `lost`. What came before it took over is in no `received`: `Client.switch` returns it.
-    """
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the end of the recorder need not wait for the connection."""
-
-
 class App(Protocol):
-    """What requests are for."""
+    """The program behind a server: `recorder.relay.app.HttpApp` is its base."""
 
-    def serve(self, client: "Client", request: "Request") -> "Exchange | None":
+    def serve(self, client: "Client", request: "Request") -> Responder | None:
         """Answer a request, at once (None) or later."""
 
     def client_rejected(self, refusal: Refusal) -> None:
-        """What a client sent is no request; it is answered and the connection closed."""
+        """Report bytes of a client that are no request; they are answered and the connection is closed."""
 
     def client_failed(self, error: Exception) -> None:
-        """A fault of our own met with a client's connection, which is closed: report it."""
+        """Report a fault of wiretape's own on a client's connection, which is closed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -137,71 +107,96 @@ class Request:
 
 
 class Client:
-    """One client's connection.
+    """One client's connection; `recorder.relay.states` has its states.
 
-    Nothing that comes after a whole request may touch the response to it: neither the limits on the next head nor
-    a violation of HTTP in it. What is to be said of that is said after the response.
+    Nothing that comes after a whole request may touch the answer to it: neither the limits on the next head nor a
+    violation of HTTP in it. Such a refusal follows the answer.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_after",
+        "_app",
+        "_clock",
+        "_deadline",
+        "_flow",
+        "_frame",
+        "_head_bytes",
+        "_headers",
+        "_inbound",
+        "_loop",
+        "_on_closed",
+        "_out",
+        "_outbound",
+        "_parser",
+        "_read_bytes",
+        "_rejection",
+        "_requests",
+        "_responder",
+        "_socket",
+        "_spelling",
+        "_takeover",
+        "_target",
+        "_timer",
+        "_timer_at",
+        "keep_seconds",
+        "kept",
+    )  # fmt: skip
 
     def __init__(self, sock: Socket, app: App, clock: Clock, on_closed: Callable[["Client"], None]) -> None:
         self._socket, self._app, self._clock, self._on_closed = sock, app, clock, on_closed
         self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpRequestParser(self)
+        self._inbound, self._outbound, self._flow = Inbound.HEAD, Outbound.IDLE, Flow.OPEN
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._requests: deque[Request] = deque()
-        self._exchange: Exchange | None = None
+        self._responder: Responder | None = None
+        self._takeover: Takeover | None = None
+        self._rejection: Refusal | None = None
         self._target = b""
         self._headers: Headers = []
         self._spelling: dict[bytes, bytes] = {}
-        self._has_begun = False
-        self._head_bytes = 0
-        """What came of a head, or of trailers, in reads that held nothing else."""
-        self._is_shared = False
-        self._in_head = True
-        self._is_deaf = False
-        self._after: bytearray | None = None
-        """What came after a request for another protocol, which is in the new one if the client gets it."""
-        self._takeover: Takeover | None = None
-        self._rejection: Refusal | None = None
-        self._is_held = False
+        self._head_bytes = self._read_bytes = 0
+        """Bytes of a head, or of trailers, in reads that held nothing else; bytes of the current read."""
+        self._after = b""
+        """Bytes after a request for another protocol, which are in the new one if the client gets it."""
         self._out: list[bytes] = []
-        self._is_answering = self._is_started = self._is_chunked = self._closes = self._is_lingering = False
+        self._frame = _unframed
         self._deadline: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self.keep_seconds = KEEP_ALIVE_SECONDS
-        """How long the connection is kept without a request."""
+        """Time that the connection is kept without a request."""
         self.kept: dict[object, Connection] = {}
         """Connections that wait for another exchange, by their API server; the one used last is the last."""
 
     def open(self) -> None:
-        """Begin to read; what was sent with the connection at once."""
+        """Begin to read; at once, for bytes that came with the connection."""
         self._socket.start(self)
         self._socket.look()
-        if not self._requests and not self._socket.is_closed:
+        if not self._requests and self._outbound is not Outbound.CLOSED:
             self._set_deadline(HEAD_SECONDS, only_sooner=True)
 
     # sockets.Handler
 
     def received(self, at: int, data: memoryview) -> None:
         """Read on in the requests."""
-        if self._takeover is not None:
+        state = self._inbound
+        if state is Inbound.HEAD or state is Inbound.BODY:
+            self._parse(data)
+        elif self._takeover is not None:
             self._takeover.received(at, data)
-        elif self._is_deaf:
-            pass  # read on all the same, to see the client leave
-        elif self._after is not None:
+        elif state is Inbound.UPGRADE:
             self._after += data
             self._regulate()
-        else:
-            self._parse(data)
 
     def _parse(self, data: memoryview) -> None:
-        self._is_shared = False
+        self._read_bytes = len(data)
         try:
             self._feed(data)
         except httptools.HttpParserError:
-            is_tls = not self._has_begun and data[0] == HANDSHAKE
+            is_tls = self._inbound is Inbound.HEAD and data[0] == HANDSHAKE
             self._reject(Refusal(400, _TLS_MET if is_tls else "the request is not valid HTTP"))
-        self._head_bytes = 0 if self._is_shared else self._head_bytes + len(data)
+        self._head_bytes += self._read_bytes
         if self._head_bytes > HEAD_BYTES:
             self._reject(Refusal(431, "head or trailers are too large"))
         self._advance()
@@ -209,6 +204,7 @@ class Client:
     def _feed(self, data: memoryview) -> None:
         """Parse data; a request that only offers another protocol is parsed again without the offer."""
         while data:
+            assert self._parser is not None  # it goes when the connection is closed, or speaks another protocol
             try:
                 self._parser.feed_data(data)
                 return
@@ -216,7 +212,7 @@ class Client:
                 data = data[upgrade.args[0] :]
             request = self._requests[-1]
             if request.method == "CONNECT" or guard.asks_for_websocket(request.headers):
-                self._hold_back(data)
+                self._hold_back(bytes(data))
                 return
             self._ignore_offer(self._requests.pop())
 
@@ -233,56 +229,55 @@ class Client:
         self._parser.feed_data(b"".join([*lines, b"\r\n"]))
         self._requests[-1].headers, self._requests[-1].spelling = request.headers, request.spelling
 
-    def _hold_back(self, data: memoryview) -> None:
-        """Keep what follows a request for another protocol; that of one with a body is neither that nor HTTP."""
+    def _hold_back(self, data: bytes) -> None:
+        """Keep the bytes after a request for another protocol; after one with a body they are neither that nor HTTP."""
         request = self._requests[-1]
         if any(name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
                for name, value in request.headers):  # fmt: skip
-            request.keeps, self._is_deaf = False, True
+            request.keeps = False
+            self._deafen()
         else:
-            self._after = bytearray(data)
+            self._inbound, self._after = step(INBOUND, self._inbound, "upgrade"), data
 
     def progressed(self) -> None:
-        """Tell the exchange, or close after the last response."""
-        if self._takeover is not None:
+        """Notify the responder, or close after the last answer."""
+        if self._responder is not None:
+            self._responder.client_progressed()
+        elif self._takeover is not None:
             self._takeover.progressed()
-        elif self._exchange is not None:
-            self._exchange.client_progressed()
-        elif self._closes and not self._socket.unsent and not self._is_answering and not self._is_lingering:
+        elif self._outbound is Outbound.FLUSHING and not self._socket.unsent:
             self.close()
 
     def write_failed(self, error: OSError) -> None:
-        """End as if the client had closed the connection: it does not read what it is sent."""
+        """End as if the client had closed the connection: it does not read the answer."""
         if self._takeover is not None:
             self._takeover.write_failed(error)
         else:
             self.lost(error)
 
     def lost(self, error: Exception | None) -> None:
-        """Close, and tell the exchange, or what has taken over."""
-        exchange, self._exchange = self._exchange, None
-        takeover, self._takeover = self._takeover, None
+        """Close, and tell the responder, or the other protocol."""
+        responder, takeover = self._release()
         self.close()
         if takeover is not None:
             takeover.lost(error)
-        elif exchange is not None:
-            exchange.client_left()
+        elif responder is not None:
+            responder.client_left()
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own, answer the request if no answer has begun, and close."""
-        exchange, self._exchange = self._exchange, None
-        takeover, self._takeover = self._takeover, None
+        responder, takeover = self._release()
         try:
             if takeover is not None:
                 takeover.failed(error)
-            elif exchange is None:
-                self._app.client_failed(error)
+            elif responder is not None:
+                responder.taker_failed(error)
             else:
-                exchange.taker_failed(error)
+                self._app.client_failed(error)
         finally:
-            if self._is_answering and not self._is_started and not self._socket.is_closed:
+            if self._outbound is Outbound.ASKED:
                 self.answer(500, _FAULT, "text/plain")
-            elif self._is_answering or not self._closes:  # else the answer is on its way, and ends the connection
+            elif self._outbound not in _ENDING:  # else the answer is on its way, and ends the connection
                 self.close()
 
     def guarded(self, call: Callable[P, R]) -> Callable[P, R | None]:
@@ -297,98 +292,119 @@ class Client:
 
         return guarded
 
-    # httptools callbacks
+    def _release(self) -> tuple[Responder | None, Takeover | None]:
+        released = self._responder, self._takeover
+        self._responder = self._takeover = None
+        return released
+
+    # httptools callbacks; each resets `_head_bytes` by the bytes of its read, which held more than a head
 
     def on_message_begin(self) -> None:
-        self._in_head, self._head_bytes = True, 0
         self._target, self._headers, self._spelling = b"", [], {}
 
     def on_url(self, url: bytes) -> None:
         self._target += url
-        self._has_begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # else it is a trailer
+        if self._inbound is Inbound.HEAD:  # else it is a trailer
             lower = name.lower()
             self._headers.append((lower, value))
             self._spelling[lower] = name
 
     def on_headers_complete(self) -> None:
-        self._in_head, self._is_shared = False, True
-        method, version = self._parser.get_method().decode("ascii"), self._parser.get_http_version()
-        keeps = self._parser.should_keep_alive()
+        parser = self._parser
+        assert parser is not None  # it calls
+        self._head_bytes = -self._read_bytes
+        self._inbound = step(INBOUND, self._inbound, "head")
+        method, version = parser.get_method().decode("ascii"), parser.get_http_version()
+        keeps = parser.should_keep_alive()
         self._requests.append(Request(method, self._target, self._headers, version, keeps, self._spelling))
 
     def on_body(self, body: bytes) -> None:
-        self._is_shared = True
-        self._requests[-1].pieces.append(body)
-        self._requests[-1].has_news = True
+        self._head_bytes = -self._read_bytes
+        request = self._requests[-1]
+        request.pieces.append(body)
+        request.has_news = True
 
     def on_message_complete(self) -> None:
-        self._is_shared = True
-        self._requests[-1].complete = self._requests[-1].has_news = True
+        self._head_bytes = -self._read_bytes
+        self._inbound = step(INBOUND, self._inbound, "end")
+        request = self._requests[-1]
+        request.complete = request.has_news = True
 
     # requests
 
     def _advance(self) -> None:
-        """Begin the next request if none is being answered, or tell its exchange that more of its body came."""
-        if not self._is_answering:
+        """Begin the next request if none is being answered, or tell its responder that more of its body came."""
+        if self._outbound is Outbound.IDLE:
             self._begin_next()
-        elif self._exchange is not None:
-            self._tell_exchange(self._exchange, self._requests[0])
+        elif self._responder is not None:
+            self._tell_responder(self._responder, self._requests[0])
         self._regulate()
 
-    def _tell_exchange(self, exchange: Exchange, request: Request) -> None:
-        """Tell an exchange what came of its request's body."""
+    def _tell_responder(self, responder: Responder, request: Request) -> None:
+        """Notify a responder of its request's body."""
         if request.has_news:
             request.has_news = False
-            exchange.body_came()
-        if self._rejection is not None and not request.complete and self._exchange is exchange:
-            exchange.request_failed(self._rejection)
+            responder.body_came()
+        if self._rejection is not None and not request.complete and self._responder is responder:
+            responder.request_failed(self._rejection)
 
     def _begin_next(self) -> None:
-        if self._requests and (self._requests[0].complete or self._rejection is None) and not self._closes:
+        if self._requests and (self._requests[0].complete or self._rejection is None):
             request = self._requests[0]
             request.has_news = False
-            self._is_answering = True
-            exchange = self._app.serve(self, request)
-            if self._is_answering and self._requests and self._requests[0] is request:
-                self._exchange = exchange
-        elif self._rejection is not None and not self._closes:
-            self._is_answering = True
+            self._outbound = step(OUTBOUND, self._outbound, "ask")
+            responder = self._app.serve(self, request)
+            if self._requests and self._requests[0] is request and self._is_answering():
+                self._responder = responder
+        elif self._rejection is not None:
+            self._outbound = step(OUTBOUND, self._outbound, "ask")
             self._app.client_rejected(self._rejection)
             self.answer(self._rejection.status, f"wiretape: {self._rejection.message}\n".encode(), "text/plain")
 
+    def _is_answering(self) -> bool:
+        return self._outbound in _ANSWERED
+
     def _reject(self, refusal: Refusal) -> None:
-        """Let a response follow that ends the connection, after those that are still to come."""
-        self._is_deaf = True
+        """End the connection by a refusal, after the pending answers."""
+        self._deafen()
         if self._rejection is None:
             self._rejection = refusal
 
+    def _deafen(self) -> None:
+        self._inbound = step(INBOUND, self._inbound, "deafen")
+
     def hold_body(self, held: bool) -> None:
         """Let the client wait with the request's body, or no longer."""
-        self._is_held = held
-        self._regulate()
+        flow = Flow.HELD if held else Flow.OPEN
+        if flow is not self._flow:
+            self._flow = flow
+            self._regulate()
 
     def _regulate(self) -> None:
         """Let a client wait that sends more requests than are answered, or more of a body than can go on."""
-        if self._socket.is_closed or self._takeover is not None:
+        out, requests = self._outbound, self._requests
+        if out is Outbound.CLOSED or out is Outbound.TAKEN:
             return
-        current = self._requests[0] if self._requests else None
-        is_ahead = len(self._requests) > 1 or (current and len(current.pieces) > 1 and _size(current) > UPLOAD_BYTES)
-        is_ahead = is_ahead or len(self._after or b"") > UPLOAD_BYTES
-        if not self._is_lingering and (is_ahead or (self._is_held and current and not current.complete)):
+        current = requests[0] if requests else None
+        if out is not Outbound.LINGERING and (len(requests) > 1 or (current is not None and self._is_ahead(current))):
             self._socket.pause()
-            self._set_deadline(None)
+            self._deadline = None
             return
         self._socket.resume()
-        if self._is_lingering:
-            return
-        if self._is_answering:
-            is_due = current is not None and not current.complete and not self._is_started
-            self._set_deadline(BODY_PAUSE_SECONDS if is_due else None)
-        elif self._head_bytes:
+        if out is Outbound.ASKED and current is not None and not current.complete:
+            self._set_deadline(BODY_PAUSE_SECONDS)
+        elif out in _ANSWERED:
+            self._deadline = None
+        elif self._head_bytes and out is Outbound.IDLE:
             self._set_deadline(HEAD_SECONDS, only_sooner=True)
+
+    def _is_ahead(self, current: Request) -> bool:
+        """Return True if the client has to wait: with the body of its request, or with another protocol."""
+        if self._flow is Flow.HELD and not current.complete:
+            return True
+        return len(self._after) > UPLOAD_BYTES or (len(current.pieces) > 1 and _size(current) > UPLOAD_BYTES)
 
     # deadlines
 
@@ -412,67 +428,66 @@ class Client:
 
     def _check_deadline(self) -> None:
         self._timer = None
-        if self._deadline is None or self._socket.is_closed:
+        if self._deadline is None or self._outbound is Outbound.CLOSED:
             return
         left = (self._deadline - self._clock.now()) / 1e9
         if left > 0.001:
             self._start_timer(self._deadline, left)
-        elif self._is_answering and not self._is_lingering and self._exchange is not None:
+        elif self._responder is not None:
             self._deadline = None
-            self._exchange.request_failed(
+            self._responder.request_failed(
                 Refusal(408, f"nothing of the request body came for {BODY_PAUSE_SECONDS:g} s")
             )
         else:
             self.drop()
 
-    # responses
+    # answers
 
     def continue_(self) -> None:
         """Tell the client to send the request's body."""
         self._socket.write(_CONTINUE)
 
     def start(self, status: int, reason: bytes, headers: Headers, *, chunked: bool, closes: bool) -> None:
-        """Begin a response; `closes`: the connection ends with it."""
-        self._is_started, self._is_chunked = True, chunked
-        self._deadline = None  # a client may wait with the rest of its request for the end of the response
-        self._closes = closes or self._closes or not self._requests[0].keeps
-        lines = _head_lines(status, reason, headers)
-        if chunked:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        if self._closes:
-            lines.append(b"connection: close\r\n")
-        self._out += (*lines, b"\r\n")
+        """Begin an answer; `closes`: the connection ends with it."""
+        if self._outbound is Outbound.CLOSED:
+            return
+        is_last = closes or not self._requests[0].keeps
+        self._outbound = step(OUTBOUND, self._outbound, "answer last" if is_last else "answer")
+        self._frame = _chunk if chunked else _unframed
+        self._deadline = None  # a client may wait with the rest of its request for the end of the answer
+        framing = b"transfer-encoding: chunked\r\n" if chunked else b""
+        closing = b"connection: close\r\n\r\n" if is_last else b"\r\n"
+        self._out.append(b"".join([*_head_lines(status, reason, headers), framing, closing]))
 
     @property
     def may_switch(self) -> bool:
         """Whether the request that is answered now asks for another protocol."""
-        return self._after is not None and len(self._requests) == 1
+        return self._inbound is Inbound.UPGRADE and len(self._requests) == 1
 
     @property
     def can_switch(self) -> bool:
         """Whether the last request asks for another protocol, and has no body that would come first."""
-        return self._after is not None
+        return self._inbound is Inbound.UPGRADE
 
     def switch(self, status: int, reason: bytes, headers: Headers, takeover: Takeover) -> tuple[Socket, bytes]:
         """Answer a request with a head after which the connection speaks another protocol, and let that take over.
 
-        Return the socket to write to, and what the client has sent in the new protocol so far.
+        Return the socket to write to, and the bytes that the client has sent in the new protocol so far.
         """
-        assert self._after is not None  # as `can_switch` says
+        self._inbound = step(INBOUND, self._inbound, "switch")
+        self._outbound = step(OUTBOUND, self._outbound, "switch")
         self._socket.write(b"".join([*_head_lines(status, reason, headers), b"\r\n"]))
-        early, self._after = bytes(self._after), None
-        self._takeover, self._exchange = takeover, None
-        self._is_answering = self._is_started = False
+        early, self._after, self._parser = self._after, b"", None
+        self._takeover, self._responder, self._deadline = takeover, None, None
         self._requests.clear()
-        self._set_deadline(None)
         self._drop_kept()
         self._socket.resume()
         return self._socket, early
 
-    def hand_over(self, exchange: Exchange, other: Exchange) -> None:
-        """Let another exchange answer the request that this one has, if its client is still there."""
-        if self._exchange is exchange:
-            self._exchange = other
+    def hand_over(self, responder: Responder, other: Responder) -> None:
+        """Replace a responder, if its client is still there."""
+        if self._responder is responder:
+            self._responder = other
 
     def replace(self, sock: Socket) -> None:
         """Go on over another socket: the same connection, but secured."""
@@ -483,23 +498,32 @@ class Client:
         self._set_deadline(seconds)
 
     def read_on(self, app: App, early: bytes) -> None:
-        """Read requests again after something else had the connection, for another app; `early` has come already."""
+        """Read requests again after another protocol had the connection, for another app; `early` has come already."""
+        self._inbound = step(INBOUND, self._inbound, "resume")
+        self._outbound = step(OUTBOUND, self._outbound, "resume")
         self._app, self._takeover = app, None
         self._parser = httptools.HttpRequestParser(self)
         self._set_deadline(HEAD_SECONDS)
         self.received(self._socket.stamp, memoryview(early))
 
     def add(self, body: bytes) -> None:
-        """Go on with a response's body."""
-        self._out.append(b"%x\r\n%b\r\n" % (len(body), body) if self._is_chunked else body)
+        """Go on with an answer's body."""
+        self._out.append(self._frame(body))
+
+    def send(self, body: bytes) -> bool:
+        """Send more of an answer's body; return whether the kernel took all that was written at once."""
+        if self._out:
+            self.add(body)
+            return self.flush()
+        return self._socket.write(self._frame(body))
 
     def add_unframed(self, data: bytes) -> None:
-        """Go on with bytes outside of the response's framing, as a server sends that breaks HTTP."""
+        """Go on with bytes outside of the answer's framing, as a server sends that breaks HTTP."""
         self._out.append(data)
 
     def add_end(self) -> None:
-        """End a response's body."""
-        if self._is_chunked:
+        """End an answer's body."""
+        if self._frame is _chunk:
             self._out.append(_LAST_CHUNK)
 
     def flush(self) -> bool:
@@ -512,7 +536,7 @@ class Client:
 
     @property
     def stamp(self) -> int:
-        """When the last read came from the client; the clock's ns."""
+        """The timestamp of the last read from the client; the clock's ns."""
         return self._socket.stamp
 
     @property
@@ -541,9 +565,9 @@ class Client:
         return self._socket.ends
 
     def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
-        """Send a whole response of our own, the connection's last."""
+        """Send a whole answer of wiretape's own, the connection's last."""
         length = (b"content-length", b"%d" % len(body))
-        if not self._requests:  # what came was no request
+        if not self._requests:  # nothing that came was a request
             self._requests.append(Request("", b"", [], "1.1", keeps=False))
         own = [(b"content-type", content_type.encode()), length, *(headers or [])]
         self.start(status, b"", own, chunked=False, closes=True)
@@ -553,47 +577,52 @@ class Client:
         self.finish()
 
     def finish(self) -> None:
-        """End a response: go on with the next request, or end the connection."""
-        self._exchange = None
-        self._is_answering = self._is_started = False
+        """End an answer: go on with the next request, or end the connection."""
+        self._responder, self._flow = None, Flow.OPEN
         request = self._requests.popleft()
-        if self._socket.is_closed:
+        if self._outbound is Outbound.CLOSED:
             return
-        if self._closes:
-            self._end(linger=self._is_deaf or not request.complete or bool(self._requests or self._after))
+        if self._outbound is Outbound.LAST:
+            is_met = self._inbound is Inbound.DEAF or not request.complete or self._requests or self._after
+            self._end(linger=bool(is_met))
         elif not request.complete:
             self._end(linger=True)
         else:
+            self._outbound = step(OUTBOUND, self._outbound, "finish")
             self._set_deadline(self.keep_seconds)
-            if self._after is not None and not self._requests:
+            if self._inbound is Inbound.UPGRADE and not self._requests:
                 self._stay()
             self._advance()
 
     def _stay(self) -> None:
         """Read on in HTTP: the request for another protocol was answered as any other."""
-        after, self._after = self._after, None
+        self._inbound = step(INBOUND, self._inbound, "resume")
+        after, self._after = self._after, b""
         self._parser = httptools.HttpRequestParser(self)
         if after:
             self._parse(memoryview(after))
 
     def _end(self, *, linger: bool) -> None:
         """End the connection when all is sent."""
-        self._closes = True
+        if self._outbound in _ENDING:
+            return
+        self._deafen()
         if linger:
-            self._is_deaf = self._is_lingering = True
+            self._outbound = step(OUTBOUND, self._outbound, "linger")
             self._drop_kept()
             self._socket.end()
             self._socket.resume()
             self._set_deadline(LINGER_SECONDS)
         elif self._socket.unsent:
+            self._outbound = step(OUTBOUND, self._outbound, "flush")
             self._drop_kept()
             self._set_deadline(LAST_SECONDS)
         else:
             self.close()
 
     def cut(self) -> None:
-        """End the connection in the middle of a response, when all that came of it is sent."""
-        self._exchange, self._is_answering = None, False
+        """End the connection in the middle of an answer, when all that came of it is sent."""
+        self._responder = None
         self.flush()
         self._end(linger=False)
 
@@ -606,14 +635,14 @@ class Client:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the connection waits for a request, or what has taken it over need not be waited for."""
+        """True if the connection waits for a request, or for a protocol that is idle."""
         if self._takeover is not None:
             return self._takeover.is_idle
-        return not self._is_answering and not self._is_lingering and not self._socket.unsent
+        return self._outbound is Outbound.IDLE and not self._socket.unsent
 
     def keep(self, connection: Connection) -> None:
         """Keep a connection to an API server as long as the client keeps this one, or that server that one."""
-        if self._socket.is_closed or self._closes:
+        if self._outbound not in (Outbound.IDLE, Outbound.ASKED, Outbound.ANSWERING):
             connection.close()
             return
         connection.keep()
@@ -623,7 +652,7 @@ class Client:
             self.kept.pop(next(iter(self.kept))).close()
 
     def _kept_closed(self, connection: Connection) -> None:
-        """A server closed a connection between two exchanges: close this one, unless another server keeps its own.
+        """Close after a server closed a connection between two exchanges, unless another server keeps its own.
 
         A request that has begun to come stays: it goes over a new connection, instead of being lost with this one.
         """
@@ -632,7 +661,7 @@ class Client:
         if self.kept or not self.is_idle:
             return
         self._socket.look()
-        if not (self._is_answering or self._head_bytes):
+        if not (self._is_answering() or self._head_bytes):
             self.close()
 
     def _drop_kept(self) -> None:
@@ -646,12 +675,24 @@ class Client:
 
     def close(self) -> None:
         """Close the connection, and those to API servers that belong to it, at once."""
+        if self._outbound is Outbound.CLOSED:
+            return
+        self._outbound = step(OUTBOUND, self._outbound, "close")
         self._socket.close()
         self._drop_kept()
-        self._deadline = None
+        self._parser = None  # which refers to this connection
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         self._on_closed(self)
+
+
+def _chunk(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(body), body)
+
+
+def _unframed(body: bytes) -> bytes:
+    return body
 
 
 def _head_lines(status: int, reason: bytes, headers: Headers) -> list[bytes]:

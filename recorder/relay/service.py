@@ -42,6 +42,7 @@ WRITER_SECONDS = 1.5
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""
 _LOOK_SECONDS = 0.02
+_NO_WEBSOCKET = "WebSockets are not relayed (--no-websocket): send the request over HTTP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,6 @@ class Front:
         self._transport = Transport(tls_context(options.ca_file), options.limits)
         self._server: server.Server | None = None
         self.proxy: Proxy | None = None
-        self._watching: asyncio.Task[None] | None = None
         self._is_cut = False
         self.stopping = asyncio.Event()
 
@@ -106,7 +106,7 @@ class Front:
             policy=Policy(self._options.allow_hosts | {_bracketed(self._options.host)}),
             labels=self._options.labels,
             keep_encoding=self._options.keep_encoding,
-            websocket=self._options.websocket,
+            no_websocket="" if self._options.websocket else _NO_WEBSOCKET,
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,
         )
@@ -115,12 +115,10 @@ class Front:
             port = self._sock.getsockname()[1]
             app = Forward(self.proxy, settings, port, self._observer) if settings else self.proxy
             self._server = server.Server(app, self._sock, self._observer.refused)
-        self._watching = asyncio.create_task(self.proxy.watch())
 
     async def drain(self) -> None:
         """Accept nothing more, let running exchanges end, and cut those that last longer than the drain."""
         assert self.proxy is not None  # it has been started
-        assert self._watching is not None
         until = SYSTEM.now() + int(DRAIN_SECONDS * 1e9)
         if self._server is not None:
             self._server.close()
@@ -132,7 +130,6 @@ class Front:
         self.proxy.cut()
         if self._server is not None:
             await self._server.wait_closed(_LAST_SECONDS)
-        self._watching.cancel()
 
     def cut(self) -> None:
         """End a drain at once."""

@@ -4,7 +4,8 @@ import asyncio
 import socket
 
 from recorder.errors import UpstreamError
-from recorder.relay.guard import Origin, Refusal
+from recorder.relay.app import Responder, Takeover
+from recorder.relay.guard import Origin
 from recorder.relay.server import Client
 from recorder.relay.sockets import Socket, connect
 
@@ -14,13 +15,11 @@ _CONNECT_SECONDS = 10.0
 _READ_BYTES = 64 << 10
 
 
-class Tunnel:
+class Tunnel(Responder, Takeover):
     """What answers a `CONNECT`, and takes the connection over. The end of a recorder does not wait for it.
 
     Where it is answered, `opened` is the client's socket, and what has come on it.
     """
-
-    is_idle = True
 
     def __init__(self, client: Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> None:
         self._client, self._origin, self._opened = client, origin, opened
@@ -53,16 +52,7 @@ class Tunnel:
         except OSError as error:
             raise UpstreamError("refused", str(error)) from error
 
-    # server.Exchange, until there is a connection
-
-    def body_came(self) -> None:
-        """There is no body."""
-
-    def request_failed(self, refusal: Refusal) -> None:
-        """There is no body."""
-
-    def client_progressed(self) -> None:
-        """Of no interest."""
+    # app.Responder, until there is a connection
 
     def client_left(self) -> None:
         """End."""
@@ -72,16 +62,7 @@ class Tunnel:
         """End."""
         self._task.cancel()
 
-    # server.Takeover, from then on: the connection was detached, so that only its end by the server is told
-
-    def received(self, at: int, data: memoryview) -> None:
-        """Of no interest."""
-
-    def progressed(self) -> None:
-        """Of no interest."""
-
-    def write_failed(self, error: OSError) -> None:
-        """Of no interest."""
+    # app.Takeover, from then on: the connection was detached, so that only its end by the server is told
 
     def lost(self, error: Exception | None) -> None:
         """End."""

@@ -10,16 +10,17 @@ import asyncio
 import socket
 import ssl
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 import httptools
 
 from recorder.clock import SYSTEM, Clock, KernelTime
 from recorder.errors import UpstreamError
-from recorder.relay import local
-from recorder.relay.guard import named_by_connection, transfer_codings
+from recorder.relay import guard, local
 from recorder.relay.providers import Upstream
 from recorder.relay.sockets import Socket, TlsSocket, connect, connect_at_once
+from recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, step
 
 HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
@@ -28,7 +29,18 @@ _LOOKS = 8
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for certificates that are self-signed, or signed by whom the system does not know."""
 _NO_BODY = frozenset({204, 304})
+_WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
+_HEADLESS = (_WAITING, Receiving.CONTINUED)
+_RUNNING = (_STREAMING, *_HEADLESS)
 _FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
+
+
+class _Wanted(Enum):
+    """The answer that a request asks for."""
+
+    BODY = "a head and perhaps a body"
+    HEAD = "a head alone"
+    SWITCH = "another protocol"
 
 
 @dataclass(slots=True)
@@ -54,7 +66,7 @@ class Head:
     status: int = 0
     reason: bytes = b""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
-    framing: str = "close"
+    framing: str = ""
     keeps: bool = False
 
 
@@ -111,42 +123,32 @@ class _Passing:
 
 
 class Connection:
-    """One connection to an API server. `ended_at` is the instant in ns at which the response ended, or broke."""
+    """One connection to an API server; `recorder.relay.states` has its states.
+
+    `ended_at` is the timestamp in ns of the response's end. `merged_at` is the timestamp of the last read with more
+    than one segment, as far as the framing shows.
+    """
+
+    __slots__ = (
+        "_active_at", "_body", "_clock", "_expected", "_flow", "_instants", "_limit_ns", "_loop", "_overhead",
+        "_parser", "_received", "_socket", "_taker", "_timer", "_timer_at", "_wanted", "closed_by_peer", "ended_at",
+        "failure", "head", "is_remembered", "merged_at", "paused", "sending", "state", "upstream",
+    )  # fmt: skip
 
     def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
         self._socket, self._clock, self.upstream = sock, clock, upstream
         self._loop = asyncio.get_running_loop()
+        self._parser: httptools.HttpResponseParser | None = None
         self._taker: Taker | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = self._limit_ns = self._active_at = 0
+        self._flow = Flow.OPEN
+        self._clear()
+        self.state, self.sending = Receiving.IDLE, Sending.OPEN
         self.is_remembered = False
-        """Whether what its server offers to resume its TLS session by is known."""
+        """True if the server's TLS session is stored for the next connection."""
         self.closed_by_peer = _nothing
         """Called when the peer closes the connection, or breaks it, while no exchange is on it."""
-        self._reset(Instants(), False)
-
-    def _reset(self, instants: Instants, bodiless: bool) -> None:
-        self._instants, self._bodiless = instants, bodiless
-        self._parser = httptools.HttpResponseParser(self)
-        self._body: list[bytes] = []
-        self._overhead = 0
-        self._is_paused = False
-        self._is_sent = self._is_begun = False
-        self._expected: int | None = None
-        self._switches = False
-        self._received = 0
-        self._final = False
-        self._is_told = False
-        self._limit_ns = 0
-        self._active_at = 0
-        self.head = Head()
-        self.ended = False
-        self.ended_at = 0
-        self.merged_at = 0
-        """The instant in ns of the last read that may have brought what came apart."""
-        self.failure: UpstreamError | None = None
-        self.surplus = False
-        self.paused = 0
-        self.is_refused = False
 
     # an exchange
 
@@ -155,22 +157,37 @@ class Connection:
 
         `switches`: it asks for another protocol.
         """
-        self._reset(instants, bodiless)
-        self._switches = switches
-        self._taker = taker
+        self.state, self.sending = step(RECEIVING, self.state, "begin"), Sending.OPEN
+        self._taker, self._instants = taker, instants
+        self._socket.since = self._clock.now()  # reads are stamped later than that
+        self._wanted = _Wanted.SWITCH if switches else _Wanted.HEAD if bodiless else _Wanted.BODY
+        self._parser = self._parser or httptools.HttpResponseParser(self)
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget the exchange before."""
+        self._body: list[bytes] = []
+        self._overhead = self._received = self.ended_at = self.merged_at = self.paused = 0
+        self._expected: int | None = None
+        self.head = Head()
+        self.failure: UpstreamError | None = None
 
     def send(self, data: bytes, *, last: bool) -> None:
         """Send a piece of the request."""
-        self._is_sent = last
         self._active_at = self._clock.now()
-        if not self._is_begun:  # what comes from now on is stamped later than that
-            self._is_begun, self._socket.since = True, self._active_at
-        if self._socket.write(data) and last:
-            self._instants.sent = self._clock.now()
+        is_taken = self._socket.write(data)
+        if last and self.sending is Sending.OPEN:
+            self.sending = step(SENDING, self.sending, "give all")
+            if is_taken:
+                self._sent(self._clock.now())
+
+    def _sent(self, now: int) -> None:
+        self.sending = step(SENDING, self.sending, "take all")
+        self._instants.sent = now
 
     @property
     def tls_session(self) -> ssl.SSLSession | None:
-        """What the server offers to resume the TLS session by."""
+        """The session by which the server offers to resume TLS."""
         return self._socket.session if isinstance(self._socket, TlsSocket) else None
 
     @property
@@ -178,25 +195,38 @@ class Connection:
         """Bytes of the request that wait to be taken by the kernel."""
         return self._socket.unsent
 
+    @property
+    def ended(self) -> bool:
+        """True after the end of the response."""
+        return self.state not in _RUNNING
+
+    @property
+    def surplus(self) -> bool:
+        """True if bytes followed the response."""
+        return self.state is Receiving.SURPLUS
+
+    @property
+    def is_refused(self) -> bool:
+        """True if the server took only a part of the request."""
+        return self.sending is Sending.REFUSED
+
     def is_reusable(self) -> bool:
         """Return whether the connection may serve another exchange after this one."""
         return (
-            self.ended
-            and self.failure is None
+            self.state is Receiving.ENDED
+            and self.sending is Sending.SENT
             and self.head.keeps
-            and self._instants.sent is not None
-            and not (self.surplus or self.is_refused or self._socket.is_closed)
+            and not self._socket.is_closed
         )
 
     def keep(self) -> None:
         """Wait for another exchange."""
-        self._stop_timer()
+        self.state = step(RECEIVING, self.state, "keep")
         self._taker = None
-        if self._is_paused:
-            self.resume()
+        self.resume()
 
     def is_silent(self) -> bool:
-        """Look whether a kept connection is still open, and nothing came that nobody asked for."""
+        """Return True if a kept connection is still open, and nothing came without a request."""
         for _ in range(_LOOKS):  # it may have sent what only concerns TLS
             if not self._socket.look():
                 return not (self._socket.is_closed or self._socket.holds_more)
@@ -204,93 +234,109 @@ class Connection:
 
     def close(self) -> None:
         """Close at once."""
-        self._stop_timer()
+        self._parser = None  # which refers to this connection
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._socket.close()
 
     # socket.Handler
 
     def received(self, at: int, data: memoryview) -> None:
-        if self._taker is None:
-            self._leave_idle()
-            return
-        if self.ended:
-            self.surplus = True
-            self._socket.close()  # and nothing of it is read
+        taker, before = self._taker, self.state
+        if taker is None or before not in _RUNNING or self._parser is None:
+            self._received_unasked()
             return
         self._active_at = at
-        began_final, was_told = self._final, self._is_told
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if self._switch(at, data, error):
+            if self._switch(taker, at, data, error):
                 return
             self._parse_failed(error)
         body = self._take_body(len(data))
-        if self._is_told and not was_told:
-            self._taker.told_to_continue()
-        if self.ended:
+        is_over = self.state not in _RUNNING
+        if is_over:
             self.ended_at = at
-        head = self.head if self._final and not began_final else None
-        if body or head or self.ended:
+        head = self.head if before in _HEADLESS and self._instants.headers is not None else None
+        if body or is_over or head:
             self._note_clock()
-            self._taker.came(at, head, body, self.ended)
+            taker.came(at, head, body, is_over)
 
-    def _switch(self, at: int, data: memoryview, error: Exception) -> bool:
+    def _received_unasked(self) -> None:
+        """Close: the server sends bytes that belong to no response."""
+        if self._taker is None:
+            self._leave_idle()
+        else:
+            self._note_surplus()
+            self._socket.close()  # and nothing of it is read
+
+    def _note_surplus(self) -> None:
+        if self.state is Receiving.ENDED:
+            self.state = step(RECEIVING, self.state, "surplus")
+
+    def _switch(self, taker: Taker, at: int, data: memoryview, error: Exception) -> bool:
         """Hand the connection over if it has switched to the protocol that was asked for; return whether it has."""
-        is_asked_for = self._switches and self.head.status == 101 and not self._final
-        if self._taker is None or not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
+        is_asked_for = self._wanted is _Wanted.SWITCH and self.head.status == 101 and self.state in _HEADLESS
+        if not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
             return False
-        self._final = self.ended = True
+        self.state = step(RECEIVING, self.state, "switch")
         self.head.framing = "websocket"
         self._instants.headers = at
         self._note_clock()
-        self._taker.switched(at, self.head, bytes(data[error.args[0] :]))
+        taker.switched(at, self.head, bytes(data[error.args[0] :]))
         return True
 
     def _note_clock(self) -> None:
         """Note whose time the last read has, and by how much the clocks disagree."""
         instants, sock = self._instants, self._socket
-        instants.clock = "kernel" if sock.has_kernel_time else "loop"
-        if not sock.has_kernel_time and sock.kernel_time is not None and sock.kernel_time.error_ns:
+        if sock.has_kernel_time:
+            instants.clock = "kernel"
+            return
+        instants.clock = "loop"
+        if sock.kernel_time is not None and sock.kernel_time.error_ns:
             instants.clock_error_ns = max(instants.clock_error_ns or 0, sock.kernel_time.error_ns)
 
     def release(self, taker: Switched) -> Socket:
         """Give the connection away, which has switched to another protocol."""
-        self._stop_timer()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._socket.start(_Passing(self._socket, taker))
         return self._socket
 
     def _take_body(self, size: int) -> bytes:
-        """Return what a read of `size` bytes held of the body; much without any of it is a failure."""
-        if self._body:
-            if len(self._body) > 1 or self.head.framing != "chunked":
+        """Return the body bytes in a read of `size` bytes; much without any of them is a failure."""
+        pieces = self._body
+        if pieces:
+            if len(pieces) > 1 or self.head.framing != "chunked":
                 self.merged_at = self._active_at
-            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._body.clear()
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.clear()
             self._overhead = 0
             self._received += len(body)
             return body
         self._overhead += size
-        if self._overhead > HEAD_BYTES and not self.ended:
-            self._fail("framing" if self._final else "protocol", "too many bytes without any of the body")
+        if self._overhead > HEAD_BYTES and self.state in _RUNNING:
+            self._fail("framing" if self.state is _STREAMING else "protocol", "too many bytes without any of the body")
         return b""
 
     def progressed(self) -> None:
         self._active_at = self._clock.now()
-        if self._is_sent and not self._socket.unsent and self._instants.sent is None:
-            self._instants.sent = self._active_at
+        if self.sending is Sending.GIVEN and not self._socket.unsent:
+            self._sent(self._active_at)
         if self._taker is not None:
             self._taker.request_progressed()
 
     def write_failed(self, error: OSError) -> None:
-        self.is_refused = True
-        if self._taker is not None and not self.ended:
+        self.sending = step(SENDING, self.sending, "refuse")
+        if self._taker is not None and self.state in _RUNNING:
             self._taker.request_refused()
 
     def lost(self, error: Exception | None) -> None:
         if self._taker is None:
             self._leave_idle()
-        elif not self.ended:
+        elif self.state in _RUNNING:
             self.ended_at = self._socket.stamp
             self._lost(error)
             self._taker.came(self.ended_at, None, b"", True)
@@ -308,127 +354,143 @@ class Connection:
     # httptools callbacks
 
     def on_message_begin(self) -> None:
-        if self.ended:
-            self.surplus = True  # the answer stays the first one's
-        else:
+        if self.state in _HEADLESS:
             self.head = Head()
+        else:
+            self._note_surplus()  # the answer stays the first one's
 
     def on_status(self, reason: bytes) -> None:
-        if not self.ended and reason.translate(None, _FORBIDDEN) == reason:
+        if self.state in _HEADLESS and reason.translate(None, _FORBIDDEN) == reason:
             self.head.reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._final:
+        if self.state not in _HEADLESS:
             return  # a trailer, or of a surplus response
         if value.translate(None, _FORBIDDEN) != value:
             raise ValueError("a control character in a header")
         self.head.headers.append((name, value.strip()))
 
     def on_headers_complete(self) -> None:
-        if self._final:
+        if self.state not in _HEADLESS:
             return
-        self.head.status = self._parser.get_status_code()
-        if self.head.status < 100:
-            raise ValueError(f"status {self.head.status}")
-        if self.head.status < 200:
-            self._is_told = self._is_told or self.head.status == 100
+        assert self._parser is not None
+        status = self.head.status = self._parser.get_status_code()
+        if status < 100:
+            raise ValueError(f"status {status}")
+        if status < 200:
+            if status == 100 and self.state is _WAITING and self._taker is not None:
+                self.state = step(RECEIVING, self.state, "continue")
+                self._taker.told_to_continue()
             return
-        self._delimit()
-        self._final = True
+        self._delimit(self._parser.get_http_version())
+        self.state = step(RECEIVING, self.state, "head")
         self._instants.headers = self._active_at
-        if self._bodiless:
-            self.ended = True
+        if self._wanted is _Wanted.HEAD:
+            self.state = step(RECEIVING, self.state, "end")
+            self._parser = None  # which waits for a body
 
-    def _delimit(self) -> None:
-        named = {name.lower(): value for name, value in self.head.headers}
-        codings = transfer_codings(self.head.headers)
+    def _delimit(self, version: str) -> None:
+        named = guard.deciding(self.head.headers)
+        codings = guard.tokens(named.get(b"transfer-encoding", ()))
+        length = named.get(b"content-length")
         if codings not in ([], [b"chunked"], [b"identity"]):
             raise ValueError("a transfer coding that was not asked for (RFC 9112, 6.1)")
-        if self._bodiless or self.head.status in _NO_BODY:
+        if self._wanted is _Wanted.HEAD or self.head.status in _NO_BODY:
             self.head.framing = "none"
         elif codings == [b"chunked"]:
             self.head.framing = "chunked"
-        elif b"content-length" in named:
+        elif length:
             self.head.framing = "length"
-            self._expected = int(named[b"content-length"])
-        tokens = named_by_connection(self.head.headers)
-        is_kept = b"close" not in tokens if self._parser.get_http_version() == "1.1" else b"keep-alive" in tokens
+            self._expected = int(length[-1])
+        else:
+            self.head.framing = "close"
+        connection = guard.tokens(named.get(b"connection", ()))
+        is_kept = b"close" not in connection if version == "1.1" else b"keep-alive" in connection
         self.head.keeps = is_kept and self.head.framing != "close"
 
     def on_body(self, body: bytes) -> None:
-        if self.ended:
-            self.surplus = True
-        elif self._final:
+        if self.state is _STREAMING:
             self._body.append(body)
-        else:
+        elif self.state in _HEADLESS:
             raise ValueError("a body after an informational response")
+        else:
+            self._note_surplus()
 
     def on_message_complete(self) -> None:
-        if self._final and not self.ended:
-            self.ended = True
+        if self.state is _STREAMING:
+            self.state = step(RECEIVING, self.state, "end")
 
     # endings
 
     def _parse_failed(self, error: Exception) -> None:
-        if self.ended:
-            self.surplus = True
+        if self.state not in _RUNNING:
+            self._note_surplus()
         elif self.head.status == 101 or isinstance(error, httptools.HttpParserUpgrade):
             self._fail("protocol", "upstream switched protocols")
         else:
             cause = error.__context__ or error
-            self._fail("framing" if self._final else "protocol", f"not HTTP: {cause}")
+            self._fail("framing" if self.state is _STREAMING else "protocol", f"not HTTP: {cause}")
 
     def _lost(self, error: Exception | None) -> None:
         if error is not None:
             self._fail("reset", words(error))
-        elif not self._final:
+        elif self.state in _HEADLESS:
             self._fail("eof", "upstream closed the connection without an answer")
         elif self.head.framing == "close":
-            self.ended = True
+            self.state = step(RECEIVING, self.state, "end")
         elif self.head.framing == "length":
             self._fail("length", f"upstream closed after {self._received} of {self._expected} bytes")
         else:
             self._fail("eof", "upstream closed before the end of the chunked body")
 
     def _fail(self, ended_by: str, message: str) -> None:
+        self.state = step(RECEIVING, self.state, "break")
         self.failure = UpstreamError(ended_by, message)
-        self.ended = True
         self.close()
 
     # flow and limits
 
     def pause(self) -> None:
         """Read nothing until `resume`: upstream has to wait."""
-        if not self._is_paused:
-            self._is_paused = True
+        if self._flow is Flow.OPEN:
+            self._flow = Flow.HELD
             self.paused += 1
             self._socket.pause()
 
     def resume(self) -> None:
         """Read on."""
-        if self._is_paused:
-            self._is_paused = False
+        if self._flow is Flow.HELD:
+            self._flow = Flow.OPEN
             self._active_at = self._clock.now()  # silence while nobody listened is not upstream's
             self._socket.resume()
 
     def limit(self, seconds: float) -> None:
-        """End the exchange when nothing comes for so long from now on; one timer, set again only when it fires."""
+        """End the exchange after a silence of `seconds`."""
         self._limit_ns = int(seconds * 1e9)
         self._active_at = max(self._active_at, self._clock.now())
-        self._stop_timer()
+        self._set_timer(self._active_at + self._limit_ns, seconds)
+
+    def _set_timer(self, due: int, seconds: float) -> None:
+        """Set the timer of the limit, unless it fires sooner anyway."""
+        if self._timer is not None:
+            if due >= self._timer_at:
+                return
+            self._timer.cancel()
+        self._timer_at = due
         self._timer = self._loop.call_later(seconds, self._check_limit)
 
     def _check_limit(self) -> None:
-        if self.ended or self._taker is None:
+        self._timer = None
+        if self.state not in _RUNNING or self._taker is None:
             return
-        left = self._active_at + self._limit_ns - self._clock.now()
-        left = self._limit_ns if self._is_paused else left
-        if left > 1_000_000:
-            self._timer = self._loop.call_later(left / 1e9, self._check_limit)
+        now = self._clock.now()
+        due = self._limit_ns + (now if self._flow is Flow.HELD else self._active_at)
+        if due - now > 1_000_000:
+            self._set_timer(due, (due - now) / 1e9)
             return
-        self.ended_at = self._clock.now()
+        self.ended_at = now
         seconds = self._limit_ns / 1e9
-        if self._final:
+        if self.state is _STREAMING:
             self._fail("idle_timeout", f"nothing came for {seconds:g} s")
         else:
             self._fail("headers_timeout", f"no answer within {seconds:g} s")
@@ -436,11 +498,6 @@ class Connection:
             self._taker.came(self.ended_at, None, b"", True)
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
             self.failed(error)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 def _nothing() -> None:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from recorder.relay.app import Takeover
 from recorder.relay.recording import Recording
 from recorder.relay.server import LINGER_SECONDS, Client, Headers
 from recorder.relay.sockets import Socket
@@ -83,7 +84,7 @@ class _Direction:
         self.waits_since = None
 
 
-class WebSocket:
+class WebSocket(Takeover):
     """A WebSocket between a client and upstream: what takes the client's connection over."""
 
     def __init__(self, client: Client, connection: Connection, recording: Recording, owner: Owner) -> None:
@@ -104,7 +105,7 @@ class WebSocket:
         if early:
             self._up.relay(now(), early)
 
-    # server.Takeover
+    # app.Takeover
 
     def received(self, at: int, data: memoryview) -> None:
         """Pass on what the client sent."""

@@ -18,7 +18,7 @@ import msgspec
 
 from recorder.commands.metrics import Pulse, Setup
 from recorder.errors import WiretapeError
-from recorder.relay import guard
+from recorder.relay.app import HttpApp
 from recorder.relay.guard import Policy, Refusal
 from recorder.relay.server import Client, Headers, Request, Server
 from recorder.sanitize import safe
@@ -33,11 +33,15 @@ _GZIP_LEVEL = 1
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
+class Metrics(HttpApp):
     """Answers `GET /metrics`: an app of the recorder's own HTTP server."""
 
+    takes_http_1_0 = True
+
     def __init__(self, setup: Setup, conventions: Conventions) -> None:
-        self._policy = Policy(setup.hosts)
+        self.policy = Policy(setup.hosts)
+        self.on_refused = lambda _: None
+        self.on_trouble = lambda message: _say(f"metrics: {message}")
         self._exposition = Exposition(setup, conventions)
         self._lock = threading.Lock()
 
@@ -55,18 +59,18 @@ class Metrics:
         """Take the state of the recorder."""
         self._exposition.pulse = pulse
 
-    # server.App
+    # app.HttpApp
 
-    def serve(self, client: Client, request: Request) -> None:
+    def admit(self, client: Client, request: Request) -> Refusal | None:
+        """Return why a request that passed the guard is not answered; None if it is."""
+        if request.method not in ("GET", "HEAD"):
+            return Refusal(405, "metrics are read by GET")
+        if request.target.partition(b"?")[0] != b"/metrics":
+            return Refusal(404, "metrics are at /metrics")
+        return super().admit(client, request)
+
+    def respond(self, client: Client, request: Request) -> None:
         """Answer a request at once."""
-        refusal = guard.check(request.method, request.target, request.headers, self._policy)
-        if refusal is None and request.method not in ("GET", "HEAD"):
-            refusal = Refusal(405, "metrics are read by GET")
-        if refusal is None and request.target.partition(b"?")[0] != b"/metrics":
-            refusal = Refusal(404, "metrics are at /metrics")
-        if refusal is not None:
-            client.answer(refusal.status, f"wiretape: {refusal.message}\n".encode(), "text/plain; charset=utf-8")
-            return
         with self._lock:
             text = self._exposition.text()
         headers = [(b"vary", b"accept-encoding")]
@@ -74,13 +78,6 @@ class Metrics:
             text = gzip.compress(text, _GZIP_LEVEL)
             headers.append((b"content-encoding", b"gzip"))
         client.answer(200, text, _TEXT, headers)
-
-    def client_rejected(self, refusal: Refusal) -> None:
-        """Do nothing: whoever sent it was told."""
-
-    def client_failed(self, error: Exception) -> None:
-        """Report a fault of our own."""
-        _say(f"metrics: a connection failed by a fault of wiretape's own: {error!r}")
 
 
 def accepts_gzip(headers: Headers) -> bool:

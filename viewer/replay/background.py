@@ -16,9 +16,10 @@ from typing import Any, Final, TypeVar
 
 from recorder.clock import SYSTEM, KernelTime
 from recorder.relay import pointing, server
+from recorder.relay.app import Responder
 from recorder.relay.guard import Refusal
 from recorder.relay.providers import Upstream
-from recorder.relay.server import App, Client, Exchange, Request
+from recorder.relay.server import App, Client, Request
 from viewer.replay import recording, testenv, timeline
 from viewer.replay.marks import Asked
 from viewer.replay.planning import Planner
@@ -206,7 +207,7 @@ class _Switch:
     def __init__(self) -> None:
         self.apps: dict[bytes, App] = {}
 
-    def serve(self, client: Client, request: Request) -> Exchange | None:
+    def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request."""
         match = _PLACE.fullmatch(request.target)
         app = self.apps.get(match[1]) if match else next(reversed(self.apps.values()), None)

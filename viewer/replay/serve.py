@@ -16,9 +16,10 @@ import msgspec
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
-from recorder.relay import guard, proxy
+from recorder.relay import proxy
+from recorder.relay.app import HttpApp, Responder
 from recorder.relay.guard import Refusal
-from recorder.relay.server import Client, Exchange, Request
+from recorder.relay.server import Client, Request
 from recorder.sanitize import safe
 from viewer.replay import matching
 from viewer.replay.matching import Asked, Miss
@@ -30,7 +31,6 @@ UNSENT_BYTES = 256 << 10
 """What a client has not taken yet; beyond it its answer waits."""
 BODY_BYTES = 64 << 20
 CLOSE_NS = 1_000_000
-LIVE = 4096
 _LISTED = 1000
 T = TypeVar("T")
 _NO_CHUNK = b"wiretape: this is no chunk\r\n"
@@ -99,7 +99,7 @@ class Live(Protocol):
         """End at once."""
 
 
-class Replay:
+class Replay(HttpApp):
     """Answers from recordings; what they do not answer is asked of `upstreams`, if there are any.
 
     `on_came` gets each request when it comes, to be filled in, and its client; `on_served` gets it when it is over.
@@ -114,15 +114,15 @@ class Replay:
         upstreams: Upstreams | None = None,
         clock: Clock = SYSTEM,
         thread: ThreadPoolExecutor | None = None,
-        upgrade: "Callable[[Replay, Client, Request], Exchange | None] | None" = None,
+        upgrade: "Callable[[Replay, Client, Request], Responder | None] | None" = None,
         on_came: Callable[[Served, Client], None] = lambda *_: None,
         on_served: Callable[[Served], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
         on_trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._open, self.clock, self.upstreams, self._upgrade = open_planner, clock, upstreams, upgrade
-        self.on_came, self.on_served, self._on_refused, self.on_trouble = on_came, on_served, on_refused, on_trouble
-        self._policy = guard.Policy()
+        self.on_came, self.on_served, self.on_refused, self.on_trouble = on_came, on_served, on_refused, on_trouble
+        self.no_websocket = "" if upgrade else "recorded WebSockets are not served: send the request over HTTP"
         self._thread, self._shares_thread = thread or ThreadPoolExecutor(1, "planner"), thread is not None
         self._planner: Planner
         self.pacer: Pacer
@@ -177,16 +177,10 @@ class Replay:
         """What is served, oldest first."""
         return self._planner.heads
 
-    # server.App
+    # app.HttpApp
 
-    def serve(self, client: Client, request: Request) -> Exchange | None:
-        """Answer a request from the recordings, unless it may not pass."""
-        refusal = guard.check(request.method, request.target, request.headers, self._policy)
-        refusal = refusal or self._admit(request, client.may_switch)
-        if refusal is not None:
-            self.client_rejected(refusal)
-            answer_error(client, refusal.status, refusal.message, "refused")
-            return None
+    def respond(self, client: Client, request: Request) -> Responder | None:
+        """Answer a request from the recordings."""
         if client.may_switch and self._upgrade is not None:
             return self._upgrade(self, client, request)
         response = Response(self, client, request)
@@ -194,23 +188,12 @@ class Replay:
         response.body_came()
         return response
 
-    def _admit(self, request: Request, is_upgrade: bool) -> Refusal | None:
-        if is_upgrade and self._upgrade is None:
-            return Refusal(426, "recorded WebSockets are not served: send the request over HTTP")
-        if request.version == "1.0":
-            return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
-        return Refusal(503, f"more than {LIVE} requests at a time") if len(self.live) >= LIVE else None
-
-    def client_rejected(self, refusal: Refusal) -> None:
-        """Report what may not pass."""
-        self._on_refused(refusal)
-
-    def client_failed(self, error: Exception) -> None:
-        """Report a fault of our own."""
-        self.on_trouble(f"a connection failed by a fault of wiretape's own: {error!r}")
+    def refuse(self, client: Client, refusal: Refusal) -> None:
+        """Answer a request that may not pass."""
+        answer_error(client, refusal.status, refusal.message, "refused")
 
 
-class Response:
+class Response(Responder):
     """One request, and its answer on the way to the client."""
 
     def __init__(self, app: Replay, client: Client, request: Request) -> None:
@@ -227,10 +210,8 @@ class Response:
         self._plan: Plan
         self._place = -1
         """The next write, -1: the head."""
-        if any(name == b"expect" and value.lower() == b"100-continue" for name, value in request.headers):
-            client.continue_()
 
-    # server.Exchange
+    # app.Responder
 
     def body_came(self) -> None:
         """Take what came of the request's body, and answer when that is whole."""

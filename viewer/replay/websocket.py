@@ -18,6 +18,7 @@ from wsproto.utilities import generate_accept_token
 
 from recorder.decode.framings.websocket import Incoming, Message
 from recorder.errors import WiretapeError
+from recorder.relay.app import Responder, Takeover
 from recorder.relay.guard import Refusal
 from recorder.relay.server import LINGER_SECONDS, Client, Request
 from recorder.relay.sockets import Socket
@@ -43,7 +44,7 @@ class _Turn(NamedTuple):
     is_last: bool
 
 
-class Upgrade:
+class Upgrade(Responder, Takeover):
     """One request for a WebSocket, and what becomes of it."""
 
     def __init__(self, app: Replay, client: Client, request: Request) -> None:
@@ -152,26 +153,17 @@ class Upgrade:
         if early:
             self.received(self._now(), memoryview(early))
 
-    # server.Exchange, before the switch
-
-    def body_came(self) -> None:
-        """Nothing: what follows is in the new protocol."""
-
-    def request_failed(self, refusal: Refusal) -> None:
-        """Nothing: there is no body."""
+    # app.Responder, before the switch
 
     def client_left(self) -> None:
         """Note that the client left before the switch."""
         self._end("client")
 
-    def client_progressed(self) -> None:
-        """Nothing: the head waits for nobody."""
-
     def taker_failed(self, error: Exception) -> None:
         """Report a fault of our own."""
         self.failed(error)
 
-    # server.Takeover
+    # app.Takeover
 
     @property
     def is_idle(self) -> bool:

@@ -13,9 +13,9 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
-from recorder.relay import guard
+from recorder.relay.app import HttpApp, Responder
 from recorder.relay.guard import Refusal
-from recorder.relay.server import Client, Exchange, Request
+from recorder.relay.server import Client, Request
 from viewer.page import document
 from viewer.web.patch import difference
 from viewer.web.values import ExchangeSource, RunSource, Settings, Source
@@ -45,12 +45,12 @@ _NOTHING: Final = b"default-src 'none'"
 _NOT_FOUND: Final = Refusal(404, "")
 
 
-class Site:
+class Site(HttpApp):
     """Answers requests for live pages; `on_trouble` gets faults of our own."""
 
     def __init__(self, settings: Settings, on_trouble: Callable[[str], None] = lambda _: None) -> None:
-        self._settings, self._on_trouble = settings, on_trouble
-        self._policy = guard.Policy()
+        self._settings, self.on_trouble = settings, on_trouble
+        self.on_refused = lambda _: None
         self._word = secrets.token_urlsafe(16)
         self._loop = asyncio.get_running_loop()
         self._subjects: dict[str | None, Subject] = {}
@@ -68,18 +68,17 @@ class Site:
             subject.close()
         self._subjects.clear()
 
-    # server.App
+    # app.HttpApp
 
-    def serve(self, client: Client, request: Request) -> Exchange | None:
-        """Answer a request, by an event stream later."""
+    def _named(self, request: Request) -> "re.Match[bytes] | None":
+        """Return the page that a request names, if it has the word."""
         match = _PATH.fullmatch(request.target)
-        if match is None or not hmac.compare_digest(match[1], self._word.encode()):
-            match = None
-        refusal = guard.check(request.method, request.target, request.headers, self._policy)
-        refusal = refusal or self._check(request, match)
-        if refusal is not None or match is None:
-            _refuse(client, refusal or _NOT_FOUND)
-            return None
+        return match if match is not None and hmac.compare_digest(match[1], self._word.encode()) else None
+
+    def respond(self, client: Client, request: Request) -> Responder | None:
+        """Answer a request, by an event stream later."""
+        match = self._named(request)
+        assert match is not None  # it was admitted
         id = None if match[2] is None else match[2].decode("ascii")
         if match[3]:
             return self._stream(client, request, id)
@@ -87,7 +86,9 @@ class Site:
         _answer(client, 200, markup, "text/html; charset=utf-8", policy.encode())
         return None
 
-    def _check(self, request: Request, match: "re.Match[bytes] | None") -> Refusal | None:
+    def admit(self, client: Client, request: Request) -> Refusal | None:
+        """Return why a request that passed the guard is not answered; None if it is."""
+        match = self._named(request)
         if match is None:
             return _NOT_FOUND
         if request.method != "GET" and (request.method != "HEAD" or match[3]):
@@ -95,14 +96,12 @@ class Site:
         is_full = sum(len(one.viewers) for one in self._subjects.values()) >= MOST_VIEWERS
         if match[3] and (is_full or len(self._subjects) >= MOST_PAGES):
             return Refusal(503, "too many pages are open: close some")
-        return None
+        return super().admit(client, request)
 
-    def client_rejected(self, refusal: Refusal) -> None:
-        """Do nothing: whoever sent it was told."""
-
-    def client_failed(self, error: Exception) -> None:
-        """Report a fault of our own."""
-        self._on_trouble(f"a connection failed by a fault of wiretape's own: {error!r}")
+    def refuse(self, client: Client, refusal: Refusal) -> None:
+        """Answer a request that may not pass."""
+        text = f"wiretape: {refusal.message}\n" if refusal.message else ""
+        _answer(client, refusal.status, text.encode(), "text/plain; charset=utf-8")
 
     def _stream(self, client: Client, request: Request, id: str | None) -> "Viewer":
         subject = self._subjects.get(id)
@@ -196,7 +195,7 @@ class Subject:
             viewer.guarded(viewer.show)(base, patch)
 
 
-class Viewer:
+class Viewer(Responder):
     """A page in a browser: the event stream that it reads."""
 
     def __init__(self, client: Client, subject: Subject, on_failed: Callable[[Exception], None]) -> None:
@@ -230,10 +229,7 @@ class Viewer:
         self._client.flush()
         self._client.finish()
 
-    # server.Exchange
-
-    def body_came(self) -> None:
-        """Do nothing: a request for a page has no body that matters."""
+    # app.Responder
 
     def request_failed(self, refusal: Refusal) -> None:
         """End the stream: the request was not whole."""
@@ -259,11 +255,6 @@ class Viewer:
 def event(name: str, number: int, data: Any) -> bytes:
     """Return an event of a stream: its name, its number, and a value."""
     return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, document.encoded(data))
-
-
-def _refuse(client: Client, refusal: Refusal) -> None:
-    text = f"wiretape: {refusal.message}\n" if refusal.message else ""
-    _answer(client, refusal.status, text.encode(), "text/plain; charset=utf-8")
 
 
 def _answer(client: Client, status: int, body: bytes, content_type: str, policy: bytes = _NOTHING) -> None:

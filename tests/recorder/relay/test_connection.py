@@ -27,7 +27,6 @@ class Exchange:
         self.connection = Connection(self.socket, Clock(now=lambda: self.now), UPSTREAM)
         self.connection.closed_by_peer = lambda: self.told.append("closed by peer")
         self.socket.start(self.connection)
-        self.begin()
 
     def begin(self, *, bodiless: bool = False) -> None:
         self.instants = Instants()
@@ -201,13 +200,13 @@ def test_the_next_exchange_knows_nothing_of_the_one_before() -> None:
     async def main() -> None:
         exchange = Exchange()
         for number, length in enumerate((b"2", b"3"), 1):
+            exchange.begin()
             exchange.feed(
                 b"HTTP/1.1 200 OK\r\ncontent-length: %b\r\nx-%d: 1\r\n\r\n" % (length, number), b"abc"[: int(length)]
             )
             assert exchange.connection.is_reusable()
             exchange.connection.keep()
             assert exchange.connection.is_silent()
-            exchange.begin()
         assert [head.headers[1][0] for head in exchange.heads] == [b"x-1", b"x-2"]
         assert [body for _, body in exchange.reads] == [b"ab", b"abc"]
 

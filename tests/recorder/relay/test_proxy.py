@@ -18,6 +18,7 @@ from recorder.clock import SYSTEM, Clock
 from recorder.demo.upstream import ReceivedRequest, Scene, answer
 from recorder.relay import providers, server
 from recorder.relay.proxy import Proxy
+from recorder.relay.states import Receiving
 from recorder.relay.upstream import Connection, Instants, Limits, Transport
 from tests.forked import ROOT
 from tests.relay import DONE, ByHand, Relay, chunk, dial, on_loop, post, raw, reset, serving_raw, take, until
@@ -353,7 +354,7 @@ async def test_a_request_body_that_is_no_http_ends_the_exchange(relay: Relay) ->
 
 @on_loop
 async def test_there_is_a_bound_on_how_many_run_at_a_time(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recorder.relay.proxy.LIVE", 0)
+    monkeypatch.setattr("recorder.relay.app.LIVE", 0)
     got = await relay.get("/x")
     assert (got.status, got.headers["retry-after"]) == (503, "1")
 
@@ -672,7 +673,9 @@ async def test_a_fault_of_our_own_is_answered_and_said(relay: Relay, fault: str)
         closed: list[server.Client] = []
         sock = ByHand()
         client = server.Client(sock, proxy, SYSTEM, closed.append)
-        client.keep(Faulty(ByHand(), SYSTEM, upstream))
+        kept_one = Faulty(ByHand(), SYSTEM, upstream)
+        kept_one.state = Receiving.ENDED
+        client.keep(kept_one)
         client.received(0, memoryview(post(target)))
         assert closed
         got = b"".join(sock.sent)

@@ -350,7 +350,6 @@ async def test_a_ticket_that_comes_late_is_no_news_on_a_kept_connection(loop: Lo
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         connection = await Transport(trusting(authority)).connect(upstream, Instants())
-        connection.keep()
         await until(lambda: peers)
         peers[0].write(held[1])
         await until(lambda: connection.tls_session is not None and connection.tls_session.has_ticket)

@@ -1,0 +1,165 @@
+"""Pure: the states of a connection on each side, and every step between them.
+
+A client's connection is two machines, because a request can arrive during the answer to another: its input
+(`Inbound`) and its output (`Outbound`). A connection to an API server is two as well: its input (`Receiving`) and the
+progress of the request (`Sending`). An exchange joins one connection of each side and has a `Stage`.
+
+A step that its table lacks is a fault of wiretape's own and raises `IllegalStep`; the exchange that it happens to
+reports it. `python -m recorder.relay.states` prints the tables.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+
+class State(Enum):
+    """A state, described by its value."""
+
+    __hash__ = object.__hash__  # Enum's own is a Python function, too slow for a lookup in each exchange
+
+
+class Inbound(State):
+    """The input of a client's connection."""
+
+    HEAD = "the head of a request, or nothing between two requests"
+    BODY = "the body of a request"
+    UPGRADE = "bytes after a request for another protocol, which wait for the answer"
+    TAKEN = "another protocol"
+    DEAF = "bytes that are dropped, until the client leaves"
+
+
+class Outbound(State):
+    """The output of a client's connection."""
+
+    IDLE = "nothing: no request is being answered"
+    ASKED = "nothing yet: a request is being answered"
+    ANSWERING = "an answer, after which the connection is kept"
+    LAST = "the connection's last answer"
+    FLUSHING = "the rest of the last answer, which the client has not taken"
+    LINGERING = "nothing more: the client may read the last answer before the close"
+    TAKEN = "another protocol"
+    CLOSED = "nothing: the connection is closed"
+
+
+class Receiving(State):
+    """The input of a connection to an API server."""
+
+    IDLE = "nothing: it is kept for the next exchange"
+    WAITING = "nothing yet, or informational responses"
+    CONTINUED = "nothing but 100 (Continue), or other informational responses"
+    STREAMING = "the body of the response"
+    ENDED = "nothing more: the response is whole"
+    SURPLUS = "bytes after the response"
+    BROKEN = "nothing more: the response broke off, or is no HTTP"
+    SWITCHED = "another protocol"
+
+
+class Sending(State):
+    """The progress of a request to an API server."""
+
+    OPEN = "the client has more of it"
+    GIVEN = "all of it is written, and waits for the kernel"
+    SENT = "the kernel has taken all of it"
+    REFUSED = "the server takes nothing any more"
+
+
+class Flow(State):
+    """The permission of a peer to send."""
+
+    OPEN = "its data is read"
+    HELD = "nothing is read, so that it has to wait"
+
+
+class Stage(State):
+    """The progress of an exchange."""
+
+    WAITING = "no head of an answer has come"
+    FAILING = "no answer will come, and the rest of the request's body is read"
+    RELAYING = "the head has been passed on"
+    DRAINING = "the answer is whole, and the client has not taken all of it"
+    WEBSOCKET = "both sides have switched to WebSocket"
+    ENDED = "its end is recorded"
+
+
+class RequestBody(State):
+    """The progress of the body of an exchange's request."""
+
+    COMING = "more of it comes from the client"
+    WHOLE = "all of it has come, or no more will"
+
+
+S = TypeVar("S", bound=State)
+Table = Mapping[tuple[S, str], S]
+
+INBOUND: Table[Inbound] = {
+    (Inbound.HEAD, "head"): Inbound.BODY,
+    (Inbound.BODY, "end"): Inbound.HEAD,
+    (Inbound.HEAD, "upgrade"): Inbound.UPGRADE,
+    (Inbound.UPGRADE, "switch"): Inbound.TAKEN,
+    (Inbound.UPGRADE, "resume"): Inbound.HEAD,
+    (Inbound.TAKEN, "resume"): Inbound.HEAD,
+    **{(state, "deafen"): Inbound.DEAF for state in Inbound},
+}
+OUTBOUND: Table[Outbound] = {
+    (Outbound.IDLE, "ask"): Outbound.ASKED,
+    (Outbound.ASKED, "answer"): Outbound.ANSWERING,
+    (Outbound.ASKED, "answer last"): Outbound.LAST,
+    (Outbound.ASKED, "switch"): Outbound.TAKEN,
+    (Outbound.TAKEN, "resume"): Outbound.IDLE,
+    (Outbound.ANSWERING, "finish"): Outbound.IDLE,
+    **{
+        (state, event): after
+        for state in (Outbound.IDLE, Outbound.ASKED, Outbound.ANSWERING, Outbound.LAST)
+        for event, after in (("flush", Outbound.FLUSHING), ("linger", Outbound.LINGERING))
+    },
+    **{(state, "close"): Outbound.CLOSED for state in Outbound if state is not Outbound.CLOSED},
+}
+RECEIVING: Table[Receiving] = {
+    (Receiving.IDLE, "begin"): Receiving.WAITING,
+    (Receiving.WAITING, "continue"): Receiving.CONTINUED,
+    **{(state, "head"): Receiving.STREAMING for state in (Receiving.WAITING, Receiving.CONTINUED)},
+    **{(state, "switch"): Receiving.SWITCHED for state in (Receiving.WAITING, Receiving.CONTINUED)},
+    (Receiving.STREAMING, "end"): Receiving.ENDED,
+    (Receiving.ENDED, "surplus"): Receiving.SURPLUS,
+    (Receiving.ENDED, "keep"): Receiving.IDLE,
+    **{(state, "break"): Receiving.BROKEN for state in (Receiving.WAITING, Receiving.CONTINUED, Receiving.STREAMING)},
+}
+SENDING: Table[Sending] = {
+    (Sending.OPEN, "give all"): Sending.GIVEN,
+    (Sending.GIVEN, "take all"): Sending.SENT,
+    **{(state, "refuse"): Sending.REFUSED for state in Sending},
+}
+STAGE: Table[Stage] = {
+    (Stage.WAITING, "answer"): Stage.RELAYING,
+    (Stage.WAITING, "fail"): Stage.FAILING,
+    (Stage.WAITING, "switch"): Stage.WEBSOCKET,
+    (Stage.RELAYING, "drain"): Stage.DRAINING,
+    **{(state, "end"): Stage.ENDED for state in Stage if state is not Stage.ENDED},
+}
+TABLES: tuple[Mapping[tuple[Any, str], State], ...] = (INBOUND, OUTBOUND, RECEIVING, SENDING, STAGE)
+
+
+class IllegalStep(Exception):
+    """An event came in a state that has no step for it."""
+
+
+def step(table: Table[S], state: S, event: str) -> S:
+    """Return the state after an event. Raises `IllegalStep`."""
+    try:
+        return table[state, event]
+    except KeyError:
+        raise IllegalStep(f"{type(state).__name__} {state.name} has no step for {event!r}") from None
+
+
+def described() -> str:
+    """Return all tables as Markdown: a row for each state, event and next state."""
+    rows = ["| machine | state | event | next state |", "|---|---|---|---|"]
+    for table in TABLES:
+        for (state, event), after in table.items():
+            rows.append(f"| {type(state).__name__} | {state.name} | {event} | {after.name} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    print(described())

@@ -1,0 +1,37 @@
+"""The tables of states: what each machine can reach, and what it refuses."""
+
+from enum import Enum
+
+import pytest
+
+from recorder.relay import states
+from recorder.relay.states import INBOUND, OUTBOUND, RECEIVING, SENDING, STAGE, IllegalStep, step
+
+TABLES = {"inbound": INBOUND, "outbound": OUTBOUND, "receiving": RECEIVING, "sending": SENDING, "stage": STAGE}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_state_is_reached_from_the_first_one(name: str) -> None:
+    table = TABLES[name]
+    kind = type(next(iter(table))[0])
+    reached: set[Enum] = {next(iter(kind))}
+    for _ in kind:
+        reached |= {after for (state, _), after in table.items() if state in reached}
+    assert reached == set(kind)
+
+
+def test_a_step_that_is_not_in_the_table_names_state_and_event() -> None:
+    with pytest.raises(IllegalStep, match="Outbound CLOSED has no step for 'answer'"):
+        step(OUTBOUND, states.Outbound.CLOSED, "answer")
+
+
+@pytest.mark.parametrize("state", [states.Outbound.CLOSED, states.Stage.ENDED, states.Sending.REFUSED])
+def test_an_end_is_for_good(state: Enum) -> None:
+    steps = [(event, after) for table in TABLES.values() for (before, event), after in table.items() if before is state]
+    assert all(after is state for _, after in steps)
+
+
+def test_the_tables_are_printed_with_a_row_for_each_step() -> None:
+    rows = states.described().splitlines()
+    assert len(rows) == 2 + sum(map(len, TABLES.values()))
+    assert "| Receiving | WAITING | head | STREAMING |" in rows
