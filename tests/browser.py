@@ -28,6 +28,9 @@ def executable() -> str:
     return found
 
 
+_NAVIGATED = "Inspected target navigated"
+
+
 class Page:
     """A tab: it opens files, runs expressions, presses keys, and knows every request that was made."""
 
@@ -43,6 +46,12 @@ class Page:
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a method of the protocol and return its result; what the browser reports meanwhile is kept."""
+        answer = self._ask(method, params)
+        assert "error" not in answer, (method, answer["error"])
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
@@ -50,9 +59,7 @@ class Page:
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while (answer := self._next()).get("id") != self._number:
             self._report(answer)
-        assert "error" not in answer, (method, answer["error"])
-        result: dict[str, Any] = answer["result"]
-        return result
+        return answer
 
     def look(self, width: int = 1400, height: int = 900, *, dark: bool = False) -> None:
         """Set the size of the window, and which theme the system has."""
@@ -72,7 +79,11 @@ class Page:
 
     def run(self, expression: str) -> Any:
         """Run an expression in the page, wait for it if it is a promise, and return its value."""
-        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        told = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        while _NAVIGATED in (answer := self._ask("Runtime.evaluate", told)).get("error", {}).get("message", ""):
+            pass  # the page was left for another one meanwhile
+        assert "error" not in answer, answer["error"]
+        answer = answer["result"]
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
