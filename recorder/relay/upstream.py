@@ -125,8 +125,8 @@ class _Passing:
 class Connection:
     """One connection to an API server; `recorder.relay.states` has its states.
 
-    `ended_at` is the timestamp in ns of the response's end. `merged_at` is the timestamp of the last read with more
-    than one segment, as far as the framing shows.
+    `ended_at` is the timestamp in ns of the response's end. `merged_at` is that of the last read that may hold
+    several segments.
     """
 
     __slots__ = (
