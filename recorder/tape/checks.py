@@ -9,17 +9,32 @@ import hashlib
 import itertools
 import sqlite3
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import le
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, bindparam, case, func, not_, select, text
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    case,
+    func,
+    not_,
+    select,
+    text,
+)
 from sqlalchemy.exc import DatabaseError
 
 from recorder.clock import SYSTEM, Clock
 from recorder.decode import encoding
-from recorder.decode.outcome import FAILURES, SUSPECT_NS
+from recorder.decode.outcome import FAILURES, SUSPECT_NS, Reads
 from recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from recorder.plurals import counted
 from recorder.tape import cells, file, packing, reading
@@ -42,22 +57,87 @@ _EXCHANGES_SECONDS = 0.3
 _INTERRUPT_SECONDS = 0.02
 
 _CHECKED = ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes", "clock")
-_EXCHANGES = select(*(exchanges.c[name] for name in _CHECKED))
-_OUTCOME = select(measures.c.outcome).where(measures.c.exchange_no == bindparam("no"))
-_PACKED = select(bodies.c.size).where(bodies.c.exchange_no == bindparam("no"))
-_LACKS_BYTES = select(func.length(bodies.c.data) == 0).where(bodies.c.exchange_no == bindparam("no"))
+_EXCHANGES = select(
+    *(exchanges.c[name] for name in _CHECKED),
+    measures.c.outcome,
+    bodies.c.size.label("packed"),
+    (func.length(bodies.c.data) == 0).label("lacks_bytes"),
+).select_from(exchanges.outerjoin(bodies).outerjoin(measures, measures.c.exchange_no == exchanges.c.no))
+_LENGTHS = (
+    select(exchanges.c.no, *(func.coalesce(func.length(stream.bodies.c.data), 0) for stream in STREAMS))
+    .select_from(exchanges.outerjoin(FROM_UPSTREAM.bodies).outerjoin(FROM_CLIENT.bodies))
+    .order_by(exchanges.c.no)
+)
+_GROUP = 100
+_MOST_HELD = 16 << 20
+"""Packed bodies of one group of exchanges, in bytes; a single body may be larger."""
+_NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """The statements that read one direction of a group of exchanges."""
+
+    bodies: Select[Any]
+    segments: Select[Any]
+
+    @classmethod
+    def of(cls, stream: Stream) -> "_Statements":
+        no, segment_no = stream.bodies.c.exchange_no, stream.segments.c.exchange_no
+        held = func.coalesce(func.sum(func.length(stream.segments.c.data)), 0)
+        return cls(
+            select(stream.bodies).where(no.in_(_NUMBERS)),
+            select(segment_no, func.count(), held).where(segment_no.in_(_NUMBERS)).group_by(segment_no),
+        )
+
+
+_OF = {stream: _Statements.of(stream) for stream in STREAMS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The reads, bodies and segments (count, bytes) of one direction of a group of exchanges, by exchange number."""
+
+    reads: dict[int, list[packing.Packed]]
+    bodies: dict[int, Row[Any]]
+    segments: dict[int, tuple[int, int]]
+
+    @classmethod
+    def of(cls, connection: Connection, stream: Stream, numbers: Sequence[int]) -> "_Held":
+        given, statements = {"numbers": numbers}, _OF[stream]
+        rows, counts = connection.execute(statements.bodies, given), connection.execute(statements.segments, given)
+        return cls(
+            reading.packed_reads(connection, numbers, stream),
+            {row.exchange_no: row for row in rows},
+            {no: (count, size) for no, count, size in counts},
+        )
 
 
 def problems(connection: Connection) -> Iterator[str]:
     """Yield every problem of a tape; an undamaged one has none."""
     yield from _of_tape(connection, "integrity_check")
-    for no in connection.execute(select(exchanges.c.no).order_by(exchanges.c.no)).scalars().all():
+    for numbers in _groups(connection.execute(_LENGTHS).all()):
+        found: list[str] = []
         with _snapshot(connection):
-            exchange = connection.execute(_EXCHANGES.where(exchanges.c.no == no)).one()
-            found = [f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange)]
-            if _lacks_measures(connection, exchange):
-                found.append(f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'")
+            rows = connection.execute(_EXCHANGES.where(exchanges.c.no.in_(numbers)).order_by(exchanges.c.no)).all()
+            for exchange, its_problems in _of_exchanges(connection, rows):
+                found += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
+                if exchange.packed is not None and exchange.outcome is None and not exchange.lacks_bytes:
+                    found.append(f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'")
         yield from found
+
+
+def _groups(lengths: Iterable[Row[Any]]) -> Iterator[list[int]]:
+    """Cut exchanges, given by number and lengths of their bodies, into groups that are checked together."""
+    group, held = list[int](), 0
+    for no, *sizes in lengths:
+        if group and (len(group) == _GROUP or held + sum(sizes) > _MOST_HELD):
+            yield group
+            group, held = [], 0
+        group.append(no)
+        held += sum(sizes)
+    if group:
+        yield group
 
 
 def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> list[str]:
@@ -75,7 +155,8 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
         for exchange in connection.execute(_EXCHANGES.order_by(exchanges.c.no.desc())):
             if len(found) >= _MOST or clock.now() >= until:
                 break
-            found += (f"exchange {exchange.id}: {problem}" for problem in _of_exchange(connection, exchange))
+            for _, its_problems in _of_exchanges(connection, [exchange]):
+                found += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
     return found[:_MOST]
 
 
@@ -176,13 +257,6 @@ def suspect_clocks(connection: Connection) -> tuple[int, int]:
     return row[0], row[1]
 
 
-def _lacks_measures(connection: Connection, exchange: Row[Any]) -> bool:
-    """Return whether an exchange's body is packed, but not measured."""
-    kept = (_PACKED, _OUTCOME, _LACKS_BYTES)
-    packed, outcome, lacks_bytes = (connection.execute(one, {"no": exchange.no}).scalar() for one in kept)
-    return packed is not None and outcome is None and not lacks_bytes
-
-
 @contextlib.contextmanager
 def _snapshot(connection: Connection) -> Iterator[None]:
     """See one state of a tape that is being written meanwhile."""
@@ -197,11 +271,18 @@ def _snapshot(connection: Connection) -> Iterator[None]:
 def of_exchange(connection: Connection, no: int) -> list[str]:
     """Return what is wrong with the reads and the body of one exchange; nothing if it is not there."""
     with _snapshot(connection):
-        exchange = connection.execute(_EXCHANGES.where(exchanges.c.no == no)).one_or_none()
-        return list(_of_exchange(connection, exchange)) if exchange else []
+        rows = connection.execute(_EXCHANGES.where(exchanges.c.no == no)).all()
+        return [problem for _, found in _of_exchanges(connection, rows) for problem in found]
 
 
-def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
+def _of_exchanges(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[tuple[Row[Any], list[str]]]:
+    """Yield each exchange of a group with its problems."""
+    numbers = [exchange.no for exchange in rows]
+    held = {stream: _Held.of(connection, stream, numbers) for stream in STREAMS}
+    yield from ((exchange, list(_of_exchange(exchange, held))) for exchange in rows)
+
+
+def _of_exchange(exchange: Row[Any], held: Mapping[Stream, _Held]) -> Iterator[str]:
     counts = {FROM_UPSTREAM: (exchange.bytes, exchange.gap_bytes)}
     if exchange.client_bytes is not None or exchange.client_gap_bytes is not None:
         counts[FROM_CLIENT] = exchange.client_bytes, exchange.client_gap_bytes
@@ -209,75 +290,76 @@ def _of_exchange(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
         counts[FROM_CLIENT] = 0, 0
     for stream, (came, gap) in counts.items():
         of = "" if stream is FROM_UPSTREAM else "what the client sent: "
-        yield from (of + problem for problem in _of_stream(connection, exchange, stream, came, gap))
+        yield from (of + problem for problem in _of_stream(exchange, held[stream], came, gap))
 
 
-def _of_stream(
-    connection: Connection, exchange: Row[Any], stream: Stream, came: int | None, gap: int | None
-) -> Iterator[str]:
-    lacks_bytes = bool(connection.execute(_LACKS_BYTES, {"no": exchange.no}).scalar())
-    is_timed = exchange.clock != "none" and not lacks_bytes
-    stored = yield from _of_reads(connection, exchange.no, stream, is_timed=is_timed)
-    if exchange.ended_by is None:
-        yield from _of_open(connection, exchange.no, stream, stored)
-        return
-    if came is None or gap is None:
+def _of_stream(exchange: Row[Any], held: _Held, came: int | None, gap: int | None) -> Iterator[str]:
+    segments, segment_bytes = held.segments.get(exchange.no, (0, 0))
+    is_timed = exchange.clock != "none" and not exchange.lacks_bytes
+    stored = yield from _of_reads(held.reads.get(exchange.no, []), is_timed=is_timed)
+    is_running = exchange.ended_by is None
+    if not is_running and (came is None or gap is None):
         yield "its counts of bytes are damaged"
-    elif came != stored + gap:
+    elif not is_running and came != stored + gap:
         yield f"{came} bytes came, but {stored} are in reads and {gap} are counted as a gap"
-    no = {"no": exchange.no}
-    is_settled = any(connection.execute(kept, no).scalar() is not None for kept in (_OUTCOME, _PACKED))
-    if not is_settled:  # the writer has yet to come to it: all is as in an open exchange
-        yield from _of_open(connection, exchange.no, stream, stored)
+    if is_running or (exchange.outcome is None and exchange.packed is None):  # the writer has yet to settle it
+        if segment_bytes != stored:
+            yield f"its segments hold {segment_bytes} bytes, its reads {stored}"
         return
-    if not lacks_bytes:
-        yield from _of_body(connection, exchange.no, stream, stored)
-    rest = select(func.count()).select_from(stream.segments).where(stream.segments.c.exchange_no == exchange.no)
-    if connection.execute(rest).scalar():
+    if not exchange.lacks_bytes:
+        yield from _of_body(held.bodies.get(exchange.no), stored)
+    if segments:
         yield "it has ended but still has segments"
 
 
-def _of_reads(connection: Connection, no: int, stream: Stream, *, is_timed: bool) -> Generator[str, None, int]:
+def _of_reads(pieces: Iterable[packing.Packed], *, is_timed: bool) -> Generator[str, None, int]:
     """Check that the reads follow each other in number, time and place; return the bytes that they cover."""
     number = position = last = 0
-    for piece in reading.packed_reads(connection, [no], stream).get(no, []):
+    for piece in pieces:
         if piece.seq != number:
             yield f"read {number} is missing"
             break
         if piece.start != position:
             yield f"read {number} starts at {piece.start!s:.20}, not at {position}"
-        problem, at_ns = _unpacking(piece), 0
-        for seq, (delta, _, size) in enumerate(packing.elements(piece), number):
-            if size is None or (delta is None and is_timed):
-                yield f"read {seq} is damaged"
-                problem = None
-            elif seq and delta is not None and at_ns + delta < last:
-                yield f"read {seq} came before the one that it follows"
-            at_ns += delta or 0
-            position, last, number = position + (size or 0), max(last, at_ns) if seq else at_ns, seq + 1
-        if problem:
-            yield problem
+        reads, problem = _unpacked(piece)
+        if reads and _are_ascending([last, *reads.at_ns] if number else reads.at_ns):  # nearly always
+            position, last, number = position + sum(reads.size), reads.at_ns[-1], number + len(reads)
+            continue
+        position, last, number = yield from _of_elements(piece, problem, is_timed, (position, last, number))
     return position
 
 
-def _unpacking(piece: packing.Packed) -> str | None:
-    """Return why reads cannot be unpacked."""
+def _of_elements(
+    piece: packing.Packed, problem: str | None, is_timed: bool, before: tuple[int, int, int]
+) -> Generator[str, None, tuple[int, int, int]]:
+    """Check reads one by one; return the position, the latest timestamp and the count of reads after `before`."""
+    (position, last, number), at_ns = before, 0
+    for seq, (delta, _, size) in enumerate(packing.elements(piece), number):
+        if size is None or (delta is None and is_timed):
+            yield f"read {seq} is damaged"
+            problem = None
+        elif seq and delta is not None and at_ns + delta < last:
+            yield f"read {seq} came before the one that it follows"
+        at_ns += delta or 0
+        position, last, number = position + (size or 0), max(last, at_ns) if seq else at_ns, seq + 1
+    if problem:
+        yield problem
+    return position, last, number
+
+
+def _are_ascending(values: Sequence[int]) -> bool:
+    return all(map(le, values, values[1:]))
+
+
+def _unpacked(piece: packing.Packed) -> tuple[Reads | None, str | None]:
+    """Return unpacked reads, or None and the reason for which they cannot be unpacked."""
     try:
-        packing.unpack(piece)
+        return packing.unpack(piece), None
     except (ValueError, TypeError) as error:
-        return f"its reads are damaged ({error})"
-    return None
+        return None, f"its reads are damaged ({error})"
 
 
-def _of_open(connection: Connection, no: int, stream: Stream, stored: int) -> Iterator[str]:
-    segments = stream.segments
-    size = select(func.coalesce(func.sum(func.length(segments.c.data)), 0)).where(segments.c.exchange_no == no)
-    if (held := connection.execute(size).scalar()) != stored:
-        yield f"its segments hold {held} bytes, its reads {stored}"
-
-
-def _of_body(connection: Connection, no: int, stream: Stream, stored: int) -> Iterator[str]:
-    body = connection.execute(select(stream.bodies).where(stream.bodies.c.exchange_no == no)).one_or_none()
+def _of_body(body: Row[Any] | None, stored: int) -> Iterator[str]:
     if body is None:
         yield "it has ended but has no body"
         return

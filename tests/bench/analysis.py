@@ -1,4 +1,4 @@
-"""How fast a tape is analysed: `stats`, `ls` and `export` over a synthetic tape, each a process of its own.
+"""How fast a tape is analysed: `stats`, `ls`, `show`, `export` and `db check` of a synthetic tape, each a new process.
 
     python tests/bench/analysis.py [--exchanges 20000] [--chunks 500] [--seed 1] [--tape FILE] [--rounds 3] [--pandas]
 
@@ -68,7 +68,12 @@ def commands(tape: Path, rounds: int) -> None:
     report("stats --by model", ("stats", "--by", "model", *at), rounds)
     report("stats --hist icl", ("stats", "--hist", "icl", *at), rounds)
     report("stats --as vllm", ("stats", "--as", "vllm", *at), rounds)
+    report("--version", ("--version",), rounds)
+    report("--help", ("--help",), rounds)
     report("ls -n 20", ("ls", "-n", "20", *at), rounds)
+    report("show @", ("show", "@", *at), rounds)
+    report("ls", ("ls", *at), rounds, exchanges)
+    report("db check", ("db", "check", *at), rounds, exchanges)
     report("export -n 1", ("export", "-n", "1", *at), rounds)  # what starting takes, of any export
     report("export --table exchanges", ("export", *at), rounds, exchanges)
     report("export --table chunks", ("export", "--table", "chunks", *at), rounds, chunks)

@@ -32,6 +32,7 @@ Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
 _TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_TO_ESCAPE = re.compile(r"[\\\t\n\r]").search
 _QUOTE = '"'
 _TO_QUOTE = re.compile(r'[",\r\n]').search
 _UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0][^",\r\n]*+').fullmatch
@@ -275,8 +276,12 @@ def _write_text(out: BinaryIO, lines: Iterable[str]) -> int:
 
 
 def _unquoted(value: Any, terminal: bool) -> str:
-    flat = rows.flat(value)
-    text = "" if flat is None else str(flat).translate(_TSV)
+    kind = type(value)
+    if kind is float or kind is int:
+        return str(value)
+    flat = value if kind in _TEXT else rows.flat(value)
+    text = "" if flat is None else str(flat)
+    text = text.translate(_TSV) if _TO_ESCAPE(text) else text  # few need it, and looking is faster
     return safe(text) if terminal else text
 
 
