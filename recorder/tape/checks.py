@@ -57,7 +57,7 @@ _EXCHANGES_SECONDS = 0.3
 _INTERRUPT_SECONDS = 0.02
 
 _CHECKED = ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes", "clock")
-_EXCHANGES = select(
+_EXCHANGES: Select[Any] = select(
     *(exchanges.c[name] for name in _CHECKED),
     measures.c.outcome,
     bodies.c.size.label("packed"),
@@ -298,8 +298,8 @@ def _of_stream(exchange: Row[Any], held: _Held, came: int | None, gap: int | Non
     is_timed = exchange.clock != "none" and not exchange.lacks_bytes
     stored = yield from _of_reads(held.reads.get(exchange.no, []), is_timed=is_timed)
     is_running = exchange.ended_by is None
-    if not is_running and (came is None or gap is None):
-        yield "its counts of bytes are damaged"
+    if came is None or gap is None:
+        yield from () if is_running else ("its counts of bytes are damaged",)
     elif not is_running and came != stored + gap:
         yield f"{came} bytes came, but {stored} are in reads and {gap} are counted as a gap"
     if is_running or (exchange.outcome is None and exchange.packed is None):  # the writer has yet to settle it

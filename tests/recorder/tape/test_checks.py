@@ -4,6 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from recorder.clock import Clock
 from recorder.tape import checks, file
@@ -26,6 +27,19 @@ def recorded(tape: Path) -> Path:
 
 def test_a_tape_as_it_was_written_has_no_problems(recorded: Path) -> None:
     assert problems(recorded) == []
+
+
+def test_checking_twenty_exchanges_takes_as_many_statements_as_checking_one(tmp_path: Path) -> None:
+    def statements(tape: Path, exchanges: int) -> int:
+        with opened(tape) as store:
+            record(store, [frame for number in range(exchanges) for frame in exchange(f"e{number}")])
+        seen: list[str] = []
+        with reading(tape) as connection:
+            event.listen(connection, "before_cursor_execute", lambda _connection, _cursor, text, *_: seen.append(text))
+            assert list(checks.problems(connection)) == []
+        return len(seen)
+
+    assert statements(tmp_path / "twenty.db", 20) == statements(tmp_path / "one.db", 1)
 
 
 SIZE = len(b"".join(STREAM))
