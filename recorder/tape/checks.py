@@ -116,7 +116,7 @@ class _Held:
 def problems(connection: Connection) -> Iterator[str]:
     """Yield every problem of a tape; an undamaged one has none."""
     yield from _of_tape(connection, "integrity_check")
-    for numbers in _groups(connection.execute(_LENGTHS).all()):
+    for numbers in _groups(tuple(row) for row in connection.execute(_LENGTHS).all()):
         found: list[str] = []
         with _snapshot(connection):
             rows = connection.execute(_EXCHANGES.where(exchanges.c.no.in_(numbers)).order_by(exchanges.c.no)).all()
@@ -127,7 +127,7 @@ def problems(connection: Connection) -> Iterator[str]:
         yield from found
 
 
-def _groups(lengths: Iterable[Row[Any]]) -> Iterator[list[int]]:
+def _groups(lengths: Iterable[Sequence[int]]) -> Iterator[list[int]]:
     """Cut exchanges, given by number and lengths of their bodies, into groups that are checked together."""
     group, held = list[int](), 0
     for no, *sizes in lengths:
