@@ -1,17 +1,14 @@
-"""The bases of the HTTP apps on a recorder's server, of their responders, and of other protocols on a connection.
+"""The base of the HTTP apps on a recorder's server: the relay, the replay, the live pages and the metrics.
 
-The guard, HTTP/1.0, `Expect`, the bound on requests at a time, refusals and faults of wiretape's own are handled here,
-once for the relay, the replay, the live pages and the metrics. A callback does nothing unless it is overridden.
+The guard, HTTP/1.0, `Expect`, the bound on requests at a time, refusals and faults of wiretape's own are handled here.
 """
 
 from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING
 
 from recorder.relay import guard
 from recorder.relay.guard import Policy, Refusal
-
-if TYPE_CHECKING:
-    from recorder.relay.server import Client, Request
+from recorder.relay.responder import Responder
+from recorder.relay.server import Client, Request
 
 LIVE = 4096
 """Requests answered at a time; more are refused."""
@@ -35,7 +32,7 @@ class HttpApp:
     on_refused: Callable[[Refusal], None]
     on_trouble: Callable[[str], None]
 
-    def serve(self, client: "Client", request: "Request") -> "Responder | None":
+    def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request, at once (None) or later, unless it may not pass."""
         refusal = guard.check(request.method, request.target, request.headers, self.policy)
         refusal = refusal or self.admit(client, request)
@@ -47,7 +44,7 @@ class HttpApp:
             client.continue_()
         return self.respond(client, request)
 
-    def admit(self, client: "Client", request: "Request") -> Refusal | None:
+    def admit(self, client: Client, request: Request) -> Refusal | None:
         """Return why a request that passed the guard is not answered; None if it is."""
         if self.no_websocket and client.may_switch:
             return Refusal(426, self.no_websocket)
@@ -55,11 +52,11 @@ class HttpApp:
             return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
         return Refusal(503, f"more than {LIVE} requests at a time") if len(self.live) >= LIVE else None
 
-    def respond(self, client: "Client", request: "Request") -> "Responder | None":
+    def respond(self, client: Client, request: Request) -> Responder | None:
         """Answer a request that may pass, at once (None) or later."""
         raise NotImplementedError
 
-    def refuse(self, client: "Client", refusal: Refusal) -> None:
+    def refuse(self, client: Client, refusal: Refusal) -> None:
         """Answer a request that may not pass."""
         text = f"wiretape: {refusal.message}\n" if refusal.message else ""
         client.answer(refusal.status, text.encode(), "text/plain; charset=utf-8")
@@ -71,55 +68,3 @@ class HttpApp:
     def client_failed(self, error: Exception) -> None:
         """Report a fault of wiretape's own on a client's connection."""
         self.on_trouble(f"a connection failed by a fault of wiretape's own: {error!r}")
-
-
-class Responder:
-    """The base of an answer to a request: its callbacks report the client's actions."""
-
-    def body_came(self) -> None:
-        """Read more of the request's body, or its end."""
-
-    def request_failed(self, refusal: Refusal) -> None:
-        """End: the rest of the request's body will not come, or cannot be read."""
-
-    def client_left(self) -> None:
-        """End: the client closed its connection, or broke it."""
-
-    def client_progressed(self) -> None:
-        """Continue: the kernel has taken more of the answer."""
-
-    def taker_failed(self, error: Exception) -> None:
-        """Report that a callback raised, one of these or one of `Client.guarded`.
-
-        If no answer has begun after this call, the client gets one with the status 500.
-        """
-        raise error
-
-
-class Takeover:
-    """The base of another protocol on a client's connection: its callbacks report the socket's events.
-
-    It ends the connection by `Client.close`; where the client or the server ended it, `lost` tells so. Bytes that came
-    before it took over are in no `received`: `Client.switch` returns them.
-    """
-
-    @property
-    def is_idle(self) -> bool:
-        """True if the end of the recorder need not wait for the connection."""
-        return True
-
-    def received(self, at: int, data: memoryview) -> None:
-        """Handle the bytes of a read at `at`, in the clock's ns."""
-
-    def progressed(self) -> None:
-        """Continue: the kernel has taken more of the output."""
-
-    def write_failed(self, error: OSError) -> None:
-        """Note that nothing can be written any more."""
-
-    def lost(self, error: Exception | None) -> None:
-        """End: the peer closed the connection (None), or it broke."""
-
-    def failed(self, error: Exception) -> None:
-        """Report that one of the callbacks raised."""
-        raise error

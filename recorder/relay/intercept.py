@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from recorder.clock import SYSTEM
 from recorder.errors import UpstreamError
 from recorder.relay import authority, environment, guard, hello, peers, providers
-from recorder.relay.app import Responder, Takeover
 from recorder.relay.authority import Authority, Certificates
 from recorder.relay.guard import Origin, Refusal
 from recorder.relay.proxy import Exchange, Proxy, Way
+from recorder.relay.responder import Responder, Takeover
 from recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, App, Client, Request
 from recorder.relay.sockets import Ends, Socket, TlsSocket
 from recorder.relay.tunnel import Tunnel

@@ -21,9 +21,10 @@ import msgspec
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import UpstreamError
 from recorder.relay import apis, guard, ids, providers
-from recorder.relay.app import HttpApp, Responder
+from recorder.relay.app import HttpApp
 from recorder.relay.guard import Refusal
 from recorder.relay.recording import Recording, Unrecorded
+from recorder.relay.responder import Responder
 from recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
 from recorder.relay.states import STAGE, RequestBody, Stage, step
 from recorder.relay.tap import Tap

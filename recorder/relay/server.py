@@ -23,9 +23,9 @@ from recorder.clock import SYSTEM, Clock, KernelTime
 from recorder.errors import CannotListen
 from recorder.plurals import counted
 from recorder.relay import guard, local
-from recorder.relay.app import Responder, Takeover
 from recorder.relay.guard import Refusal
 from recorder.relay.hello import HANDSHAKE
+from recorder.relay.responder import Responder, Takeover
 from recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
 from recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, step
 from recorder.relay.upstream import Connection

@@ -4,8 +4,8 @@ import asyncio
 import socket
 
 from recorder.errors import UpstreamError
-from recorder.relay.app import Responder, Takeover
 from recorder.relay.guard import Origin
+from recorder.relay.responder import Responder, Takeover
 from recorder.relay.server import Client
 from recorder.relay.sockets import Socket, connect
 
@@ -52,7 +52,7 @@ class Tunnel(Responder, Takeover):
         except OSError as error:
             raise UpstreamError("refused", str(error)) from error
 
-    # app.Responder, until there is a connection
+    # responder.Responder, until there is a connection
 
     def client_left(self) -> None:
         """End."""
@@ -62,7 +62,7 @@ class Tunnel(Responder, Takeover):
         """End."""
         self._task.cancel()
 
-    # app.Takeover, from then on: the connection was detached, so that only its end by the server is told
+    # responder.Takeover, from then on: the connection was detached, so that only its end by the server is told
 
     def lost(self, error: Exception | None) -> None:
         """End."""

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from recorder.relay.app import Takeover
 from recorder.relay.recording import Recording
+from recorder.relay.responder import Takeover
 from recorder.relay.server import LINGER_SECONDS, Client, Headers
 from recorder.relay.sockets import Socket
 from recorder.relay.upstream import Connection, Head, words
@@ -105,7 +105,7 @@ class WebSocket(Takeover):
         if early:
             self._up.relay(now(), early)
 
-    # app.Takeover
+    # responder.Takeover
 
     def received(self, at: int, data: memoryview) -> None:
         """Pass on what the client sent."""

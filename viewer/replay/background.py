@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 
 from recorder.clock import SYSTEM, KernelTime
 from recorder.relay import pointing, server
-from recorder.relay.app import Responder
 from recorder.relay.guard import Refusal
 from recorder.relay.providers import Upstream
+from recorder.relay.responder import Responder
 from recorder.relay.server import App, Client, Request
 from viewer.replay import recording, testenv, timeline
 from viewer.replay.marks import Asked

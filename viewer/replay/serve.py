@@ -17,8 +17,9 @@ import msgspec
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 from recorder.relay import proxy
-from recorder.relay.app import HttpApp, Responder
+from recorder.relay.app import HttpApp
 from recorder.relay.guard import Refusal
+from recorder.relay.responder import Responder
 from recorder.relay.server import Client, Request
 from recorder.sanitize import safe
 from viewer.replay import matching
@@ -211,7 +212,7 @@ class Response(Responder):
         self._place = -1
         """The next write, -1: the head."""
 
-    # app.Responder
+    # responder.Responder
 
     def body_came(self) -> None:
         """Take what came of the request's body, and answer when that is whole."""

@@ -18,8 +18,8 @@ from wsproto.utilities import generate_accept_token
 
 from recorder.decode.framings.websocket import Incoming, Message
 from recorder.errors import WiretapeError
-from recorder.relay.app import Responder, Takeover
 from recorder.relay.guard import Refusal
+from recorder.relay.responder import Responder, Takeover
 from recorder.relay.server import LINGER_SECONDS, Client, Request
 from recorder.relay.sockets import Socket
 from viewer.replay import matching, turns
@@ -153,7 +153,7 @@ class Upgrade(Responder, Takeover):
         if early:
             self.received(self._now(), memoryview(early))
 
-    # app.Responder, before the switch
+    # responder.Responder, before the switch
 
     def client_left(self) -> None:
         """Note that the client left before the switch."""
@@ -163,7 +163,7 @@ class Upgrade(Responder, Takeover):
         """Report a fault of our own."""
         self.failed(error)
 
-    # app.Takeover
+    # responder.Takeover
 
     @property
     def is_idle(self) -> bool:

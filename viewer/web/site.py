@@ -13,8 +13,9 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
-from recorder.relay.app import HttpApp, Responder
+from recorder.relay.app import HttpApp
 from recorder.relay.guard import Refusal
+from recorder.relay.responder import Responder
 from recorder.relay.server import Client, Request
 from viewer.page import document
 from viewer.web.patch import difference
@@ -229,7 +230,7 @@ class Viewer(Responder):
         self._client.flush()
         self._client.finish()
 
-    # app.Responder
+    # responder.Responder
 
     def request_failed(self, refusal: Refusal) -> None:
         """End the stream: the request was not whole."""
