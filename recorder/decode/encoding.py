@@ -96,13 +96,18 @@ def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Pla
 
 def uncoded(headers: Iterable[Sequence[str]], body: bytes) -> bytes:
     """Return a body without the content encoding that its headers give, or as it is where that cannot be undone."""
-    found = plain(coding_of(headers), body, (len(body),))
+    coding = coding_of(headers)
+    if coding is None:
+        return body
+    found = plain(coding, body, (len(body),))
     return found.data if found.flag is None else body
 
 
 def _codings(content_encoding: str | None) -> list[str]:
     """Return the codings in the order in which they were applied."""
-    names = (name.strip().lower() for name in (content_encoding or "").split(","))
+    if not content_encoding:
+        return []
+    names = (name.strip().lower() for name in content_encoding.split(","))
     return [name for name in names if name not in _IDENTITY]
 
 

@@ -37,6 +37,8 @@ _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 _JSON_LINE = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 _VISIBLE = re.compile(r"\S")
 _RAW = json.JSONDecoder()
+_PARSERS: Final[list[Parse]] = [one.parse for one in DIALECTS]
+_MADE_FOR_STREAMS: Final = [(place, one.parser) for place, one in enumerate(DIALECTS) if one.parser is not None]
 
 
 class Reader:
@@ -48,7 +50,9 @@ class Reader:
     __slots__ = ("_parsers",)
 
     def __init__(self, request: bytes | None = None) -> None:
-        self._parsers: list[Parse] = [one.parser(request) if one.parser else one.parse for one in DIALECTS]
+        self._parsers = _PARSERS.copy()
+        for place, make in _MADE_FOR_STREAMS:
+            self._parsers[place] = make(request)
 
     def __call__(self, payload: dict[str, Any], event: str = "message") -> Chunk:
         """Read one JSON object of an event; one of the type "error" is an error, whatever its shape."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, Literal
 
+import msgspec
+
 from recorder.decode.values import compact
 
 SYSTEM: Final = ("system", "developer")
@@ -18,6 +20,8 @@ SYSTEM: Final = ("system", "developer")
 CACHE_POINTS: Final = ("cachePoint", "cache_point")
 """Parts that only say up to where a prompt is cached; the others say so in a field."""
 
+_texts_json = msgspec.json.Encoder().encode
+"""Writes lists of texts byte for byte as `compact` does, in a tenth of the time; lone surrogates it refuses."""
 _ELEMENT: Final = re.compile(r"\s*<([\w-]+)>.*</\1>\s*", re.DOTALL)
 
 
@@ -183,4 +187,8 @@ def _arguments(text: str) -> str:
 
 
 def _joined(texts: Iterable[str]) -> bytes:
-    return compact(list(texts)).encode("utf-8", "surrogatepass")
+    listed = list(texts)
+    try:
+        return _texts_json(listed)
+    except UnicodeEncodeError:
+        return compact(listed).encode("utf-8", "surrogatepass")

@@ -6,6 +6,7 @@ from typing import Any, Final
 MAX_INDEX: Final = 1 << 31
 """Indexes of choices and of tool calls are below this."""
 _MAX_COUNT = 1 << 63
+_COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def text(value: Any) -> str:
@@ -16,7 +17,7 @@ def text(value: Any) -> str:
 def compact(value: Any) -> str:
     """Write a JSON value without spaces; "" if it cannot be written."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _COMPACT.encode(value)
     except (ValueError, RecursionError):
         return ""
 

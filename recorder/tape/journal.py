@@ -25,6 +25,7 @@ ANSWER_BYTES = 1 << 20
 _HEAD = struct.Struct("<IQ")
 _SHOWN_CHARACTERS = 256
 _MESSAGE_CHARACTERS = 2000
+_SHOWN_TEXTS = ("id", "method", "path", "model", "outcome", "outcome_detail", "operation")
 
 
 class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
@@ -225,13 +226,13 @@ class Finished(msgspec.Struct, frozen=True):
     model: str | None
     status: int | None
     outcome: str
-    outcome_detail: str | None
-    ttft_ns: int | None
-    icl_p50_ns: float | None
-    max_stall_ns: int | None
-    duration_ns: int | None
-    output_tokens: int | None
-    flags: list[str]
+    outcome_detail: str | None = None
+    ttft_ns: int | None = None
+    icl_p50_ns: float | None = None
+    max_stall_ns: int | None = None
+    duration_ns: int | None = None
+    output_tokens: int | None = None
+    flags: list[str] = []
     operation: str | None = None
 
 
@@ -342,10 +343,10 @@ def encode_answer(answer: Answer) -> bytes:
 def _clip(finished: Finished) -> Finished:
     texts = {
         name: clipped(value, _SHOWN_CHARACTERS)
-        for name, value in msgspec.structs.asdict(finished).items()
-        if isinstance(value, str)
+        for name in _SHOWN_TEXTS
+        if (value := getattr(finished, name)) is not None and len(value) > _SHOWN_CHARACTERS
     }
-    return msgspec.structs.replace(finished, **texts)
+    return msgspec.structs.replace(finished, **texts) if texts else finished
 
 
 def decode_answer(line: bytes) -> Answer:

@@ -81,6 +81,8 @@ _OPAQUE = re.compile(r"(?<![\w.-])(?=[\w-]{0,64}\d)[\w-]{16,}(?![\w-]|\.\w)")
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "secret"})
 _SIMPLE = re.compile(r"[^=:%@+]*")
+_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.~-]{0,15})*")
+"""A path without a query, and of segments too short to be keys that are known by what stands before them."""
 _ENCODED_LEVELS = 3
 _CACHED_LENGTH = 64
 _KNOWN = 512
@@ -101,6 +103,7 @@ class Redactor:
         self._known_url = functools.lru_cache(_KNOWN)(self._url)
         self._known_keys = dict[str, str]()
         """The marks of the keys that were sent last, the newest last."""
+        self._known_path = functools.lru_cache(_KNOWN)(self._path)
 
     def mark(self, secret: str) -> str:
         """Return the mark that stands for `secret`; equal secrets have equal marks on the same tape."""
@@ -182,6 +185,11 @@ class Redactor:
 
     def path(self, path: str) -> str:
         """Return a request's path and query (or fragment) with secret values replaced."""
+        if _PLAIN_PATH.fullmatch(path) and _LOOKS_SECRET.search(path) is None:
+            return path
+        return self._known_path(path)
+
+    def _path(self, path: str) -> str:
         head, *rest = _BETWEEN_FIELDS.split(self._without_user_info(path))
         fields = (piece if place % 2 == 0 else self._field(piece) for place, piece in enumerate(rest))
         return "/".join(self._segments(head)) + "".join(fields)

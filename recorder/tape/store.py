@@ -52,16 +52,20 @@ from recorder.tape.schema import (
 )
 
 _MEASURES = ", ".join(measures.c.keys())
-_JSON_MEASURES = {column.name for column in measures.c if isinstance(cells.declared(column), JSON)}
-_MEASURED = measures.c.keys()[1:]
-_values_of = attrgetter(*_MEASURED)
+_JSON_MEASURES = [place for place, column in enumerate(measures.c) if isinstance(cells.declared(column), JSON)]
+_FLAGS, _ICL = map(measures.c.keys().index, ("flags", "icl"))
+_values_of = attrgetter(*measures.c.keys()[1:])
 _INSERT_MEASURES = f"INSERT OR REPLACE INTO measures ({_MEASURES}) VALUES ({', '.join('?' * len(measures.c))})"
 _INSERT: Final = {
     table: f"INSERT INTO {table.name} ({', '.join(table.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     for table in (*FROM_UPSTREAM, *FROM_CLIENT)
 }
-_INSERT_SETTLEMENT = """INSERT OR REPLACE INTO settlements (exchange_no, version)
-    SELECT ?, max(?, coalesce(max(version) + 1, 1)) FROM settlements"""
+_NEXT_SETTLEMENT = "SELECT coalesce(max(version) + 1, 1) FROM settlements"
+_INSERT_SETTLEMENT = "INSERT OR REPLACE INTO settlements (exchange_no, version) VALUES (?, ?)"
+_NEXT_NO = """SELECT max((SELECT coalesce(max(no), 0) FROM exchanges),
+    (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'exchanges')) + 1"""
+"""The number of the next exchange, as SQLite would give it: none is used again."""
+_STORED = "SELECT id FROM exchanges WHERE id IN (SELECT value FROM json_each(?))"
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
     FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
 """How much is stored of a request body that is still coming; no row if it is not."""
@@ -74,14 +78,11 @@ _KEPT_BYTES = 128 << 10
 """Of an exchange whose bodies are no larger than this, what was written is kept until it is settled …"""
 _ALL_KEPT_BYTES = 64 << 20
 """… if that of all of them is no more than this."""
+_KEPT_BESIDES = 3 << 10
+"""Memory that what is kept of an exchange takes besides its bodies, roughly."""
 _RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes"))
-_FACTS = (
-    "id", "method", "path", "request_model", "status", "response_headers", "ended_by", "connected_ns", "headers_ns",
-    "end_ns", "gap_bytes", "paused", "surplus", "coarse_clock", "h2_offered", "framing", "request_size",
-    "request_truncated", "request_stored", "request_needed", "request_headers", "connection_reused", "clock_error_ns",
-    "clock", "rebuilt",
-)  # fmt: skip
-"""The columns that decoding needs."""
+_texts_json = msgspec.json.Encoder().encode
+"""Writes lists of texts byte for byte as `compact_json` does, in a tenth of the time."""
 
 
 Batch = Mapping[int, Sequence[journal.Frame]]
@@ -101,30 +102,36 @@ class _Request(msgspec.Struct):
     model: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Facts:
-    """What was written of an exchange, to be settled without reading it back; `row`: what a decoder needs of it."""
+    """What was written of an exchange, to be settled without reading it back.
+
+    `row` has its columns; headers are as they would be read. `size` is the memory that all of it takes.
+    """
 
     row: dict[str, Any]
     asked: Asked
-    runs: tuple[tuple[journal.Run, bytes], ...] = ()
+    response_headers: list[list[str]] | None = None
+    runs: list[tuple[journal.Run, bytes]] = dataclasses.field(default_factory=list)
+    size: int = 0
 
-    @property
-    def size(self) -> int:
-        """Bytes of both bodies."""
-        return len(self.asked.body or b"") + sum(len(data) for _, data in self.runs)
+    def again(self) -> "_Facts":
+        """Return a copy to be changed by a transaction that may fail."""
+        return dataclasses.replace(self, row=self.row.copy(), runs=self.runs.copy())
 
     def unsettled(self, no: int) -> "Unsettled":
         """Return the exchange as it would be read from the tape."""
+        body = self.asked.body
         row = SimpleNamespace(**self.row)
+        row.request_headers, row.response_headers = self.asked.headers, self.response_headers
+        row.request_stored, row.request_needed = len(body or b""), body if reading.needs_request(row.path) else None
         at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
-        places = list(range(len(sizes)))
-        reads = Reads(places, at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
+        reads = Reads(range(len(sizes)), at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
         if sizes and not at_ns:
             reads = Reads((), (), (), (), ())
-        body = b"".join(data for _, data in self.runs)
+        data = b"".join(data for _, data in self.runs)
         facts = (row.id, row.method, row.path, row.request_model)
-        return Unsettled(no, *facts, reading.exchange_of(row), reads, body, self.asked, is_settled=False)
+        return Unsettled(no, *facts, reading.exchange_of(row), reads, data, self.asked, is_settled=False)
 
 
 @dataclasses.dataclass(slots=True)
@@ -158,11 +165,17 @@ class _Open:
     facts: _Facts | None = None
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def kept(self) -> int:
+        """Bytes of memory of what is kept."""
+        return 0 if self.facts is None else self.facts.size
+
     def again(self) -> "_Open":
         """Return a copy to be changed by a transaction that may fail; all before is written."""
         body = dataclasses.replace(self.body, segments=[])
         client = self.client and dataclasses.replace(self.client, segments=[])
-        return dataclasses.replace(self, body=body, client=client, changes={})
+        facts = self.facts and self.facts.again()
+        return dataclasses.replace(self, body=body, client=client, facts=facts, changes={})
 
     def come(self, run: journal.Run) -> _Come:
         """Return the direction that reads are of."""
@@ -171,17 +184,19 @@ class _Open:
         self.client = self.client or _Come()
         return self.client
 
-    def change(self, values: dict[str, Any], facts: dict[str, Any]) -> None:
-        """Enter columns; `facts` are those that a decoder needs."""
-        self.changes |= values
-        if self.facts is not None:
-            self.facts = dataclasses.replace(self.facts, row=self.facts.row | facts)
+    def change(self, values: dict[str, Any]) -> None:
+        """Enter columns."""
+        self.changes.update(values)
+        if self.facts is not None and self.facts.row is not self.changes:
+            self.facts.row.update(values)
 
     def keep(self, run: journal.Run, data: bytes) -> None:
         """Keep what was entered, if there is little of it."""
         if self.facts is not None:
-            kept = dataclasses.replace(self.facts, runs=(*self.facts.runs, (run, data)))
-            self.facts = kept if kept.size <= _KEPT_BYTES else None
+            self.facts.runs.append((run, data))
+            self.facts.size += len(data)
+            if self.facts.size > _KEPT_BYTES:
+                self.facts = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -265,6 +280,8 @@ def _derived(facts: Unsettled) -> Measures | None:
     except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
         traceback.print_exc(file=sys.stderr)
         return None
+    if found.error_code is None and found.error_message is None:
+        return found
     code, message = (text and _WITHOUT_SALT.text(text) for text in (found.error_code, found.error_message))
     return dataclasses.replace(found, error_code=code, error_message=message)
 
@@ -282,6 +299,10 @@ class Store:
         self._touched: dict[str, _Open] = {}
         self._ended: dict[int, _Facts] = {}
         """What was written of exchanges that are not settled yet, by their numbers."""
+        self._kept = 0
+        """Bytes of memory of what is kept of open and of ended exchanges."""
+        self._stored: set[str] = set()
+        """Of the exchanges that a batch begins, those that are on the tape."""
         self._lost: dict[str, journal.Lost] = {}
 
     @property
@@ -373,7 +394,7 @@ class Store:
                     self._end_request(no, b"", None)
                 is_websocket = framing == "websocket"
                 self._mark_died(no, known.get(id), is_answered=status is not None, is_websocket=is_websocket)
-                self._open.pop(id, None)
+                self._forget(id)
             numbers = [row.no for row in dead]
             for part in unstored:
                 session_no = self.number_of(part.session)
@@ -447,22 +468,20 @@ class Store:
         with self.connection.begin():
             ended = self._append(batch)
         for id, known in self._touched.items():
+            self._forget(id)
+            if self._kept + known.kept > _ALL_KEPT_BYTES:
+                known.facts = None  # it can be read back
+            self._kept += known.kept
             if not known.ended:
                 self._open[id] = known
-                continue
-            self._open.pop(id, None)
-            if known.facts is not None and known.no is not None:
+            elif known.facts is not None and known.no is not None:
                 self._ended[known.no] = known.facts
-        self._bound_memory()
         return ended
 
-    def _bound_memory(self) -> None:
-        """Keep nothing of what was written if it is too much: it can be read back."""
-        kept = sum(known.facts.size for known in self._open.values() if known.facts is not None)
-        if kept + sum(facts.size for facts in self._ended.values()) > _ALL_KEPT_BYTES:
-            self._ended.clear()
-            for known in self._open.values():
-                known.facts = None
+    def _forget(self, id: str) -> None:
+        """Keep nothing of an exchange as one that is open."""
+        if (known := self._open.pop(id, None)) is not None:
+            self._kept -= known.kept
 
     def settle(self, numbers: Iterable[int]) -> list[journal.Finished]:
         """Derive the measures of ended exchanges and pack their bodies; return what to show of them.
@@ -485,6 +504,7 @@ class Store:
 
     def _unsettled(self, no: int) -> Unsettled:
         if (facts := self._ended.pop(no, None)) is not None:
+            self._kept -= facts.size
             return facts.unsettled(no)
         row = reading.row_of(self.connection, no)
         is_settled = self._driver.execute("SELECT 1 FROM bodies WHERE exchange_no = ?", (no,)).fetchone() is not None
@@ -503,38 +523,42 @@ class Store:
 
     def put(self, settled: Sequence[Settled]) -> list[journal.Finished]:
         """Store bodies and measures, in one transaction; return what to show of the exchanges."""
-        finished = []
+        new = [one for one in settled if not one.facts.is_settled]
         with self.connection.begin():
-            for one in settled:
-                no, is_measured = one.facts.no, True
-                if not one.facts.is_settled:
-                    for stream, body in one.bodies.items():
-                        self._driver.execute(_INSERT[stream.bodies], (no, *body))
-                        self._driver.execute(f"DELETE FROM {stream.segments.name} WHERE exchange_no = ?", (no,))
-                    is_measured = self._put_measures(no, one.measures)
-                    self._number(no)
-                finished.append(_finished(one.facts, one.measures if is_measured else None))
-        return finished
+            for stream in STREAMS:
+                rows = [(one.facts.no, *one.bodies[stream]) for one in new if stream in one.bodies]
+                if rows:
+                    self._driver.executemany(_INSERT[stream.bodies], rows)
+                    statement = f"DELETE FROM {stream.segments.name} WHERE exchange_no = ?"
+                    self._driver.executemany(statement, [row[:1] for row in rows])
+            measured = [(one.facts.no, one.measures) for one in new if one.measures is not None]
+            refused = self._put_measures(measured)
+            self._number([one.facts.no for one in new])
+        return [_finished(one.facts, None if one.facts.no in refused else one.measures) for one in settled]
 
-    def _put_measures(self, no: int, measured: Measures | None) -> bool:
-        """Store the measures of an exchange, in place of any before; return whether they are stored."""
-        if measured is None:
-            return False
+    def _put_measures(self, measured: Sequence[tuple[int, Measures]]) -> set[int]:
+        """Store measures of exchanges, in place of any before; return the numbers of those that are refused."""
+        refused = set[int]()
         try:
-            self._driver.execute(_INSERT_MEASURES, _measures_row(no, measured))
-        except Exception as error:  # a value that SQLite refuses must not cost the facts
+            self._driver.executemany(_INSERT_MEASURES, [_measures_row(*one) for one in measured])
+        except Exception as error:  # a value that SQLite refuses must not cost the facts, nor others
             if isinstance(error, sqlite3.OperationalError) or sqlite_code(error) in DAMAGED:
                 raise
-            traceback.print_exc(file=sys.stderr)
-            return False
-        return True
+            if len(measured) == 1:
+                traceback.print_exc(file=sys.stderr)
+                return {measured[0][0]}
+            for one in measured:
+                refused |= self._put_measures([one])
+        return refused
 
-    def _number(self, no: int) -> None:
+    def _number(self, numbers: Sequence[int]) -> None:
         """Number what was derived, in its own transaction: one writer, so that the order is that of the commits.
 
         By wall time, numbers go on even where the tape was put back as it was once.
         """
-        self._driver.execute(_INSERT_SETTLEMENT, (no, self._clock.wall_ns() // 1000))
+        (following,) = self._driver.execute(_NEXT_SETTLEMENT).fetchone()
+        first = max(self._clock.wall_ns() // 1000, following)
+        self._driver.executemany(_INSERT_SETTLEMENT, [(no, first + place) for place, no in enumerate(numbers)])
 
     def unsettled(self) -> list[int]:
         """Return the ended exchanges that no writer has settled yet."""
@@ -546,6 +570,8 @@ class Store:
     def _append(self, batch: Batch) -> list[int]:
         frames = [frame for part in batch.values() for frame in part]
         uploads = _uploads(frames)
+        ids = [frame.id for frame in frames if isinstance(frame, journal.Begin)]
+        self._stored = {id for (id,) in self._driver.execute(_STORED, (_texts_json(ids),))} if ids else set()
         for session_no, part in batch.items():
             for frame in part:
                 self._append_one(frame, session_no, uploads)
@@ -578,12 +604,9 @@ class Store:
         """Write what the batch changed: one row for each exchange, one segment for the reads of each."""
         rows: list[tuple[Any, ...]] = []
         of_clients: list[tuple[Any, ...]] = []
+        self._insert([known for known in self._touched.values() if known.no is None])
         for known in self._touched.values():
-            if known.no is None:
-                columns, values = ", ".join(known.changes), ", ".join(f":{name}" for name in known.changes)
-                statement = f"INSERT INTO exchanges ({columns}) VALUES ({values})"
-                known.no = self._driver.execute(statement, known.changes).lastrowid
-            elif known.changes:
+            if known.changes:
                 self._update("exchanges", known.no, known.changes)
             rows += [(known.no, *segment) for segment in known.body.segments]
             if known.client is not None:
@@ -594,11 +617,24 @@ class Store:
         if of_clients:
             self._driver.executemany(_INSERT[FROM_CLIENT.segments], of_clients)
 
+    def _insert(self, begun: Sequence[_Open]) -> None:
+        """Write the rows of new exchanges; `_begin` made them, with all columns in the same order."""
+        if not begun:
+            return
+        columns = begun[0].changes.keys()
+        (first,) = self._driver.execute(_NEXT_NO).fetchone()
+        statement = f"INSERT INTO exchanges (no, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
+        for no, known in enumerate(begun, first):
+            known.no = no
+        self._driver.executemany(statement, [(known.no, *known.changes.values()) for known in begun])
+        for known in begun:
+            known.changes = {}
+
     def _begin(self, frame: journal.Begin, session_no: int, uploads: dict[str, _Upload]) -> None:
         """Enter an exchange; if all of its request body is in the same batch, that, too."""
-        if self._find(frame.id):
+        if frame.id in self._stored or frame.id in self._touched:
             return
-        is_coming = frame.body_size is None and frame.rebuilt is None  # of an import, it may never be known
+        is_coming = frame.body_size is None and frame.body is None  # of an import, it may never be known
         is_truncated = None if frame.body_size is None else False
         if is_coming and (upload := uploads.get(frame.id)) and (end := upload.end):
             request = {"body": _stored_request(upload.data(0), end), "body_size": end.size, "body_sha256": end.sha256}
@@ -612,24 +648,39 @@ class Store:
             "path": path,
             "upstream": self._redactor.url(frame.upstream),
             "request_model": _model_in(headers, frame.body) or _model_of_path(frame.method, path),
-            "request_headers": compact_json(headers),
+            "request_headers": _texts_json(headers).decode(),
             "request_body": frame.body,
             "request_size": frame.body_size,
             "request_sha256": frame.body_sha256,
             "request_truncated": is_truncated,
-            "labels": compact_json(self._redactor.labels(frame.labels)),
+            "labels": compact_json(self._redactor.labels(frame.labels)) if frame.labels else "{}",
+            "status": None,
+            "response_headers": None,
+            "connection_reused": None,
+            "connected_ns": None,
+            "sent_ns": None,
+            "headers_ns": None,
+            "end_ns": None,
+            "client_closed_ns": None,
+            "ended_by": None,
+            "ended_detail": None,
+            "framing": None,
+            "bytes": 0,
+            "gap_bytes": 0,
+            "paused": 0,
+            "surplus": False,
             "coarse_clock": frame.coarse_clock,
             "h2_offered": frame.h2_offered,
+            "clock": None,
+            "clock_error_ns": None,
+            "client_bytes": None,
+            "client_gap_bytes": None,
             "rebuilt": frame.rebuilt,
         }
-        known = self._touched[frame.id] = _Open(None, uploaded=0 if is_coming else None)
-        known.changes = row
-        if not is_coming:
-            needed = frame.body if reading.needs_request(path) else None
-            facts = dict.fromkeys(_FACTS) | {name: value for name, value in row.items() if name in _FACTS}
-            facts |= {"request_stored": len(frame.body or b""), "request_needed": needed, "request_headers": headers}
-            kept = _Facts(facts, Asked(headers, frame.body))
-            known.facts = kept if kept.size <= _KEPT_BYTES else None
+        known = self._touched[frame.id] = _Open(None, uploaded=0 if is_coming else None, changes=row)
+        size = _KEPT_BESIDES + len(frame.body or b"")
+        if not is_coming and size <= _KEPT_BYTES:
+            known.facts = _Facts(row, Asked(headers, frame.body), size=size)
 
     def _append_uploads(self, uploads: dict[str, _Upload]) -> None:
         for id, upload in uploads.items():
@@ -668,12 +719,21 @@ class Store:
         elif not known.ended:
             if frame.framing == "websocket":
                 known.facts = None  # they are of one direction: both are read back
-            values = msgspec.structs.asdict(frame)
-            del values["id"], values["headers"]
             headers = self._redactor.headers(frame.headers)
             known.change(
-                values | {"response_headers": compact_json(headers)}, _needed(values) | {"response_headers": headers}
+                {
+                    "status": frame.status,
+                    "response_headers": _texts_json(headers).decode(),
+                    "framing": frame.framing,
+                    "connected_ns": frame.connected_ns,
+                    "sent_ns": frame.sent_ns,
+                    "headers_ns": frame.headers_ns,
+                    "connection_reused": frame.connection_reused,
+                    "clock": frame.clock,
+                }
             )
+            if known.facts is not None:
+                known.facts.response_headers = headers
 
     def _append_reads(self, batch: dict[tuple[str, bool], list[tuple[journal.Run, bytes]]]) -> None:
         for (id, _), runs in batch.items():
@@ -691,6 +751,8 @@ class Store:
         self, runs: list[tuple[journal.Run, bytes]], come: _Come, *, ended: bool
     ) -> tuple[journal.Run, bytes]:
         """Return, as one, the runs that continue a stream; what is on the tape, or comes twice, is passed over."""
+        if len(runs) == 1 and runs[0][0].seq == come.next_seq and not ended:  # nearly always
+            return runs[0]
         whole, body = journal.Run(runs[0][0].id, come.next_seq, [], [], []), []
         for run, data in runs:
             present = come.next_seq + len(whole.sizes) - run.seq
@@ -717,7 +779,7 @@ class Store:
                 stored = known.client.stored if known.client else 0
                 values["client_gap_bytes"] = max(frame.client_gap_bytes or 0, frame.client_bytes - stored)
             values["ended_detail"] = frame.ended_detail and self._redactor.text(frame.ended_detail.replace("\0", ""))
-            known.change(values, _needed(values))
+            known.change(values)
             known.ended = True
         return known
 
@@ -810,23 +872,30 @@ class Store:
             before = self._driver.execute(f"SELECT {_MEASURES} FROM measures WHERE exchange_no = ?", (no,)).fetchone()
             if measured is None or before == _measures_row(no, measured):
                 return False
-            if is_stored := self._put_measures(no, measured):
-                self._number(no)
+            is_stored = not self._put_measures([(no, measured)])
+            if is_stored:
+                self._number([no])
             return is_stored
 
 
 def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
     """Return what to show of an exchange; None: it could not be measured."""
-    names = ("operation", "outcome_detail", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns", "output_tokens")
+    facts_shown = facts.id, facts.method, facts.path
+    if measured is None:
+        return journal.Finished(*facts_shown, facts.request_model, facts.exchange.status, "not measured")
     return journal.Finished(
-        id=facts.id,
-        method=facts.method,
-        path=facts.path,
-        model=facts.request_model or (measured.response_model if measured else None),
-        status=facts.exchange.status,
-        outcome=measured.outcome if measured else "not measured",
-        flags=list(measured.flags) if measured else [],
-        **{name: getattr(measured, name, None) for name in names},
+        *facts_shown,
+        facts.request_model or measured.response_model,
+        facts.exchange.status,
+        measured.outcome,
+        measured.outcome_detail,
+        measured.ttft_ns,
+        measured.icl_p50_ns,
+        measured.max_stall_ns,
+        measured.duration_ns,
+        measured.output_tokens,
+        list(measured.flags),
+        measured.operation,
     )
 
 
@@ -840,15 +909,12 @@ def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
 
 
 def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
-    row = dict(zip(_MEASURED, _values_of(measured), strict=True))
-    row["flags"], row["icl"] = " ".join(measured.flags), packing.pack_gaps(measured.icl)
-    for name in _JSON_MEASURES:
-        row[name] = None if row[name] is None else compact_json(row[name])
-    return (no, *row.values())
-
-
-def _needed(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name in _FACTS}
+    row = [no, *_values_of(measured)]
+    row[_FLAGS], row[_ICL] = " ".join(measured.flags), packing.pack_gaps(measured.icl)
+    for place in _JSON_MEASURES:
+        if row[place] is not None:
+            row[place] = compact_json(row[place])
+    return tuple(row)
 
 
 def _uploads(frames: Iterable[journal.Frame]) -> dict[str, _Upload]:
