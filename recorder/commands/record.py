@@ -187,7 +187,7 @@ async def _serve(
             screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
         unstored = await recorder.stop()
     painter.cancel()
-    return _conclude(screen, recorder, unstored, len(faults))
+    return _conclude(screen, recorder, unstored, len(faults), settings.tape)
 
 
 def _observer(screen: "Screen", faults: list[str]) -> "Observer":
@@ -302,13 +302,15 @@ def _status(recorder: "Recorder") -> str:
     )
 
 
-def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int) -> int:
+def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int, tape: Path) -> int:
     from recorder.commands import status
 
     screen.status("")
     totals = recorder.totals()
     for problem in totals.problems:
         screen.line(f"wiretape: {problem}")
+    if totals.unmeasured:
+        screen.line(f"wiretape: {status.unmeasured(totals.unmeasured, totals.recorded, options.naming(tape))}")
     lost = {"byte": totals.missing_bytes, "frame": unstored, "exchange": totals.missing_exchanges + faults}
     missing = ", ".join(counted(count, thing) for thing, count in lost.items())
     deleted = recorder.counts.deleted

@@ -284,6 +284,8 @@ def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: i
     parts = [status.summary(totals, finished)]
     for problem in totals.problems:
         _report(problem)
+    if totals.unmeasured:
+        _report(status.unmeasured(totals.unmeasured, totals.recorded, options.naming(tape)))
     if unstored or not totals.is_whole:
         lost = ", ".join(
             (

@@ -107,6 +107,13 @@ def summary(totals: Totals, finished: Iterable[Finished] = ()) -> str:
     return ", ".join(parts) + others
 
 
+def unmeasured(count: int, total: int, naming: str = "") -> str:
+    """Return the notice that exchanges are not measured; `naming` is the option that names their tape."""
+    return (
+        f"{count:,} of {counted(total, 'exchange')} are not measured yet: 'wiretape db rebuild{naming}' measures them"
+    )
+
+
 def latencies(finished: Iterable[Finished]) -> list[str]:
     """Return the median time to first token and the longest gap of the generations that `stats` measures, if any."""
     import statistics

@@ -1,6 +1,7 @@
 """One exchange's way onto the tape: numbers its reads, counts what could not be kept, and says how it ended."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,8 +35,8 @@ class _Upload:
 class ClientSide:
     """What the client sends over the WebSocket of an exchange, on its way onto the tape."""
 
-    def __init__(self, tap: Tap, id: str, t0: int, *, storable: int) -> None:
-        self._tap, self._t0, self._storable = tap, t0, storable
+    def __init__(self, tap: Tap, id: str, t0: int, *, storable: int, on_gap: Callable[[], None] = lambda: None) -> None:
+        self._tap, self._t0, self._storable, self._on_gap = tap, t0, storable, on_gap
         self._gathered = Gathered(id, is_client=True)
         self.bytes = self.gap = 0
 
@@ -49,6 +50,7 @@ class ClientSide:
             self._storable = -1
             self.gap += size
             self._tap.counts.dropped_bytes += size
+            self._on_gap()
 
 
 class Recording:
@@ -66,6 +68,7 @@ class Recording:
         self._unrecorded = False
         self._answer: tuple[int, str, int] | None = None
         self._end: journal.End | None = None
+        self._ended_as: Relayed | None = None
         self._client: ClientSide | None = None
         self._started_ns: int | None = None
         self._request: tuple[str, str, str, str] | None = None
@@ -102,6 +105,8 @@ class Recording:
             self._storable = -1
         self._request = frame.started_at, frame.method, frame.path, frame.upstream
         self._tap.follow(self)
+        if self._unrecorded:
+            self._note_lack()
         self._put(frame)
         if self._started_ns is None:
             self.start()
@@ -157,11 +162,12 @@ class Recording:
             self._storable = -1
             self._gap += size
             self._tap.counts.dropped_bytes += size
+            self._note_lack()
 
     def switch(self) -> ClientSide:
         """Return what enters the client's side of the WebSocket that the exchange has become."""
         storable = -1 if self._unrecorded else STORED_BYTES
-        self._client = ClientSide(self._tap, self.id, self.t0, storable=storable)
+        self._client = ClientSide(self._tap, self.id, self.t0, storable=storable, on_gap=self._note_lack)
         return self._client
 
     def end(self, ended_by: str, detail: str | None, at: int, *, paused: int = 0, surplus: bool = False) -> None:
@@ -193,13 +199,19 @@ class Recording:
         if self._unrecorded:
             self._tap.forget(self)
 
-    @property
-    def lacks(self) -> bool:
-        """Whether the tape lacks a part of what was relayed, for good."""
-        return self._unrecorded or self._gap > 0 or (self._client is not None and self._client.gap > 0)
+    def _note_lack(self) -> None:
+        self._tap.note_lack(self)
 
     def relayed(self) -> Relayed:
         """Return what is known so far, for a tape that cannot be written."""
+        if self._ended_as is not None:
+            return self._ended_as
+        known = self._relayed()
+        if self._end is not None:  # looked at again and again while storing is late
+            self._ended_as = known
+        return known
+
+    def _relayed(self) -> Relayed:
         status, framing, headers_ns = self._answer or (None, None, None)
         end = self._end
         return Relayed(

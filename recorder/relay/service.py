@@ -37,7 +37,9 @@ from recorder.tape.losses import Counts, Totals
 DRAIN_SECONDS = 7
 """Running exchanges may take this long to end."""
 STOP_SECONDS = 9.0
-"""A stop takes this long at most; what the drain leaves of it, but never less than 1.5 s, is for the last commits."""
+"""A stop takes this long at most where the writer stands still: what the drain leaves of it, but never less than 1.5 s.
+
+While the writer gets on, it takes as long as it needs."""
 WRITER_SECONDS = 1.5
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""
@@ -155,6 +157,7 @@ class Recorder:
             f"{options.purpose} (pid {os.getpid()}) at {self.base}",
             on_finished=observer.finished,
             on_trouble=observer.trouble,
+            on_notice=observer.notice,
             keep=options.keep,
             place=Place(others=self._others),
         )

@@ -28,8 +28,8 @@ _NAME_BYTES = 100
 class Share(msgspec.Struct, frozen=True):
     """What one relay knows of a recording.
 
-    `waiting_ns` is how long the oldest frame has waited to be stored; `lacking`: an exchange that is running lacks a
-    part of what was relayed.
+    `waiting_ns` is how long the oldest frame has waited to be stored, `silent_ns` for how long nothing was
+    acknowledged meanwhile; `lacking`: an exchange that is running lacks a part of what was relayed.
     """
 
     counts: Counts
@@ -37,6 +37,7 @@ class Share(msgspec.Struct, frozen=True):
     waiting_ns: int = 0
     lacking: bool = False
     live: int = 0
+    silent_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ def total(shares: Sequence[Share]) -> Share:
         max(share.waiting_ns for share in shares),
         any(share.lacking for share in shares),
         sum(share.live for share in shares),
+        max(share.silent_ns for share in shares),
     )
 
 

@@ -12,6 +12,7 @@ import contextlib
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +47,10 @@ _MEETING_NS = 10_000_000_000
 _READY_SECONDS = 4.0
 """… and this long to answer; then this relay starts one, if it can."""
 _WATCH_SECONDS = 0.25
+_MOST_LISTED = 1000
+"""Of more exchanges that are not stored, only the number and the bytes are kept: about so many fit beside the tape."""
+_NOTICE_SECONDS = 1.0, 5.0
+"""After so long a close says what it waits for, then again and again."""
 _BEFORE_READS = (journal.Begin, journal.Upload, journal.Uploaded, journal.Head)
 
 
@@ -90,8 +95,8 @@ class Followed(Protocol):
         """Its id."""
 
     @property
-    def lacks(self) -> bool:
-        """Whether the tape lacks a part of it for good."""
+    def bytes(self) -> int:
+        """The bytes that upstream has sent so far."""
 
     def relayed(self) -> Relayed:
         """Return what was relayed of it so far."""
@@ -112,6 +117,7 @@ class Tap:
         *,
         on_finished: Callable[[journal.Finished], None] = lambda _: None,
         on_trouble: Callable[[str], None] = lambda _: None,
+        on_notice: Callable[[str], None] = lambda _: None,
         clock: Clock = SYSTEM,
         queue_bytes: int = QUEUE_BYTES,
         keep: journal.Keep | None = None,
@@ -121,7 +127,7 @@ class Tap:
         self._path, self._session, self._purpose, self._keep = path, session, purpose, keep
         self._place = place or Place()
         self._announced: journal.Deleting | None = None
-        self._on_finished, self._on_trouble = on_finished, on_trouble
+        self._on_finished, self._on_trouble, self._on_notice = on_finished, on_trouble, on_notice
         self._clock, self.queue_bytes = clock, queue_bytes
         self._seq = self._lost = 0
         self._pending: deque[_Pending] = deque()
@@ -140,12 +146,13 @@ class Tap:
         self._verified: journal.Verified | None = None
         self._file: Identity | None = None
         self._reporter = LossReporter()
-        self._followed: dict[str, Followed] = {}
+        self._followed, self._lacking = dict[str, Followed](), dict[str, Followed]()
         self._forgotten = Unstored(session.uuid)
         self._keeper: Keeper | None = None
         self._last_unstored = Unstored(session.uuid)
         self._gave_up = False
-        self._deadline_ns = sys.maxsize
+        # When a close must be over, and when the writer last acknowledged or reported anything.
+        self._deadline_ns, self._heard_ns = sys.maxsize, clock.now()
 
     @property
     def pid(self) -> int | None:
@@ -306,6 +313,7 @@ class Tap:
             self.give_up()
 
     def _handle_ack(self, ack: journal.Ack) -> None:
+        self._heard_ns = self._clock.now()
         self._acknowledge(ack.seq)
         self._count_lost(ack.lost)
         for one in ack.finished:
@@ -322,6 +330,7 @@ class Tap:
             self.counts.stored_exchanges += pending.begins
             if pending.ends:
                 self._followed.pop(pending.ends, None)
+                self._lacking.pop(pending.ends, None)
         if not self._pending:
             self._all_stored.set()
         if self.counts.trouble:
@@ -393,9 +402,15 @@ class Tap:
         """Follow an exchange until its end is stored."""
         self._followed[exchange.id] = exchange
 
+    def note_lack(self, exchange: Followed) -> None:
+        """Note that the tape lacks a part of an exchange for good."""
+        if exchange.id in self._followed:
+            self._lacking[exchange.id] = exchange
+
     def forget(self, exchange: Followed) -> None:
         """Only count an exchange that has ended and of which nothing was stored."""
         self._followed.pop(exchange.id, None)
+        self._lacking.pop(exchange.id, None)
         before = self._forgotten
         size = before.unlisted_bytes + exchange.relayed().all_bytes
         self._forgotten = msgspec.structs.replace(before, unlisted=before.unlisted + 1, unlisted_bytes=size)
@@ -412,18 +427,28 @@ class Tap:
             return
         whole = sharing.total([self.share(), *self._place.others()])
         now = self._clock.now()
-        if line := self._reporter.report(now, whole.counts, whole.waiting_ns, lacking=whole.lacking):
+        late = whole.waiting_ns, whole.silent_ns
+        if line := self._reporter.report(now, whole.counts, *late, lacking=whole.lacking):
             self._on_trouble(line)
         self._keep_beside(whole.unstored)
 
     def share(self) -> Share:
         """Return what this relay knows by itself."""
-        waiting_ns = self._waiting_ns(self._clock.now())
+        now = self._clock.now()
+        waiting_ns = self._waiting_ns(now)
         late = self._gave_up or self._closing or waiting_ns > LATE_NS
-        lacking = [exchange for exchange in self._followed.values() if exchange.lacks]
-        listed = self._followed.values() if late else lacking
-        unstored = msgspec.structs.replace(self._forgotten, exchanges=[exchange.relayed() for exchange in listed])
-        return Share(self.counts, unstored, waiting_ns, self._gave_up or bool(lacking))
+        followed = self._followed if late else self._lacking
+        listed = [exchange.relayed() for exchange in islice(followed.values(), _MOST_LISTED)]
+        unstored = msgspec.structs.replace(self._forgotten, exchanges=listed)
+        if len(followed) > _MOST_LISTED:
+            size = sum(exchange.bytes for exchange in islice(followed.values(), _MOST_LISTED, None))
+            unstored = msgspec.structs.replace(
+                unstored,
+                unlisted=unstored.unlisted + len(followed) - _MOST_LISTED,
+                unlisted_bytes=unstored.unlisted_bytes + size,
+            )
+        silent_ns = min(waiting_ns, now - self._heard_ns)
+        return Share(self.counts, unstored, waiting_ns, self._gave_up or bool(self._lacking), silent_ns=silent_ns)
 
     def _keep_beside(self, unstored: Unstored) -> None:
         if self._keeper is not None and unstored != self._last_unstored:
@@ -523,7 +548,7 @@ class Tap:
         return reconcile(sharing.total([self.share(), *self._place.others()]).counts, self._verified)
 
     def cut(self) -> None:
-        """Make `close` wait for at most one second."""
+        """Make `close` wait for at most one second more."""
         self._deadline_ns = self._clock.now() + int(_CUT_SECONDS * 1e9)
 
     def _flush(self) -> None:
@@ -551,38 +576,58 @@ class Tap:
             yield self._outbox.popleft()
 
     async def close(self, grace: float = 10.0) -> int:
-        """Have the writer commit everything and end; return the number of frames that could not be stored."""
+        """Have the writer commit and measure everything and end; return the number of frames that are not stored.
+
+        That takes as long as it needs, unless it is cut: only a standstill of `grace` seconds ends it.
+        """
         self._closing = True
         for task in self._tasks[2:]:
             task.cancel()  # no heartbeat may come after the end
         self.put(journal.Left() if self._place.is_worker else journal.Close(self._clock.wall()))
         self._flush_now()
-        self._deadline_ns = min(self._deadline_ns, self._clock.now() + int(grace * 1e9))
-        while self._pending and self._clock.now() < self._deadline_ns:
+        self._heard_ns = self._clock.now()
+        telling = asyncio.create_task(self._tell_what_is_left())
+        while self._pending and self._goes_on(grace):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._all_stored.wait()
         if self._pending:
-            self._report(f"{counted(len(self._pending), 'frame')} could not be stored within {grace:.2g} s")
+            is_cut = self._clock.now() >= self._deadline_ns
+            why = "recording was cut" if is_cut else f"for {grace:.2g} s the writer acknowledged nothing"
+            self._report(f"{counted(len(self._pending), 'frame')} could not be stored: {why}")
             self._watch()
-        left = (self._deadline_ns - self._clock.now()) / 1e9
-        await self._end_writer(max(left, _LAST_SECONDS))
+        await self._end_writer(grace)
+        telling.cancel()
         if self._keeper is not None:
             self._keeper.close(_LAST_SECONDS)
         self._count_pending_as_lost()
         return self._lost
+
+    def _goes_on(self, grace: float) -> bool:
+        """Return whether there is no standstill of `grace` seconds, and no cut."""
+        return self._clock.now() < min(self._deadline_ns, self._heard_ns + int(grace * 1e9))
+
+    async def _tell_what_is_left(self) -> None:
+        """Say now and then how much is still to be stored and measured."""
+        first, then = _NOTICE_SECONDS
+        await asyncio.sleep(first)
+        while not self._place.is_worker:
+            if left := len(self._unfinished):
+                self._on_notice(f"storing and measuring {counted(left, 'exchange')} (ctrl-c again to cut) …")
+            await asyncio.sleep(then)
 
     def _flush_now(self) -> None:
         if self._flush_at is not None:
             self._flush_at.cancel()
         self._flush()
 
-    async def _end_writer(self, seconds: float) -> None:
+    async def _end_writer(self, grace: float) -> None:
         """Send the writer the end of file, and listen to what it still reports until it ends."""
         if self._process is not None:
             self._process.end()
-        if self._tasks:
-            await asyncio.wait(self._tasks[:1], timeout=seconds)
+        until = self._clock.now() + int(_LAST_SECONDS * 1e9)
+        while any(not task.done() for task in self._tasks[:1]) and (self._goes_on(grace) or self._clock.now() < until):
+            await asyncio.wait(self._tasks[:1], timeout=_LOOK_SECONDS)
         async with self._starting:  # a start that is cancelled half-way would leave a process to nobody
             for task in self._tasks:
                 task.cancel()

@@ -15,14 +15,17 @@ from typing import Literal
 import msgspec
 
 from recorder import children
+from recorder.clock import SYSTEM
 from recorder.errors import BY_EXIT_CODE, WiretapeError, WriterFailed
 from recorder.relay import local
 from recorder.relay.guard import Refusal
 from recorder.relay.sharing import Share
 from recorder.tape import journal
+from recorder.tape.losses import Counts
 
 LINE_BYTES = 16 << 20
 _BACKOFF_SECONDS = (0.05, 0.5, 2.0, 5.0)
+_LOOK_SECONDS = 0.05
 
 Command = Literal["drain", "cut", "give_up"]
 Treatment = Literal["intercepted", "tunnelled", "relayed", "refused", "untrusted"]
@@ -194,6 +197,9 @@ class Workers:
         own = [worker.share for worker in self._workers if worker.share is not None]
         return [*own, *(share for worker in self._workers for share in worker.gone)]
 
+    def _known(self) -> list[Counts]:
+        return [share.counts for share in self.shares()]
+
     @property
     def lost(self) -> int:
         """Frames that those that have ended could not store."""
@@ -216,10 +222,13 @@ class Workers:
             self.send("give_up")
 
     async def stop(self, seconds: float) -> None:
-        """Wait until they have ended; kill them after so long."""
+        """Wait until they have ended; kill them where for so long none of them gets on."""
         self.send("drain")
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
+        known, until = self._known(), SYSTEM.now() + seconds * 1e9
+        while any(not task.done() for task in self._tasks) and SYSTEM.now() < until:
+            await asyncio.wait(self._tasks, timeout=_LOOK_SECONDS)
+            if known != (known := self._known()):
+                until = SYSTEM.now() + seconds * 1e9
         for worker in self._workers:
             worker.kill()
         for task in self._tasks:

@@ -62,7 +62,8 @@ class Counts:
 class Totals:
     """How a recording ended: from the tape, as far as it could be read; `problems` are sentences.
 
-    Of the `recorded` exchanges, `others` are no generations; `failed` are generations.
+    Of the `recorded` exchanges, `others` are no generations; `failed` are generations. So many of them as are
+    `unmeasured` have ended without being measured: more may have failed.
     """
 
     recorded: int
@@ -71,6 +72,7 @@ class Totals:
     missing_exchanges: int
     problems: list[str] = field(default_factory=list)
     others: int = 0
+    unmeasured: int = 0
 
     @property
     def generations(self) -> int:
@@ -88,7 +90,8 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
     if verified is None or verified.exchanges is None or verified.failed is None:
         recorded = max(counts.recorded, counts.stored_exchanges + counts.own_deleted)  # measuring may be far behind
         unstored = counts.dropped_bytes, counts.unrecorded
-        return Totals(recorded, counts.failed, *unstored, _damage(verified), counts.others)
+        unmeasured = recorded - counts.recorded
+        return Totals(recorded, counts.failed, *unstored, _damage(verified), counts.others, unmeasured)
     exchanges = counts.stored_exchanges - verified.exchanges
     size = 0 if verified.bytes is None else counts.stored_bytes - verified.bytes
     problems = _damage(verified)
@@ -102,6 +105,7 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
         missing_exchanges=max(counts.unrecorded + exchanges, 0),
         problems=problems,
         others=verified.others + counts.own_others_deleted,
+        unmeasured=verified.unmeasured or 0,
     )
 
 
@@ -122,8 +126,11 @@ class LossReporter:
     _ongoing: bool = False
     _waiting: bool = False
 
-    def report(self, now: int, counts: Counts, lag_ns: int, *, lacking: bool) -> str | None:
-        """Return the line that is due. `lacking`: an exchange that is running lacks a part of what was relayed."""
+    def report(self, now: int, counts: Counts, lag_ns: int, silent_ns: int, *, lacking: bool) -> str | None:
+        """Return the line that is due. `lacking`: an exchange that is running lacks a part of what was relayed.
+
+        For `lag_ns` the oldest frame has waited, for `silent_ns` nothing was acknowledged.
+        """
         lost = (counts.dropped_bytes, counts.unrecorded)
         if self._ongoing and not lacking and lag_ns < LATE_NS:
             self._reported, self._ongoing, self._waiting = lost, False, False
@@ -134,7 +141,9 @@ class LossReporter:
         # Once that the writer does not answer, though nothing is lost yet, and once that it does.
         if lag_ns > REPORT_NS and not (self._waiting or self._ongoing):
             self._waiting = True
-            return f"nothing could be written for {lag_ns // 1_000_000_000} s; what comes meanwhile is kept in memory"
+            seconds = (silent_ns if silent_ns > REPORT_NS else lag_ns) // 1_000_000_000
+            late = "nothing could be written for" if silent_ns > REPORT_NS else "writing is behind by"
+            return f"{late} {seconds} s; what comes meanwhile is kept in memory"
         if self._waiting and lag_ns < LATE_NS:
             self._waiting = False
             return "works again, nothing was lost meanwhile"

@@ -497,9 +497,11 @@ class Store:
     def take_unsettled(self, numbers: deque[int], most: int = 1, most_bytes: int = 0) -> list[Unsettled]:
         """Take exchanges off the front and read what is needed to settle them: at least one, as far as limits allow."""
         taken: list[Unsettled] = []
+        size = 0
         with self.connection.begin():
-            while numbers and (not taken or (len(taken) < most and sum(one.size for one in taken) < most_bytes)):
+            while numbers and (not taken or (len(taken) < most and size < most_bytes)):
                 taken.append(self._unsettled(numbers.popleft()))
+                size += taken[-1].size
         return taken
 
     def _unsettled(self, no: int) -> Unsettled:

@@ -66,14 +66,17 @@ _RETURN_NS = 30_000_000_000
 """A relay that has lost its writer has so long to come back, unless its process is seen to have ended."""
 _LAST_GIVING_NS = 1_000_000_000
 _LAST_SETTLING_NS = 5_000_000_000
-"""After the end of the pipe; what is not settled then is left to the next writer."""
+"""After the end of the pipe; what is not settled then, and no relay waits for, is left to the next writer."""
 
 _BEFORE_ALL = journal.Relay | journal.Keep | journal.Session
 _OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
 _NOT_URGENT = (journal.Reads, journal.Upload, journal.Heartbeat)
 _SETTLED_TOGETHER = 32
 _SETTLED_BYTES = 1 << 20
-"""So many exchanges, or bytes of their bodies, are settled in one transaction."""
+"""So many exchanges, or bytes of their bodies, are settled in one transaction; …"""
+_SETTLED_SHARE = 4
+_MOST_SETTLED = 512
+"""… of a long backlog one in so many, but no more than this, which takes about as long as the spacing of commits."""
 _BUSY_NS = 200_000_000
 """While the pipe is never empty, this much later than otherwise."""
 _NICENESS = 5
@@ -149,11 +152,15 @@ class Writer:
         self._recover_absent(at_end=True)
         until = self._clock.now() + _LAST_SETTLING_NS
         self._hand_over()
-        while self._settling and self._clock.now() < until:
+        while self._settling and (self._is_awaited() or self._clock.now() < until):
             self._take()
         while self._limiter is not None and self._limiter.has_left and self._clock.now() < until and self._prune():
             pass  # measuring came after the facts: until now, what ended last could not be deleted
         self._give_back_until(self._clock.now() + _LAST_GIVING_NS)
+
+    def _is_awaited(self) -> bool:
+        """Return whether a relay waits for what is settled now: it goes on while that is reported, and may cut it."""
+        return self._reported and not self._relays.is_deserted(self._parent)
 
     def _tidy(self) -> None:
         """Do what is due while there is nothing to commit."""
@@ -204,8 +211,8 @@ class Writer:
         if waiting and not self._settling and self._may_settle():
             self._reported = waiting is self._unsettled
             self._settling = True
-            limits = _SETTLED_TOGETHER, _SETTLED_BYTES
-            self._to_settle.put(self._tried(lambda: self._store.take_unsettled(waiting, *limits)))
+            most = min(max(len(waiting) // _SETTLED_SHARE, _SETTLED_TOGETHER), _MOST_SETTLED)
+            self._to_settle.put(self._tried(lambda: self._store.take_unsettled(waiting, most, _SETTLED_BYTES)))
 
     def _may_settle(self) -> bool:
         late_ns = self._clock.now() - self._settle_at

@@ -39,6 +39,8 @@ FORMATS = ("table", "tsv", "csv", "jsonl", "json")
 """In what a command writes rows: `table` is for people, the others are for machines and stay as they are."""
 
 _NAMED = 10
+_SOON_MEASURED = 100
+"""While a recorder runs, a few exchanges have always just ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,21 @@ def opened(source: "Source") -> Iterator["Connection"]:
     with queries.opened(source) as connection:
         if advice := queries.advice(connection):
             click.echo(f"wiretape: {advice}", err=True)
+        _report_unmeasured(connection, source)
         yield connection
+
+
+def _report_unmeasured(connection: "Connection", tape: Path) -> None:
+    """Print on stderr how many exchanges have no measures, if a recorder does not soon make them."""
+    from recorder.commands import status
+    from recorder.commands.options import naming
+    from recorder.tape import reading
+    from viewer.tape import queries
+
+    count, ended = queries.unmeasured(connection)
+    is_recording = count > 0 and bool(reading.running(connection))
+    if count > (_SOON_MEASURED if is_recording else 0):
+        click.echo(f"wiretape: {status.unmeasured(count, ended, naming(tape), soon=is_recording)}", err=True)
 
 
 def report_unshipped(connection: "Connection", where: "Condition | None", lacking: str) -> None:

@@ -267,7 +267,7 @@ def test_closing_counts_what_a_stuck_writer_did_not_store_and_ends_it(tape: Path
         os.kill(pid, signal.SIGSTOP)
         running.put(begin("e1"))
         assert await running.close(grace=0.05) == 2  # and the farewell
-        assert running.counts.trouble == "2 frames could not be stored within 0.05 s"
+        assert running.counts.trouble == "2 frames could not be stored: for 0.05 s the writer acknowledged nothing"
         assert not is_alive(pid)
 
     play(scenario())

@@ -44,9 +44,18 @@ def test_what_was_given_up_and_is_on_the_tape_all_the_same_is_not_missing() -> N
 
 
 def test_a_tape_that_could_not_be_read_leaves_what_was_acknowledged() -> None:
-    assert reconcile(STORED, None) == Totals(5, 1, 30, 2)
+    assert reconcile(STORED, None) == Totals(5, 1, 30, 2, unmeasured=2)
     assert reconcile(STORED, Verified(None, None, None, ["it is gone"])).problems == ["the tape is damaged: it is gone"]
     assert reconcile(STORED, Verified(5, 2, None, [])).missing_bytes == 30
+
+
+def test_exchanges_on_the_tape_without_measures_are_counted() -> None:
+    assert reconcile(STORED, Verified(6, 2, 1030, [], unmeasured=4)).unmeasured == 4
+
+
+def test_a_writer_that_acknowledges_late_is_not_said_to_write_nothing() -> None:
+    late = LossReporter().report(0, Counts(), 2 * REPORT_NS, LATE_NS, lacking=False)
+    assert late == "writing is behind by 20 s; what comes meanwhile is kept in memory"
 
 
 def test_losses_are_reported_at_once_then_every_ten_seconds_and_when_they_are_over() -> None:
@@ -55,7 +64,7 @@ def test_losses_are_reported_at_once_then_every_ten_seconds_and_when_they_are_ov
 
     def report(at: int, lost: int, *, lacking: bool = True) -> str | None:
         counts.dropped_bytes = lost
-        return reporter.report(at * second, counts, 0, lacking=lacking)
+        return reporter.report(at * second, counts, 0, 0, lacking=lacking)
 
     assert report(1, 0) is None
     assert report(2, 1) == "1 byte could not be stored so far; streams go on"
@@ -71,7 +80,7 @@ def test_losses_are_reported_at_once_then_every_ten_seconds_and_when_they_are_ov
 def test_a_writer_that_does_not_answer_is_reported_once_though_nothing_is_lost_yet() -> None:
     reporter, counts = LossReporter(), Counts()
     lags = [LATE_NS, REPORT_NS, REPORT_NS + 1, 2 * REPORT_NS, 0, 0]
-    assert [reporter.report(0, counts, lag, lacking=False) for lag in lags] == [
+    assert [reporter.report(0, counts, lag, lag, lacking=False) for lag in lags] == [
         None,
         None,
         "nothing could be written for 10 s; what comes meanwhile is kept in memory",
