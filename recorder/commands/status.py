@@ -107,11 +107,13 @@ def summary(totals: Totals, finished: Iterable[Finished] = ()) -> str:
     return ", ".join(parts) + others
 
 
-def unmeasured(count: int, total: int, naming: str = "") -> str:
-    """Return the notice that exchanges are not measured; `naming` is the option that names their tape."""
-    return (
-        f"{count:,} of {counted(total, 'exchange')} are not measured yet: 'wiretape db rebuild{naming}' measures them"
-    )
+def unmeasured(count: int, total: int, naming: str = "", *, soon: bool = False) -> str:
+    """Return the notice that exchanges are not measured; `naming` is the option that names their tape.
+
+    `soon`: a recorder runs that measures them.
+    """
+    cure = "the recorder that runs measures them" if soon else f"'wiretape db rebuild{naming}' measures them"
+    return f"{count:,} of {counted(total, 'exchange')} are not measured yet: {cure}"
 
 
 def latencies(finished: Iterable[Finished]) -> list[str]:

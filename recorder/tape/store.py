@@ -608,7 +608,7 @@ class Store:
         of_clients: list[tuple[Any, ...]] = []
         self._insert([known for known in self._touched.values() if known.no is None])
         for known in self._touched.values():
-            if known.changes:
+            if known.changes and known.no is not None:
                 self._update("exchanges", known.no, known.changes)
             rows += [(known.no, *segment) for segment in known.body.segments]
             if known.client is not None:

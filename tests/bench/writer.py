@@ -1,16 +1,23 @@
 """CPU time that a writer process takes for each recorded chunk: this checkout, or several side by side.
 
     python tests/bench/writer.py [CHECKOUT ...] [--streams 40] [--chunks 250] [--rate 2500] [--rounds 3]
+    python tests/bench/writer.py --full-speed SECONDS
 
 Sends the same journal frames, at the same pace, to the writer of each checkout in turn, so that all see the same
 machine. Counted is the time from the writer's being ready until the last stream is stored and measured, divided by the
 chunks. Needs Linux. Nothing is asserted.
+
+`--full-speed` has 10 clients ask this checkout's recorder for short answers as fast as they can, stops it at once at
+the end, and prints the rates of the first and the last 10 s, how long the stop took, and what is not on the tape or not
+measured.
 """
 
 import argparse
 import hashlib
 import json
 import os
+import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -25,6 +32,8 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from recorder.tape import journal  # noqa: E402
+from tests.bench import rig  # noqa: E402
+from tests.bench.clients import Plan  # noqa: E402
 from tests.bench.core import chat, timed  # noqa: E402
 
 GATHERED = 20
@@ -102,6 +111,49 @@ def send(pipe: IO[bytes], sent: Sequence[bytes], rate: float) -> None:
         pipe.flush()
 
 
+def run_at_full_speed(seconds: int) -> None:
+    """Print what a recorder does with short requests at full speed, and with a stop at their end."""
+    with rig.rigged() as (directory, upstream):
+        way = rig.wiretape()(rig.Site(directory, upstream.plain, None, True))
+        assert way.process is not None
+        assert way.tape is not None
+        tried = _asked(way.port, 0, 500)
+        count = tried + _asked(way.port, tried, int(500 * seconds / _tried_seconds(way.tape)))
+        started = time.monotonic()
+        way.process.send_signal(signal.SIGINT)
+        code = way.process.wait(600)
+        taken = time.monotonic() - started
+        print((directory / "log").read_text().splitlines()[-4:])
+        with sqlite3.connect(way.tape) as tape:
+            (stored,), (measured,) = (
+                tape.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("exchanges", "measures")
+            )
+            by_second = tape.execute(
+                "SELECT count(*) FROM exchanges WHERE no > ? GROUP BY substr(started_at, 1, 19) ORDER BY started_at",
+                (tried,),
+            ).fetchall()
+    rates = [rate for (rate,) in by_second[1:-1]]  # the first and the last second are not whole
+    first, last = statistics.mean(rates[:10]), statistics.mean(rates[-10:])
+    print(f"{count:,} requests in {len(rates)} s: {first:.0f}/s at first, {last:.0f}/s at last ({last / first:.2f})")
+    print(f"stopped after {taken:.1f} s with {code}: {count - stored} not stored, {stored - measured} not measured")
+
+
+def _asked(port: int, first: int, requests: int) -> int:
+    """Have 10 clients ask so often each; return how many answers came."""
+    plan = Plan(
+        port=port, first=first, clients=10, requests=requests, repeat=1, chunks=0, gap_us=0, pause_ms=0, is_kept=True
+    )
+    return int(rig.run_clients(plan, lambda: None, lambda: None, lambda: None)["payloads"])
+
+
+def _tried_seconds(path: Path) -> float:
+    """Return the time from the first to the last exchange on a tape, once all are stored."""
+    time.sleep(1)
+    with sqlite3.connect(path) as tape:
+        days = "(max(julianday(started_at)) - min(julianday(started_at)))"
+        return float(tape.execute(f"SELECT {days} * 86400 FROM exchanges").fetchone()[0])
+
+
 def main() -> None:
     """Print the CPU time per chunk for each checkout: the median of the rounds, and the least."""
     parser = argparse.ArgumentParser()
@@ -110,7 +162,11 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=250)
     parser.add_argument("--rate", type=float, default=2500, help="chunks a second, of all streams together")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--full-speed", type=int, metavar="SECONDS", help="short requests for so long, then a stop")
     given = parser.parse_args()
+    if given.full_speed:
+        run_at_full_speed(given.full_speed)
+        return
     sent = [journal.encode(seq, frame) for seq, frame in enumerate(frames(given.streams, given.chunks), 1)]
     count = given.streams * given.chunks
     taken: dict[Path, list[float]] = {checkout: [] for checkout in given.checkouts}

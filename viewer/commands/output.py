@@ -160,8 +160,9 @@ def _report_unmeasured(connection: "Connection", tape: Path) -> None:
     from recorder.tape import reading
     from viewer.tape import queries
 
-    count, ended = queries.unmeasured(connection)
-    is_recording = count > 0 and bool(reading.running(connection))
+    with connection.begin():
+        count, ended = queries.unmeasured(connection)
+        is_recording = count > 0 and bool(reading.running(connection))
     if count > (_SOON_MEASURED if is_recording else 0):
         click.echo(f"wiretape: {status.unmeasured(count, ended, naming(tape), soon=is_recording)}", err=True)
 

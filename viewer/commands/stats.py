@@ -441,7 +441,8 @@ def check(
 ) -> None:
     """Judge the tape's figures by rules, for CI.
 
-    Exit 0 if all rules hold, 3 if one fails, and 4 if none fails but for one there is nothing to judge.
+    Exit 0 if all rules hold, 3 if one fails, and 4 if none fails but for one there is nothing to judge, or exchanges
+    are not measured yet.
     """
     from viewer import outfile
     from viewer.stats import check, summary
@@ -453,7 +454,8 @@ def check(
     if not bounds and any(rule.field == "goodput_pct" for rule in rules):
         raise click.UsageError("goodput needs an objective: give --slo")
     (found,) = _figures(db, where, measuring, otherwise=slo)
-    judged = check.judge(rules, summary.row_of(found, ()))
+    row = summary.row_of(found, ())
+    judged = check.judge(rules, row)
     if junit is not None:
         with outfile.replacing(junit, None if isinstance(db, Target) else tape_path(db)) as report:
             report.write(check.junit(judged))
@@ -463,7 +465,7 @@ def check(
     for note in ("clock_suspect", "imported", "no_timing"):
         if count := found.flagged[summary.FLAGS.index(note)]:
             click.echo(f"wiretape: {count} of {found.size}: {summary.WARNINGS[note]}", err=True)
-    if code := check.exit_code(judged):
+    if code := check.exit_code(judged, unmeasured=row[f"n_{summary.UNMEASURED}"]):
         raise click.exceptions.Exit(code)
 
 

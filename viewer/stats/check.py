@@ -95,10 +95,10 @@ def judge(rules: Iterable[Rule], statistics: TableRow) -> list[TableRow]:
     ]
 
 
-def exit_code(judged: Sequence[TableRow]) -> int:
-    """Return 3 if a rule fails, else 4 if for one there is nothing to judge, else 0."""
+def exit_code(judged: Sequence[TableRow], unmeasured: int = 0) -> int:
+    """Return 3 if a rule fails, else 4 if for one there is nothing to judge or exchanges are `unmeasured`, else 0."""
     verdicts = {row["verdict"] for row in judged}
-    return 3 if FAILS in verdicts else 4 if NOTHING in verdicts else 0
+    return 3 if FAILS in verdicts else 4 if NOTHING in verdicts or unmeasured else 0
 
 
 def junit(judged: Sequence[TableRow]) -> bytes:

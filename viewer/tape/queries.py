@@ -469,6 +469,6 @@ def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]
 
 def unmeasured(connection: Connection) -> tuple[int, int]:
     """Return how many ended exchanges of a tape have no measures, and how many have ended."""
-    ended = connection.execute(select(func.count()).where(exchanges.c.ended_by.is_not(None))).scalar_one()
-    measured = connection.execute(select(func.count()).select_from(measures)).scalar_one()
+    ended = connection.execute(select(func.count()).where(_exchanges.c.ended_by.is_not(None))).scalar_one()
+    measured = connection.execute(select(func.count()).select_from(_measures)).scalar_one()
     return max(ended - measured, 0), ended

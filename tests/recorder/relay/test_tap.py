@@ -668,3 +668,17 @@ def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None
 
     play(scenario())
     assert not losses.path_of(tape).exists()
+
+
+def test_closing_goes_on_past_its_grace_while_the_writer_acknowledges(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for number in range(4000):
+            one = Recording(running, SYSTEM, f"{number:016x}")
+            one.begin(begin(one.id))
+            one.end("client", None, SYSTEM.now())
+        assert await running.close(grace=0.3) == 0
+        assert (running.counts.recorded, running.totals().unmeasured) == (4000, 0)
+
+    play(scenario())

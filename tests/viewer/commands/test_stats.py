@@ -15,8 +15,9 @@ from click.testing import CliRunner, Result
 
 from recorder.demo import synthetic
 from recorder.errors import NotFound, OutputRefused
-from recorder.tape import file
+from recorder.tape import file, journal
 from tests.cases import each_case
+from tests.recorder.frames import begin, body, end, head, opened, record
 from tests.viewer import conversing
 from tests.viewer.commanding import on_terminal
 from tests.viewer.conftest import COMPLETE, LIMITED, TOOLS, recorded
@@ -342,3 +343,14 @@ def test_a_file_of_rules_that_cannot_be_read_is_a_usage_error(tape: Path, tmp_pa
 def test_a_group_is_a_filter_within_the_selection(tape: Path) -> None:
     groups = ("-f", "model:gpt-x-mini", "--base", "is:ok", "--new", "status:429")
     assert "nothing to compare: --new: 0 of" in str(run(tape, "compare", *groups, code=1).exception)
+
+
+def test_a_tape_with_exchanges_that_are_not_measured_is_not_judged_as_good(tmp_path: Path) -> None:
+    tape, pieces = tmp_path / "tape.db", [b"data: {}\n\n"]
+    frames = {id: [begin(id), head(id), *body(id, pieces), end(id, pieces)] for id in ("e1", "e2")}
+    with opened(tape) as store:
+        record(store, frames["e1"])
+        store.append([*frames["e2"], journal.Close("2026-03-01T12:01:00.000000Z")])
+    checked = CliRunner().invoke(check, ["--db", str(tape), "--min", "n=0", "--all-operations"])
+    assert (checked.exit_code, "1 of 2 exchanges are not measured yet: " in checked.stderr) == (4, True)
+    assert "not measured yet: 'wiretape db rebuild --db " in CliRunner().invoke(stats, ["--db", str(tape)]).stderr
