@@ -292,7 +292,7 @@ class Verified(msgspec.Struct, tag="verified", frozen=True):
     problems: list[str]
     goes_on: bool = False
     others: int = 0
-    unmeasured: int | None = None
+    unmeasured: int = 0
 
 
 Answer = Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified

@@ -105,7 +105,7 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
         missing_exchanges=max(counts.unrecorded + exchanges, 0),
         problems=problems,
         others=verified.others + counts.own_others_deleted,
-        unmeasured=verified.unmeasured or 0,
+        unmeasured=verified.unmeasured,
     )
 
 
