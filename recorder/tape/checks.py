@@ -199,15 +199,12 @@ def _sum(size: ColumnElement[Any], table: Table) -> Select[Any]:
 
 def _count(connection: Connection, of_session: ColumnElement[bool]) -> Verified:
     """Count the exchanges of a session, its generations that failed, those that are none, and the unmeasured."""
-    counts = [
-        func.count(),
-        func.count().filter(COVERED, measures.c.outcome.in_(FAILURES)),
-        func.count().filter(not_(COVERED)),
-        func.count().filter(exchanges.c.ended_by.is_not(None), measures.c.exchange_no.is_(None)),
-    ]
-    statement = select(*counts).select_from(exchanges).outerjoin(measures).where(of_session)
-    count, failed, others, unmeasured = connection.execute(statement).one()
-    return Verified(count, failed, None, [], others=others, unmeasured=unmeasured)
+    failed = func.count().filter(COVERED, measures.c.outcome.in_(FAILURES))
+    others = func.count().filter(not_(COVERED))
+    unmeasured = func.count().filter(exchanges.c.ended_by.is_not(None), measures.c.exchange_no.is_(None))
+    counts = select(func.count(), failed, others, unmeasured)
+    count, *parts = connection.execute(counts.select_from(exchanges).outerjoin(measures).where(of_session)).one()
+    return Verified(count, parts[0], None, [], others=parts[1], unmeasured=parts[2])
 
 
 @contextlib.contextmanager
