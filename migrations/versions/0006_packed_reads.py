@@ -104,7 +104,9 @@ def _pack_exchange(connection: sa.Connection, no: int) -> int:
     def rows(statement: str, *values: Any) -> sa.CursorResult[Any]:
         return connection.exec_driver_sql(statement, (*values, no))
 
-    _, _, *arrays = packing.pack(_reads(rows(_READS).all()))
+    arrays = [
+        packing.as_json(array) for array in packing.pack(_reads(rows(_READS).all()))[2:] if isinstance(array, bytes)
+    ]
     columns = "exchange_no, size, sha256, at_ns, relayed_ns, sizes, data"
     body = f"INSERT INTO packed_bodies ({columns}) SELECT exchange_no, size, sha256, ?, ?, ?, data FROM bodies"
     has_body = rows(f"{body} WHERE exchange_no = ?", *arrays).rowcount

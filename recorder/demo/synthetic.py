@@ -261,10 +261,11 @@ class _Rows:
         no, body = facts["no"], packed.template.body
         exchange, its_reads, measured = timed(packed.template, random)
         self.exchanges.append(facts | _exchange_columns(packed.template, exchange, its_reads))
-        its_packed = packing.pack(its_reads)._asdict()
         if exchange.ended_by is None:
-            self.segments.append({"exchange_no": no, **its_packed, "data": body})
+            coming = packing.packed(0, 0, its_reads.at_ns, its_reads.relayed_ns, its_reads.size)
+            self.segments.append({"exchange_no": no, **coming._asdict(), "data": body})
             return
+        its_packed = packing.pack(its_reads)._asdict()
         arrays = {name: its_packed[name] for name in ("at_ns", "relayed_ns", "sizes")}
         facts = {"size": len(body), "sha256": packed.sha256, "data": packed.data}
         self.bodies.append({"exchange_no": no, **facts, **arrays})

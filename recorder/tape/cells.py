@@ -127,6 +127,7 @@ _BLOB: Final = frozenset({bytes})
 _PAIRS: Final = _json(list[tuple[str, str]])
 _TIMES: Final = _json(list[Timestamp | None] | None)
 _GAPS: Final = Kind("a packed array of numbers", _BLOB, None, packing.are_gaps)
+_DIGITS: Final = Kind("an array of decimal digits", _BLOB, None, packing.is_array)
 _TIMESTAMP: Final = Kind("a number of nanoseconds", _WHOLE, (1 - MOST, MOST - 1))
 _DURATION: Final = Kind("a number of nanoseconds", _NUMBERS, (math.nextafter(-MOST, 0), math.nextafter(MOST, 0)))
 _SIZE: Final = Kind("a size or a position", _WHOLE, (0, MOST - 1))
@@ -134,14 +135,16 @@ _MOMENT: Final = Kind("a time in UTC", frozenset({str}), None, _is_moment, _EPOC
 _SIZES: Final = frozenset(
     {"start", "size", "seq", "bytes", "gap_bytes", "request_size", "client_bytes", "client_gap_bytes"}
 )
-_STREAMS: Final = ("segments", "bodies", "client_segments", "client_bodies")
+_SEGMENTS: Final = ("segments", "client_segments")
+_BODIES: Final = ("bodies", "client_bodies")
 _NAMED: Final = {
     "sessions.upstreams": _PAIRS,
     "exchanges.request_headers": _PAIRS,
     "exchanges.response_headers": _PAIRS,
     "exchanges.labels": _json(dict[str, str]),
-    **{f"{table}.{column}": _TIMES for table in _STREAMS for column in ("at_ns", "relayed_ns")},
-    **{f"{table}.sizes": _json(list[Place]) for table in _STREAMS},
+    **{f"{table}.{column}": _TIMES for table in _SEGMENTS for column in ("at_ns", "relayed_ns")},
+    **{f"{table}.sizes": _json(list[Place]) for table in _SEGMENTS},
+    **{f"{table}.{column}": _DIGITS for table in _BODIES for column in ("at_ns", "relayed_ns", "sizes")},
     "settlements.version": _SIZE,
     "measures.usage": _json(dict[str, Any]),
     "measures.tool_calls": _json(list[ToolCall]),
@@ -233,6 +236,8 @@ class Cell(TypeDecorator[Any]):
         """Return what makes a value of a good cell; None: the cell is the value."""
         if self.kind is _GAPS:
             return packing.unpack_gaps
+        if self.kind is _DIGITS:
+            return packing.listed
         if self.kind.instead in ("[]", "{}") and self.decoded:
             return json.loads
         return bool if isinstance(self.declared, Boolean) else None

@@ -41,7 +41,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0010"
+REVISION = "0011"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -145,9 +145,20 @@ _ARRAYS: Final = {
 }
 
 
+_DIGITS: Final = {name: f"digits: {about.removeprefix('JSON: ')}" for name, about in _ARRAYS.items()} | {
+    "at_ns": "digits (a line of JSON: count, digits of each, base, others; then the numbers less base, two digits in a "
+    "byte, F: among the others): when the socket gave the first read, then the time to each next one"
+}
+
+
 def _arrays() -> Iterator[Column[Any]]:
-    """Yield the columns of packed reads; before a large one, so that they are read without it."""
+    """Yield the columns of reads that come; before a large one, so that they are read without it."""
     return (Column(name, Text, nullable=False, comment=comment) for name, comment in _ARRAYS.items())
+
+
+def _packed_arrays() -> Iterator[Column[Any]]:
+    """Yield the columns of the reads of a finished exchange."""
+    return (Column(name, LargeBinary, nullable=False, comment=comment) for name, comment in _DIGITS.items())
 
 
 class Stream(NamedTuple):
@@ -174,7 +185,7 @@ def _stream(prefix: str, what: str, sender: str) -> Stream:
         _exchange_no(),
         Column("size", BigInteger, nullable=False, comment="bytes before compression"),
         Column("sha256", String(64), nullable=False, comment="of the bytes before compression"),
-        *_arrays(),
+        *_packed_arrays(),
         Column("data", LargeBinary, nullable=False, comment="zlib; of length 0: not shipped, there are only measures"),
         comment=f"{what} of an ended exchange, byte for byte as {sender} sent it, and its reads",
     )
@@ -336,27 +347,57 @@ def _metrics_view() -> str:
     return f"CREATE VIEW {METRICS_VIEW} AS SELECT -- one row per exchange, times in ms\n{columns}\n{joined}"
 
 
-# Each array is gone through once, in the order of its elements: to look them up by their places takes the square of the
-# time. The conditions on exchange_no reach the tables, as every window is partitioned by it. In PostgreSQL, the same is
-# one line for each table: ROWS FROM (json_array_elements_text(at_ns::json), …) WITH ORDINALITY AS a (at, lag, size, n).
-_READS: Final = """FROM (
-  SELECT exchange_no, first + key AS seq, CASE WHEN delta IS NOT NULL THEN sum(delta) OVER so_far END AS at_ns,
+_BLOCK: Final = 32
+"""Reads whose digits are made text together: to look up each in the whole array takes the square of the time."""
+_PLACES: Final = f"[0{',0' * (_BLOCK - 1)}]"
+
+
+def _of_arrays(template: str) -> str:
+    return ", ".join(template.replace("@", name) for name in _ARRAYS)
+
+
+_NUMBER: Final = """CASE substr(@_text, 1 + @_digits * cell.key, 1)
+        WHEN 'F' THEN json_extract(@_head, '$[3]."' || (block + cell.key) || '"')
+        ELSE @_base + CAST(substr(@_text, 1 + @_digits * cell.key, @_digits) AS INTEGER) END"""
+
+# The conditions on exchange_no reach the tables, as every window is partitioned by it. The arrays of segments are gone
+# through once, in the order of their elements.
+_READS: Final = f"""FROM (
+  SELECT exchange_no, first + place AS seq, CASE WHEN delta IS NOT NULL THEN sum(delta) OVER so_far END AS at_ns,
     sum(delta) OVER so_far + lag_ns AS relayed_ns, start + sum(size) OVER so_far - size AS start, size
   FROM (
-    SELECT exchange_no, first, start, key, array, value AS delta, lead(value) OVER one AS lag_ns,
-      lead(value, 2) OVER one AS size
+    SELECT exchange_no, 0 AS first, 0 AS start, block + cell.key AS place,
+      {_NUMBER.replace("@", "at_ns")} AS delta,
+      {_NUMBER.replace("@", "relayed_ns")} AS lag_ns,
+      {_NUMBER.replace("@", "sizes")} AS size
     FROM (
-      SELECT exchange_no, 0 AS first, 0 AS start, key, 1 AS array, value FROM bodies, json_each(at_ns)
-      UNION ALL SELECT exchange_no, 0, 0, key, 2, value FROM bodies, json_each(relayed_ns)
-      UNION ALL SELECT exchange_no, 0, 0, key, 3, value FROM bodies, json_each(sizes)
-      UNION ALL SELECT exchange_no, seq, start, key, 1, value FROM segments, json_each(at_ns)
-      UNION ALL SELECT exchange_no, seq, start, key, 2, value FROM segments, json_each(relayed_ns)
-      UNION ALL SELECT exchange_no, seq, start, key, 3, value FROM segments, json_each(sizes)
+      SELECT exchange_no, {_BLOCK} * each.key AS block, max(count) OVER (PARTITION BY exchange_no) AS count,
+        {_of_arrays("@_head, @_digits, @_base")},
+        {_of_arrays(f"hex(substr(@_cells, 1 + {_BLOCK // 2} * @_digits * each.key, {_BLOCK // 2} * @_digits)) AS @_text")}
+      FROM (
+        SELECT exchange_no, json_extract(at_ns_head, '$[0]') AS count, {_of_arrays("@_head, @_cells")},
+          {_of_arrays("json_extract(@_head, '$[1]') AS @_digits, json_extract(@_head, '$[2]') AS @_base")}
+        FROM (
+          SELECT exchange_no, {_of_arrays("CAST(substr(@, 1, instr(@, x'0A') - 1) AS TEXT) AS @_head")},
+            {_of_arrays("substr(@, instr(@, x'0A') + 1) AS @_cells")}
+          FROM bodies WHERE typeof(at_ns) || typeof(relayed_ns) || typeof(sizes) = 'blobblobblob'
+        )
+      ), json_each('[0' || replace(hex(zeroblob((count - 1) / {_BLOCK})), '00', ',0') || ']') AS each
+    ), json_each('{_PLACES}') AS cell
+    WHERE block + cell.key < count
+    UNION ALL SELECT exchange_no, first, start, key, delta, lag_ns, size FROM (
+      SELECT exchange_no, first, start, key, array, value AS delta, lead(value) OVER one AS lag_ns,
+        lead(value, 2) OVER one AS size
+      FROM (
+        SELECT exchange_no, seq AS first, start, key, 1 AS array, value FROM segments, json_each(at_ns)
+        UNION ALL SELECT exchange_no, seq, start, key, 2, value FROM segments, json_each(relayed_ns)
+        UNION ALL SELECT exchange_no, seq, start, key, 3, value FROM segments, json_each(sizes)
+      )
+      WINDOW one AS (PARTITION BY exchange_no, first ORDER BY key, array)
     )
-    WINDOW one AS (PARTITION BY exchange_no, first ORDER BY key, array)
+    WHERE array = 1
   )
-  WHERE array = 1
-  WINDOW so_far AS (PARTITION BY exchange_no, first ORDER BY key)
+  WINDOW so_far AS (PARTITION BY exchange_no, first ORDER BY place)
 )
 WHERE at_ns IS NOT NULL"""
 

@@ -141,4 +141,4 @@ def _reads(stream: Row, prefix: str) -> Reads:
     arrays = [stream[prefix + name] for name in ("at_ns", "relayed_ns", "sizes")]
     if not arrays[0]:  # none came, or nobody knows when
         return packing.unpack(packing.untimed(0))
-    return packing.unpack(Packed(0, 0, *(json.dumps(array) for array in arrays)))
+    return packing.unpack(Packed(0, 0, *map(json.dumps, arrays)))
