@@ -6,7 +6,7 @@ outside of the range of these digits is in the object instead, and its digits ar
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeGuard, cast
 
 import msgspec
 
@@ -35,7 +35,7 @@ def packed(numbers: Sequence[int | None]) -> bytes:
     """Pack numbers; None stands for an unknown one."""
     if not numbers:
         return _EMPTY
-    ordered = sorted(number for number in numbers if number is not None) if None in numbers else sorted(numbers)
+    ordered = sorted(cast("Sequence[int]", numbers) if None not in numbers else filter(_is_known, numbers))
     if not ordered:
         return _encode([len(numbers), 0, None]) + b"\n"
     digits, base = _layout(ordered, len(numbers))
@@ -52,6 +52,10 @@ def packed(numbers: Sequence[int | None]) -> bytes:
         text += "0"
     head = [len(numbers), digits, base, others] if others else [len(numbers), digits, base]
     return b"%b\n%b" % (_encode(head), bytes.fromhex(_marked(text, others, digits) if others else text))
+
+
+def _is_known(number: int | None) -> TypeGuard[int]:
+    return number is not None
 
 
 def _layout(ordered: Sequence[int], count: int) -> tuple[int, int]:

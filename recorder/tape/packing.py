@@ -153,7 +153,11 @@ def _known(array: Any, json: msgspec.json.Decoder[list[int]], most: int) -> list
 
 def _most(packed: Packed) -> int:
     """Return the largest count of reads that arrays of these sizes can have."""
-    return 2 * max(len(array) for array in packed[2:] if isinstance(array, str | bytes))
+    return 2 * max(len(array) for array in map(_text, packed[2:]))
+
+
+def _text(array: Any) -> Array:
+    return array if isinstance(array, str | bytes) else ""
 
 
 def _are_timestamps(values: Iterable[int | None]) -> bool:

@@ -356,8 +356,11 @@ def _of_arrays(template: str) -> str:
     return ", ".join(template.replace("@", name) for name in _ARRAYS)
 
 
+_HEAD: Final = "(SELECT value FROM json_each({}_head, '$[{}]'))"
+"""A number of an array's first line; SQLite refuses `json_extract` in views to who does not trust the schema."""
+_TEXT: Final = f"hex(substr(@_cells, 1 + {_BLOCK // 2} * @_digits * each.key, {_BLOCK // 2} * @_digits)) AS @_text"
 _NUMBER: Final = """CASE substr(@_text, 1 + @_digits * cell.key, 1)
-        WHEN 'F' THEN json_extract(@_head, '$[3]."' || (block + cell.key) || '"')
+        WHEN 'F' THEN (SELECT value FROM json_each(@_head, '$[3]."' || (block + cell.key) || '"'))
         ELSE @_base + CAST(substr(@_text, 1 + @_digits * cell.key, @_digits) AS INTEGER) END"""
 
 # The conditions on exchange_no reach the tables, as every window is partitioned by it. The arrays of segments are gone
@@ -373,10 +376,10 @@ _READS: Final = f"""FROM (
     FROM (
       SELECT exchange_no, {_BLOCK} * each.key AS block, max(count) OVER (PARTITION BY exchange_no) AS count,
         {_of_arrays("@_head, @_digits, @_base")},
-        {_of_arrays(f"hex(substr(@_cells, 1 + {_BLOCK // 2} * @_digits * each.key, {_BLOCK // 2} * @_digits)) AS @_text")}
+        {_of_arrays(_TEXT)}
       FROM (
-        SELECT exchange_no, json_extract(at_ns_head, '$[0]') AS count, {_of_arrays("@_head, @_cells")},
-          {_of_arrays("json_extract(@_head, '$[1]') AS @_digits, json_extract(@_head, '$[2]') AS @_base")}
+        SELECT exchange_no, {_HEAD.format("at_ns", 0)} AS count, {_of_arrays("@_head, @_cells")},
+          {_of_arrays(f"{_HEAD.format('@', 1)} AS @_digits, {_HEAD.format('@', 2)} AS @_base")}
         FROM (
           SELECT exchange_no, {_of_arrays("CAST(substr(@, 1, instr(@, x'0A') - 1) AS TEXT) AS @_head")},
             {_of_arrays("substr(@, instr(@, x'0A') + 1) AS @_cells")}

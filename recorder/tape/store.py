@@ -37,6 +37,7 @@ from recorder.process import may_return
 from recorder.tape import cells, journal, packing, reading
 from recorder.tape.file import compact_json, driver_of
 from recorder.tape.losses import Relayed, Unstored
+from recorder.tape.packing import Array
 from recorder.tape.redact import Redactor
 from recorder.tape.retention import Limits, Pruner
 from recorder.tape.schema import (
@@ -242,9 +243,9 @@ class _Body(NamedTuple):
 
     size: int
     sha256: str
-    at_ns: str
-    relayed_ns: str
-    sizes: str
+    at_ns: Array
+    relayed_ns: Array
+    sizes: Array
     data: bytes
 
     @classmethod

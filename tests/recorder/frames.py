@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from recorder.tape import file, journal
+from recorder.tape import file, journal, packing
 from recorder.tape.reading import stored_body
 from recorder.tape.schema import FROM_UPSTREAM, Stream, exchanges, measures, reads
 from recorder.tape.store import Store
@@ -129,6 +129,8 @@ def reads_of(tape: Path, id: str) -> list[tuple[int, int, int | None, int, int]]
 def damage(tape: Path, *statements: str) -> None:
     """Change a tape behind wiretape's back, without SQLite's own checks."""
     with closing(sqlite3.connect(tape)) as connection:
+        connection.create_function("as_json", 1, packing.as_json)
+        connection.create_function("as_digits", 1, packing.as_digits)
         for statement in statements:
             connection.execute(statement)
         connection.commit()

@@ -1,7 +1,6 @@
 """WebSockets: both directions pass as they came and are on the tape, and who does not speak it is told to use HTTP."""
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from recorder.demo.upstream import Scene, answer
+from recorder.tape import packing
 from tests.conversation import ASK, response, side
 from tests.relay import Relay, dial, on_loop, post, select, serving_raw, until
 
@@ -105,7 +105,7 @@ async def test_a_conversation_is_on_the_tape_with_its_measures(relay: Relay) -> 
     assert (row["content"], row["client_bytes"], row["client_gap_bytes"]) == ("Hello", len(client), 0)
     assert row["ttft_ns"] > 0
     (relayed_ns,) = select(relay.tape, "SELECT relayed_ns FROM client_bodies WHERE exchange_no = ?", row["no"])[0]
-    assert [lag > 0 for lag in json.loads(relayed_ns)] == [True, True]
+    assert [lag > 0 for lag in packing.listed(relayed_ns)] == [True, True]
 
 
 @pytest.mark.parametrize("is_client_slow", [False, True])

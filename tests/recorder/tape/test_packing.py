@@ -1,13 +1,16 @@
 """Reads and gaps are on the tape what they were, in few bytes; what is damaged is found and the rest is kept."""
 
+import sqlite3
 import struct
+from contextlib import closing
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.decode.outcome import Read, Reads
-from recorder.tape import packing
+from recorder.tape import packing, schema
 
 TIMES = st.integers(-(1 << 50), 1 << 50)
 
@@ -48,3 +51,48 @@ def test_a_missing_read_is_null_and_those_after_it_keep_their_number_time_and_pl
 def test_a_timestamp_that_no_tape_can_have_is_refused() -> None:
     with pytest.raises(OverflowError):
         packing.packed(0, 0, [1 << 63], [None], [1])
+
+
+def viewed(table: str, *rows: packing.Packed) -> list[tuple[int | None, ...]]:
+    """Return the view `reads` of one exchange with these arrays, to a program that does not trust the schema."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA trusted_schema=OFF")
+        for statement in schema.statements():
+            connection.execute(statement)
+        for seq, start, *arrays in rows:
+            values = (1, 0, "", *arrays, b"") if table == "bodies" else (1, seq, start, *arrays, b"")
+            connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        columns = "seq, at_ns, relayed_ns, start, size"
+        return connection.execute(f"SELECT {columns} FROM reads WHERE exchange_no = 1 ORDER BY seq").fetchall()
+
+
+@given(st.lists(st.tuples(TIMES, st.none() | TIMES, st.integers(0, 1 << 20)), max_size=70))
+def test_the_view_has_the_reads_of_a_finished_exchange(drawn: list[tuple[int, int | None, int]]) -> None:
+    position, reads = 0, []
+    for seq, (at_ns, relayed_ns, size) in enumerate(drawn):
+        reads.append(Read(seq, at_ns, relayed_ns, position, size))
+        position += size
+    assert viewed("bodies", packing.pack(Reads.of(reads))) == reads
+
+
+def test_the_view_has_the_reads_of_an_open_exchange() -> None:
+    first, next_one = packing.packed(0, 0, [5, 5], [7, None], [1, 2]), packing.packed(2, 3, [9], [9], [4])
+    assert viewed("segments", first, next_one) == [(0, 5, 7, 0, 1), (1, 5, None, 1, 2), (2, 9, 9, 3, 4)]
+
+
+def test_the_view_has_no_reads_of_a_body_without_timestamps_or_of_none() -> None:
+    assert viewed("bodies", packing.untimed(9)) == viewed("bodies", packing.pack(Reads.of([]))) == []
+
+
+def test_the_view_leaves_out_missing_reads() -> None:
+    reads = [Read(0, 5, 7, 0, 10), Read(3, 9, None, 25, 1)]
+    assert viewed("bodies", packing.pack(Reads.of(reads))) == reads
+
+
+def test_the_reads_of_a_steady_stream_take_eight_bytes_each() -> None:
+    random, at_ns, position, reads = Random(1), 400_000_000, 0, list[Read]()
+    for seq in range(500):
+        at_ns += 20_000_000 + round(random.gauss(0, 1_000_000))
+        reads.append(Read(seq, at_ns, at_ns + random.randrange(20_000, 400_000), position, random.randrange(318, 330)))
+        position += reads[-1].size
+    assert sum(map(len, packing.pack(Reads.of(reads))[2:])) <= 8 * len(reads)
