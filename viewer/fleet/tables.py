@@ -102,11 +102,11 @@ def _said() -> Iterator[EngineColumn]:
 
 def _streamed() -> Iterator[EngineColumn]:
     """Yield the columns of both directions: their reads, and the body as the tape has it."""
-    for prefix, (_, bodies) in (("", FROM_UPSTREAM), ("client_", FROM_CLIENT)):
+    for prefix, (segments, bodies) in (("", FROM_UPSTREAM), ("client_", FROM_CLIENT)):
         for name in ("size", "sha256", "at_ns", "relayed_ns", "sizes", "data"):
             column = bodies.c[name]
             kind = _ARRAYS.get(name) or f"Nullable({NUMBER if name == 'size' else TEXT})"
-            about = f"of {bodies.comment}: {meaning(column)}"
+            about = f"of {bodies.comment}: {meaning(segments.c[name] if name in _ARRAYS else column)}"
             yield EngineColumn(f"{prefix}{'body' if name == 'data' else name}", kind, about, column)
 
 
