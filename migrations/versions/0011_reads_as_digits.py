@@ -31,7 +31,7 @@ def _definition(table: str, type: str) -> str:
 
 
 def steps(connection: sa.Connection) -> Iterator[tuple[int, int]]:
-    """Convert what is not converted yet, some bodies at a time; yield how many are done, of how many."""
+    """Convert the remaining bodies, some at a time; yield the count of converted ones and of all."""
     with connection.begin():
         _prepare(connection)
         counts = [_count(connection, table) for table in (*_TABLES, *(f"new_{table}" for table in _TABLES))]
@@ -65,7 +65,7 @@ def _count(connection: sa.Connection, table: str) -> int:
 
 
 def _convert(connection: sa.Connection, table: str) -> int:
-    """Move some bodies, the first ones, to the new table; return how many."""
+    """Move the first bodies to the new table; return their count."""
     rows = connection.exec_driver_sql(f"SELECT {_COLUMNS} FROM {table} ORDER BY exchange_no LIMIT {_AT_ONCE}").all()
     for no, *facts, at_ns, relayed_ns, sizes in rows:
         arrays = map(packing.as_digits, (at_ns, relayed_ns, sizes))

@@ -363,7 +363,8 @@ _NUMBER: Final = """CASE substr(@_text, 1 + @_digits * cell.key, 1)
         WHEN 'F' THEN (SELECT value FROM json_each(@_head, '$[3]."' || (block + cell.key) || '"'))
         ELSE @_base + CAST(substr(@_text, 1 + @_digits * cell.key, @_digits) AS INTEGER) END"""
 
-# The conditions on exchange_no reach the tables, as every window is partitioned by it. The arrays of segments are gone
+# The conditions on exchange_no reach the tables, as every window is partitioned by it. The windows of bodies keep
+# SQLite from unpacking first lines and blocks again for each read. The arrays of segments are gone
 # through once, in the order of their elements.
 _READS: Final = f"""FROM (
   SELECT exchange_no, first + place AS seq, CASE WHEN delta IS NOT NULL THEN sum(delta) OVER so_far END AS at_ns,
@@ -378,7 +379,8 @@ _READS: Final = f"""FROM (
         {_of_arrays("@_head, @_digits, @_base")},
         {_of_arrays(_TEXT)}
       FROM (
-        SELECT exchange_no, {_HEAD.format("at_ns", 0)} AS count, {_of_arrays("@_head, @_cells")},
+        SELECT exchange_no, max({_HEAD.format("at_ns", 0)}) OVER (PARTITION BY exchange_no) AS count,
+          {_of_arrays("@_head, @_cells")},
           {_of_arrays(f"{_HEAD.format('@', 1)} AS @_digits, {_HEAD.format('@', 2)} AS @_base")}
         FROM (
           SELECT exchange_no, {_of_arrays("CAST(substr(@, 1, instr(@, x'0A') - 1) AS TEXT) AS @_head")},
