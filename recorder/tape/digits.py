@@ -79,11 +79,6 @@ def _marked(text: str, others: Iterable[int], digits: int) -> str:
     return marked.decode()
 
 
-def count_of(data: bytes) -> int:
-    """Return the length of an array. Raises `ValueError` if its first line is damaged."""
-    return _split(data)[0].count
-
-
 def unpacked(data: bytes, most: int) -> list[int | None]:
     """Return the numbers of an array of at most `most`. Raises `ValueError` if it is damaged, or has more."""
     head, cells = _split(data)
