@@ -674,11 +674,11 @@ def test_closing_goes_on_past_its_grace_while_the_writer_acknowledges(tape: Path
     async def scenario() -> None:
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
-        for number in range(4000):
+        for number in range(2000):
             one = Recording(running, SYSTEM, f"{number:016x}")
             one.begin(begin(one.id))
             one.end("client", None, SYSTEM.now())
-        assert await running.close(grace=0.3) == 0
-        assert (running.counts.recorded, running.totals().unmeasured) == (4000, 0)
+        assert await running.close(grace=0.8) == 0
+        assert (running.counts.recorded, running.totals().unmeasured) == (2000, 0)
 
     play(scenario())
