@@ -85,7 +85,7 @@ def java_options(proxy_url: str, certificates: Mapping[str, str]) -> str:
     """Return the options by which Java trusts the certificates and goes by the proxy.
 
     It has no option for a password. Where the recorder cannot find out whose a connection is, the proxy is left out: it
-    would only refuse.
+    would only refuse. By default Java asks no proxy for this machine: that is cleared, as `NO_PROXY` is.
     """
     store = str(Path(certificates["SSL_CERT_FILE"]).with_name(_STORE))
     options = [f"-Djavax.net.ssl.trustStore={_quoted(store)}", "-Djavax.net.ssl.trustStoreType=PKCS12"]
@@ -94,6 +94,7 @@ def java_options(proxy_url: str, certificates: Mapping[str, str]) -> str:
         options += [
             f"-D{scheme}.proxy{name}" for scheme in ("https", "http") for name in (f"Host={host}", f"Port={port}")
         ]
+        options.append("-Dhttp.nonProxyHosts=")
     return " ".join(options)
 
 

@@ -38,9 +38,8 @@ def test_javas_own_client_is_recorded_over_tls_and_over_plain_http(tmp_path: Pat
     async def main() -> list[str]:
         with environment.certificate_files(settings.authority.certificate, {}, None) as files:
             plain = {name: value for name, value in os.environ.items() if name not in (environment.JAVA, *files)}
-            # Java asks no proxy for this machine unless it is told so.
             program = await asyncio.create_subprocess_exec(
-                *(JAVA or "", "-Dhttp.nonProxyHosts=", "Calls.java"),
+                *(JAVA or "", "Calls.java"),
                 *(f"{relay.upstream.url}/v1/tls", f"{relay.base}/v1/plain"),
                 cwd=tmp_path,
                 env=environment.proxied(plain, settings.proxy_url(relay.base), files),
