@@ -54,6 +54,8 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     Exits with the command's own code, or of the signal that ended the command; 125 if the tape failed before, or lacks
     something where that code is 0; 126 and 127 if the command cannot be run or is not found.
     """
+    if not command[0]:  # a shell's variable that is not set
+        sys.exit(_not_started(command, FileNotFoundError()))
     environ: Mapping[str, str] = os.environ
     if marker := nested.read(environ):
         if marker.is_alive and not _asks_for_more(common, marker):
@@ -130,7 +132,7 @@ def _become(command: Sequence[str]) -> int:
 
 def _not_started(command: Sequence[str], error: OSError) -> int:
     if isinstance(error, FileNotFoundError):
-        _report(f"{command[0]}: command not found")
+        _report(f"{command[0] or repr('')}: command not found")
         return NOT_FOUND
     _report(f"{command[0]} cannot be run ({error.strerror})")
     return NOT_EXECUTABLE

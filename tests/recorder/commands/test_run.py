@@ -74,7 +74,8 @@ async def test_it_ends_as_its_command_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "words"), [("/no/such/command", 127, "command not found"), ("/", 126, "cannot be run")]
+    ("command", "code", "words"),
+    [("/no/such/command", 127, "command not found"), ("", 127, "'': command not found"), ("/", 126, "cannot be run")],
 )
 @on_loop
 async def test_a_command_that_cannot_be_run_is_said(tmp_path: Path, command: str, code: int, words: str) -> None:
