@@ -5,13 +5,15 @@ On a system without it nothing is known of them.
 
 import contextlib
 import os
+import socket
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 _PROC = Path("/proc")
-IS_THERE = Path("/proc/self/environ").exists()
 _TABLES = _PROC / "self/net/tcp", _PROC / "self/net/tcp6"
+IS_THERE = all(path.exists() for path in (_PROC / "self/environ", _TABLES[0]))
 _LOCAL, _REMOTE, _STATE, _INODE = 1, 2, 3, 9
 _ESTABLISHED, _LISTENS = "01", "0A"
 _LOOPBACK = ("7F", "00000000000000000000000001000000")
@@ -19,14 +21,23 @@ _LOOPBACK = ("7F", "00000000000000000000000001000000")
 
 
 class _Socket(NamedTuple):
-    local_port: int
-    remote_port: int
-    is_to_loopback: bool
+    """A socket; its addresses are as the tables have them: hexadecimal digits, a colon, and the port's."""
+
+    local: str
+    remote: str
     state: str
     inode: str
 
+    @property
+    def local_port(self) -> int:
+        return _port(self.local)
 
-def started_with(text: str) -> list[int]:
+    @property
+    def is_to_loopback(self) -> bool:
+        return self.state == _ESTABLISHED and self.remote.partition(":")[0].endswith(_LOOPBACK)
+
+
+def started_with(text: str | bytes) -> list[int]:
     """Return the processes that were started with a text in their environment, and that this one may look into."""
     wanted, found = os.fsencode(text), list[int]()
     for pid in _pids():
@@ -34,6 +45,20 @@ def started_with(text: str) -> list[int]:
             if wanted in (_PROC / str(pid) / "environ").read_bytes():
                 found.append(pid)
     return found
+
+
+def has_secret(peer: tuple[str, int], own: tuple[str, int], secret: bytes) -> bool:
+    """Return True if a process that has the peer's end of a connection was started with a secret in its environment.
+
+    `peer` and `own` are the addresses of its ends, of IPv4.
+    """
+    ends = [_written(peer), _written(own)]
+    inodes = {
+        one.inode
+        for one in _sockets()
+        if one.state == _ESTABLISHED and [address[-len(ends[0]) :] for address in (one.local, one.remote)] == ends
+    }
+    return bool(inodes) and any(not inodes.isdisjoint(_open_sockets(pid)) for pid in started_with(secret))
 
 
 def command_line(pid: int) -> list[str]:
@@ -51,7 +76,7 @@ def called_by(callers: Collection[int]) -> dict[int, int]:
     """
     table = list(_sockets())
     own = {inode for pid in callers for inode in _open_sockets(pid)}
-    called = {one.remote_port for one in table if one.inode in own and one.is_to_loopback}
+    called = {_port(one.remote) for one in table if one.inode in own and one.is_to_loopback}
     listening = {one.inode: one.local_port for one in table if one.state == _LISTENS and one.local_port in called}
     others = set(listening) - own
     if not others:
@@ -87,6 +112,15 @@ def _sockets() -> Iterator[_Socket]:
             for line in table.read_text("ascii").splitlines()[1:]:
                 cells = line.split()
                 if cells[_STATE] in (_ESTABLISHED, _LISTENS):
-                    (_, local), (remote, port) = (cells[at].split(":") for at in (_LOCAL, _REMOTE))
-                    is_to_loopback = cells[_STATE] == _ESTABLISHED and remote.endswith(_LOOPBACK)
-                    yield _Socket(int(local, 16), int(port, 16), is_to_loopback, cells[_STATE], cells[_INODE])
+                    yield _Socket(cells[_LOCAL], cells[_REMOTE], cells[_STATE], cells[_INODE])
+
+
+def _written(address: tuple[str, int]) -> str:
+    """Return an address of IPv4 as the tables have it, where its number is in the machine's byte order."""
+    host, port = address
+    number = int.from_bytes(socket.inet_aton(host), sys.byteorder)
+    return f"{number:08X}:{port:04X}"
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from recorder import proc
 from recorder.plurals import counted
-from recorder.relay import environment, peers
+from recorder.relay import environment
 from recorder.relay.guard import Refusal
 from recorder.relay.pointing import Plan
 
@@ -58,7 +59,7 @@ def _settings(attempt: Attempt) -> Iterator[str]:
 def _java() -> str:
     return (
         environment.JAVA
-        if peers.ARE_KNOWN
+        if proc.IS_THERE
         else f"{environment.JAVA} (certificates only: Java has no option for the proxy's password)"
     )
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recorder import private
+from recorder import private, proc
 from recorder.errors import WiretapeError
-from recorder.relay import local, peers
+from recorder.relay import local
 from recorder.sanitize import clipped
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
@@ -90,7 +90,7 @@ def java_options(proxy_url: str, certificates: Mapping[str, str]) -> str:
     store = str(Path(certificates["SSL_CERT_FILE"]).with_name(_STORE))
     options = [f"-Djavax.net.ssl.trustStore={_quoted(store)}", "-Djavax.net.ssl.trustStoreType=PKCS12"]
     host, _, port = urlsplit(proxy_url).netloc.rpartition("@")[2].rpartition(":")
-    if peers.ARE_KNOWN and ":" not in host:
+    if proc.IS_THERE and ":" not in host:
         options += [
             f"-D{scheme}.proxy{name}" for scheme in ("https", "http") for name in (f"Host={host}", f"Port={port}")
         ]

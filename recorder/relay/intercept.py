@@ -15,9 +15,10 @@ import ssl
 import weakref
 from dataclasses import dataclass, field, replace
 
+from recorder import proc
 from recorder.clock import SYSTEM
 from recorder.errors import UpstreamError
-from recorder.relay import authority, environment, guard, hello, peers, providers
+from recorder.relay import authority, environment, guard, hello, providers
 from recorder.relay.authority import Authority, Certificates
 from recorder.relay.guard import Origin, Refusal
 from recorder.relay.proxy import Exchange, Proxy, Way
@@ -92,7 +93,7 @@ class Forward:
         if refusal is None or client in self._members:
             return self.admit(client, request)
         sends_none = all(name != b"proxy-authorization" for name, _ in headers)
-        if sends_none and peers.ARE_KNOWN and (ends := client.ends):
+        if sends_none and proc.IS_THERE and (ends := client.ends):
             return Identifying(self, client, request, ends, refusal)
         self.refuse(client, request, refusal)
         return None
@@ -110,9 +111,13 @@ class Forward:
         self._proxy.reject(client, refusal, _CHALLENGE)
 
     async def is_member(self, client: Client, ends: Ends) -> bool:
-        """Return True if a process at a connection's other end has the credential in its environment."""
+        """Return True if a process at a connection's other end has the credential in its environment.
+
+        Java sends none to a proxy unless its program does so in code.
+        """
         async with self._searching:
-            if await asyncio.to_thread(peers.has_secret, ends, self._settings.secret):
+            own, peer = ends
+            if await asyncio.to_thread(proc.has_secret, peer, own, self._settings.secret):
                 self._members.add(client)
         return client in self._members
 

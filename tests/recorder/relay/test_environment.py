@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from recorder import proc
 from recorder.errors import WiretapeError
-from recorder.relay import authority, environment, peers
+from recorder.relay import authority, environment
 
 URL = "http://wiretape:secret@127.0.0.1:8377"
 
@@ -146,7 +147,7 @@ def test_java_gets_the_proxy_without_its_password_and_a_store_with_all_roots(pla
 def test_java_gets_no_proxy_that_would_only_refuse_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with environment.certificate_files(authority.make().certificate, {}, None) as names:
         assert "proxyHost" not in environment.java_options("http://wiretape:secret@[::1]:8377", names)
-        monkeypatch.setattr(peers, "ARE_KNOWN", False)
+        monkeypatch.setattr(proc, "IS_THERE", False)
         assert environment.java_options(URL, names).startswith("-Djavax.net.ssl.trustStore=/")
         assert "proxyHost" not in environment.java_options(URL, names)
 

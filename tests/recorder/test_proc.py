@@ -1,4 +1,4 @@
-"""Whose a connection is: only a process that was started with the secret is let in without sending it."""
+"""The processes of connections: only a process that was started with the secret is let in without sending it."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from recorder.relay import intercept, peers
+from recorder import proc
+from recorder.relay import intercept
 from tests.relay import Relay, on_loop, serving
 
 CONNECTS = """
@@ -43,10 +44,10 @@ def test_a_process_is_known_by_the_secret_that_it_was_started_with(family: str) 
         for environ, is_known in (({"P": "http://wiretape:pass@127.0.0.1"}, True), ({"P": "wiretape:other@"}, False)):
             with connected(server.getsockname()[1], family, **environ):
                 made, _ = server.accept()
-                ends = made.getsockname(), made.getpeername()
-                assert peers.has_secret(ends, b"wiretape:pass@") is is_known
+                peer, own = made.getpeername(), made.getsockname()
+                assert proc.has_secret(peer, own, b"wiretape:pass@") is is_known
                 made.close()
-            assert not peers.has_secret(ends, b"wiretape:pass@")
+            assert not proc.has_secret(peer, own, b"wiretape:pass@")
 
 
 class Intercepting(Relay):
