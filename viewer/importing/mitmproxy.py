@@ -19,6 +19,8 @@ _SCALARS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     b",": bytes, b";": bytes.decode, b"#": int, b"^": float, b"!": b"true".__eq__, b"~": lambda _: None,
 }  # fmt: skip
 """What a value of each type is made by."""
+_TABLE: Final = b"}"
+_TYPES: Final = frozenset((b"]", _TABLE, *_SCALARS))
 _DEEPEST: Final = 32
 _PORTS: Final = {"http": 80, "https": 443}
 _ERRORS: Final = (
@@ -77,7 +79,8 @@ def read(data: Data, source: Source) -> Iterator[Found | Refused]:
         place = f"flow {number}"
         size = _SIZE.match(data, at)
         end = size.end() + int(size[1]) if size else 0
-        if size is None or data[end : end + 1] != b"}":
+        kind = data[end : end + 1]
+        if size is None or kind not in _TYPES or (kind != _TABLE and not number):
             cut_off = (
                 "the file ends within it" if end >= len(data) else "it is damaged, and what follows cannot be found"
             )
@@ -103,7 +106,7 @@ def _parsed(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     start = size.end()
     end = start + int(size[1])
     payload, kind = data[start:end], data[end : end + 1]
-    if kind in (b"]", b"}"):
+    if kind in (b"]", _TABLE):
         parts = list(_parts(payload, depth - 1))
         return (parts if kind == b"]" else _table(parts)), end + 1
     if kind not in _SCALARS:
@@ -125,6 +128,8 @@ def _table(parts: list[Any]) -> dict[Any, Any]:
 
 
 def _found(place: str, value: Any) -> Found:
+    if not isinstance(value, dict):
+        raise ValueError("it is no flow")
     if value.get("type") != "http":
         raise ValueError(f"it is a flow of {value.get('type')}, not of HTTP")
     flow = msgspec.convert(value, _Flow)

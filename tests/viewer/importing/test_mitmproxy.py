@@ -129,6 +129,7 @@ def test_damage_in_a_flow_costs_that_flow_and_damage_between_them_the_rest() -> 
     for data, kinds in (
         (good + bad + good, [Found, Refused, Found]),
         (good + nested + good, [Found, Refused, Found]),
+        (good + dumped([1]) + dumped("a") + good, [Found, Refused, Refused, Found]),
         (good + good[:-9], [Found, Refused]),
         (good + b"rubbish" + good, [Found, Refused]),
         (good + b"999999999999:" + good, [Found, Refused]),
