@@ -309,7 +309,8 @@ def _intercept() -> Iterator[Section]:
         "Programs that leave a daemon behind",
         [(one.words, f"run starts it with {one.no_daemon}, if its help has that") for one in PROGRAMS if one.no_daemon],
         "A daemon that outlives the run keeps these variables, and the proxy that they name has ended: run names each "
-        "such process, and the kill that ends it. The certificates stay in the user's cache for as long as one runs. "
+        "such process, and the kill that ends it. The certificates stay in the user's cache until a run that "
+        "begins after its end. "
         "What is called through a daemon that ran before is not recorded: a run that recorded nothing names that, too "
         "(on Linux).",
     )
