@@ -78,6 +78,8 @@ def _lost(attempt: Attempt, command: Sequence[str]) -> list[str]:
             f"or: wiretape record --listen 0.0.0.0:8377 --allow-host host.docker.internal, and {container} run "
             "--add-host host.docker.internal:host-gateway -e OPENAI_BASE_URL=http://host.docker.internal:8377/openai/v1",
         ]
+    if attempt.is_intercepting:  # a container does not have the file that NODE_OPTIONS names
+        names += [environment.NODE, environment.JAVA]
     if words[0] == "sudo":
         return [f"sudo does not pass these variables on; try: sudo --preserve-env={','.join(names)} …"]
     if words[0] == "env" and any(word in ("-", "-i", "--ignore-environment") for word in command[1:]):

@@ -52,6 +52,8 @@ _AGENTS = {
     r"node|undici|bun/|axios|claude|/js": ADDING,
     r"python|httpx|aiohttp|go-http|reqwest|ruby": "SSL_CERT_FILE",
 }
+NODE = "NODE_OPTIONS"
+"""Names options for each Node."""
 JAVA = "JAVA_TOOL_OPTIONS"
 """Names options for each Java virtual machine, which prints them: no password may be in it."""
 _NODE_PROXY = str(Path(__file__).with_name("node_proxy.cjs"))
@@ -74,8 +76,8 @@ def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[st
     Java gets options, unless the user has set some.
     """
     kept = {name: value for name, value in environ.items() if name not in BYPASSES}
-    options = " ".join(filter(None, (environ.get("NODE_OPTIONS"), node_option(_NODE_PROXY))))
-    others = {"NODE_USE_ENV_PROXY": "1", "NODE_OPTIONS": options}
+    options = " ".join(filter(None, (environ.get(NODE), node_option(_NODE_PROXY))))
+    others = {"NODE_USE_ENV_PROXY": "1", NODE: options}
     if not environ.get(JAVA):
         others[JAVA] = java_options(proxy_url, certificates)
     return {**kept, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}

@@ -57,5 +57,8 @@ def test_a_command_that_starts_without_an_environment_is_told_how_to_pass_the_va
     assert told.startswith(
         'env clears these variables; try: wiretape run -- sh -c \'env -i HTTPS_PROXY="$HTTPS_PROXY" '
     )
+    for name in ("NODE_USE_ENV_PROXY", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "SSL_CERT_FILE"):
+        assert f' {name}="${name}" ' in told
+    assert "NODE_OPTIONS" not in explained("env", "-i", "python", "x.py")
     assert "sudo --preserve-env=HTTPS_PROXY,HTTP_PROXY," in explained("sudo", "python", "x.py", is_intercepting=True)
     assert "env clears" not in explained("env", "A=-i", "python", is_intercepting=True)
