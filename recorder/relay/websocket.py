@@ -103,7 +103,8 @@ class WebSocket(Takeover):
         if rest:
             self._down.relay(at, rest)
         if early:
-            self._up.relay(now(), early)
+            self._near.stamp = now()  # what the kernel has received since follows it
+            self._up.relay(self._near.stamp, early)
 
     # responder.Takeover
 

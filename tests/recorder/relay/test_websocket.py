@@ -108,6 +108,29 @@ async def test_a_conversation_is_on_the_tape_with_its_measures(relay: Relay) -> 
     assert [lag > 0 for lag in packing.listed(relayed_ns)] == [True, True]
 
 
+@on_loop
+async def test_what_a_client_sends_before_the_switch_came_before_what_it_sends_then(relay: Relay) -> None:
+    data, is_sent = random.Random(2).randbytes(1 << 20), asyncio.Event()
+
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await is_sent.wait()
+        writer.write(SWITCH)
+        assert await reader.readexactly(len(data)) == data
+
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer):
+        writer.write(ask("/early") + data)
+        await writer.drain()
+        is_sent.set()
+        await switched(reader)
+        assert await reader.read() == b""
+    row, _, client = await kept(relay, "/early")
+    assert client == data
+    (at_ns,) = select(relay.tape, "SELECT at_ns FROM client_bodies WHERE exchange_no = ?", row["no"])[0]
+    assert len(json.loads(at_ns)) > 1
+    assert min(json.loads(at_ns)) >= 0  # each but the first is a difference
+
+
 @pytest.mark.parametrize("is_client_slow", [False, True])
 @on_loop
 async def test_who_does_not_read_lets_the_other_wait_and_gets_all(relay: Relay, is_client_slow: bool) -> None:
