@@ -98,7 +98,7 @@ class Socket:
     def stamp_as(self, other: "Socket") -> None:
         """Stamp reads from now on as another socket does."""
         if other.kernel_time is not None:
-            self.kernel_time, self.since = other.kernel_time, other.since
+            self.kernel_time = other.kernel_time
             ask_for_times(self._sock)
 
     def pause(self) -> None:

@@ -334,6 +334,27 @@ async def test_where_the_kernel_has_another_clock_an_instant_is_the_loops() -> N
         sock.close()
 
 
+@on_loop
+async def test_what_came_before_another_sockets_request_shows_no_other_clock() -> None:
+    told, times = Told(), KernelTime(SYSTEM)
+    with loopback() as (near, far), loopback() as (other, _):
+        client, upstream = Socket(near, SYSTEM), Socket(other, SYSTEM, times)
+        client.stamp_as(upstream)
+        client.start(told)
+        await until(lambda: client.has_kernel_time or not far.send(b"."))
+        client.pause()
+        told.reads.clear()
+        far.send(b"x")
+        time.sleep(0.005)  # noqa: ASYNC251 - upstream is connected to
+        upstream.since = time.monotonic_ns()
+        client.stamp_as(upstream)
+        client.resume()
+        await until(lambda: told.reads)
+        assert (client.has_kernel_time, times.error_ns) == (True, 0)
+        client.close()
+        upstream.close()
+
+
 # TLS
 
 
