@@ -310,7 +310,7 @@ def part_of(whole: summary.Sample, places: Any) -> summary.Sample:
     columns = {name: values[places] for name, values in whole.columns.items()}
     kept = whole.complete[places]
     counts = Counter({"complete": int(kept.sum()), "truncated": int((~kept).sum())})
-    return summary.Sample((), counts, counts, kept, kept, columns, whole.gaps)
+    return summary.Sample((), counts, counts, kept, kept, kept, columns, whole.gaps)
 
 
 def build(tape: Path, *rules: str) -> subprocess.CompletedProcess[str]:

@@ -112,7 +112,7 @@ def _statement(
         *(_count(and_(OUTCOME.in_((name,)), after_2xx)) for name in _OUTCOMES),
         *(func.sum(measures.c[name]) for name in TOKENS),
         _count(reported),
-        _count(and_(complete, not_(reported))),
+        _count(and_(or_(complete, _true(measures.c.output_chunks > 0)), not_(reported))),
         *_met(bounds, complete),
         *(_count(and_(measured, _true(flag))) for flag in FLAGGED),
         _count(complete),

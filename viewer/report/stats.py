@@ -115,7 +115,7 @@ def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
     reported = ", ".join(f"{name} {number(row[f'{name}_tokens'])}" for name in tokens)
     yield (
         "tokens",
-        f"{reported}; usage from {row['usage_n']:,}, missing from {counted(row['usage_missing_n'], 'complete one')}",
+        f"{reported}; usage from {row['usage_n']:,}, missing from {row['usage_missing_n']:,}",
     )
     if row["cost"] is not None:
         unknown = f"; unknown of {counted(row['cost_unknown_n'], 'complete one')}" if row["cost_unknown_n"] else ""

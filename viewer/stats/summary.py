@@ -39,7 +39,8 @@ WARNINGS: Final = {
     "few": f"p99 of fewer than {FEW} values",
     "coalesced": f"more than {COALESCED_PCT} % of the output chunks share a read with an earlier one: icl says little, "
     "read_gap more",
-    "usage_missing": "complete exchanges without usage: tokens are not all counted, tpot and tps are not of all",
+    "usage_missing": "exchanges with output, or complete, without usage: tokens are not all counted, tpot and tps are "
+    "not of all",
     "unmeasured": "ended exchanges without measures, left out of everything: if no recorder runs, derive them with "
     "'wiretape db rebuild'",
     "burst": "exchanges that came in a burst: how fast they were made is not known, so their tps is withheld",
@@ -70,7 +71,7 @@ _HEAD: Final = {
     "cancel_rate_pct": "cancelled / attempts",
     **{name: f"sum of {name.replace('_', ' ')} over the exchanges that report it" for name in TOKENS},
     "usage_n": "exchanges that report completion tokens",
-    "usage_missing_n": "complete exchanges that do not",
+    "usage_missing_n": "exchanges with output, or complete, that do not",
     "goodput_pct": "attempts, less cancelled, that are complete and meet the objective (--slo)",
     "objective_unknown_n": "complete exchanges that lack what the objective bounds",
     "coalesced_pct": "output chunks that share a read with an earlier one",
@@ -113,9 +114,9 @@ class Sample:
     """What the tape knows of a group of exchanges.
 
     `columns` hold one value for each exchange, NaN where unknown: the quantities by name, durations in ms, and
-    `TOKENS`. `measured` says which exchanges enter figures of latency; `gaps` are all gaps between their output
-    chunks, in ns. Of `withheld` of the measured ones the tokens per second are left out: they came in a burst;
-    `held_up` of them were so by the client: reading from upstream was paused for it. Of `hidden` ones they are
+    `TOKENS`. `answered` ones are complete, or have output. `measured` ones enter figures of latency; `gaps` are all
+    gaps between their output chunks, in ns. Of `withheld` of them the tokens per second are left out: they came in a
+    burst; `held_up` of them were so by the client: reading from upstream was paused for it. Of `hidden` ones they are
     left out, and so are the times per token: usage counts tokens that did not come. Of `suspect` ones the
     timestamps may be late by more than 1 ms; `imported` ones have another program's, and `untimed` ones none.
     """
@@ -124,6 +125,7 @@ class Sample:
     outcomes: Counter[str]
     after_2xx: Counter[str]
     complete: NDArray[np.bool_]
+    answered: NDArray[np.bool_]
     measured: NDArray[np.bool_]
     columns: dict[str, Values]
     gaps: NDArray[np.int64]
@@ -155,6 +157,7 @@ class Sample:
             sum((one.outcomes for one in samples), Counter()),
             sum((one.after_2xx for one in samples), Counter()),
             np.concatenate([one.complete for one in samples]),
+            np.concatenate([one.answered for one in samples]),
             np.concatenate([one.measured for one in samples]),
             {name: np.concatenate([one.columns[name] for one in samples]) for name in samples[0].columns},
             gaps,
@@ -262,7 +265,7 @@ def measure(
         measured=int(sample.measured.sum()),
         tokens={name: int(counts.sum()) if len(counts) else None for name, counts in tokens.items()},
         with_usage=int(reported.sum()),
-        without_usage=int((sample.complete & ~reported).sum()),
+        without_usage=int((sample.answered & ~reported).sum()),
         objective=_objective(sample, bounds),
         gaps_of_0=len(sample.gaps) - int(np.count_nonzero(sample.gaps)),
         # Each exchange with output has one chunk more than gaps.

@@ -148,6 +148,7 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, curre
         *map(group_of, by),
         case(_CODES, value=OUTCOME, else_=_CODES[UNMEASURED]),
         exchanges.c.status,
+        measures.c.output_chunks,
         *(measures.c[name] for name in TOKENS),
         *(column(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
         cost_units() if currency else null(),
@@ -159,11 +160,11 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, curre
 
 
 def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None) -> Sample:
-    width = 2 + len(TOKENS) + len(_COLUMNS) + _PAID + len(FLAGGED)
+    width = 3 + len(TOKENS) + len(_COLUMNS) + _PAID + len(FLAGGED)
     table = np.concatenate([np.empty((0, width)), *group.numbers])
-    codes, statuses = table[:, 0], table[:, 1]
-    columns = {name: table[:, 2 + at].copy() for at, name in enumerate(TOKENS)}
-    for at, quantity in enumerate(_COLUMNS.values(), 2 + len(TOKENS)):
+    codes, statuses, chunks = table[:, 0], table[:, 1], table[:, 2]
+    columns = {name: table[:, 3 + at].copy() for at, name in enumerate(TOKENS)}
+    for at, quantity in enumerate(_COLUMNS.values(), 3 + len(TOKENS)):
         columns[quantity.name] = table[:, at] / (1e6 if quantity.unit == "ms" else 1)
     complete = codes == _CODES["complete"]
     measured = np.ones(len(table), bool) if include_failed else complete
@@ -172,6 +173,7 @@ def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None)
         _counts(codes),
         _counts(codes[(statuses >= 200) & (statuses < 300)]),
         complete,
+        complete | (chunks > 0),
         measured,
         columns,
         np.frombuffer(group.gaps, "<i8"),

@@ -22,19 +22,19 @@ def test_a_block_has_a_head_a_table_and_notes(connection: Connection) -> None:
     assert lines[0] == "all · 7 exchanges · 2026-03-01 12:00:01 – 2026-03-01 12:00:07 UTC"
     assert lines[1] == "outcomes   open 1, http_error 1, error_event 2, truncated 1, complete 2"
     assert lines[2] == "errors     66.67 %; of all 66.67 %, after a 2xx 60.00 %, cancelled 0.00 %"
-    assert "usage from 1, missing from 1 complete one" in lines[3]
+    assert lines[3].endswith("usage from 1, missing from 4")
     assert lines[4:6] == ["goodput    33.33 % (ttft<1s)", "coalesced  14.29 %"]
     table = [line.split() for line in lines[6:] if not line.startswith("note: ")]
     assert table[0] == ["n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max"]
     assert [" ".join(cells[:2]) for cells in table[1:]] == [f"{one.name} {one.unit}" for one in QUANTITIES.values()]
     assert table[1] == ["ttft", "ms", "2", "80.0", "30.0", "50.0", "80.0", "104.0", "107.0", "109.4", "110.0"]
-    assert lines[-1].startswith("note: complete exchanges without usage")
+    assert lines[-1].startswith("note: exchanges with output, or complete, without usage")
 
 
 def test_unknown_is_a_dash(connection: Connection) -> None:
     lines = shown(connection, "status")
     (limited,) = [at for at, line in enumerate(lines) if line.startswith("status 429 · 1 exchange ·")]
-    assert lines[limited + 3].endswith("usage from 0, missing from 0 complete ones")
+    assert lines[limited + 3].endswith("usage from 0, missing from 0")
     assert {cell for line in lines[limited + 6 :] for cell in line.split()[2:]} == {"0", "–"}
 
 

@@ -23,7 +23,7 @@ def sample(seed: int, n: int = 400, slower: float = 1.0, failed: int = 12) -> Sa
     columns["tps"] = 1e5 / columns["tpot"]
     every, counts = np.ones(n, bool), Counter({"complete": n, "truncated": failed})
     tokens = {name: np.full(n, 5.0) for name in TOKENS}
-    return Sample((), counts, counts, every, every, columns | tokens, np.array([], np.int64))
+    return Sample((), counts, counts, every, every, every, columns | tokens, np.array([], np.int64))
 
 
 def verdicts(base: Sample, new: Sample, seed: int = 0) -> dict[str, str]:

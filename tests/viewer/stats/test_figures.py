@@ -52,7 +52,8 @@ def rates(outcomes: Any, after_2xx: Any) -> Any:
     """Return a row of statistics of exchanges of which nothing is known but their outcomes."""
     unknown = {name: array([]) for name in (*QUANTITIES, *summary.TOKENS)}
     nothing = np.array([], bool)
-    return summary.row(Sample((), Counter(outcomes), Counter(after_2xx), nothing, nothing, unknown, array([])), ())
+    counts = Counter(outcomes), Counter(after_2xx)
+    return summary.row(Sample((), *counts, nothing, nothing, nothing, unknown, array([])), ())
 
 
 def test_rates_without_anything_that_could_fail_are_unknown() -> None:

@@ -1,17 +1,21 @@
 """A row of statistics: its fields, its figures, and when it warns."""
 
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import Connection
 
+from recorder.tape import journal
 from tests.cases import each_case
+from tests.viewer.conftest import begin, end, recorded, response
 from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES, objective
 from viewer.stats.summary import Sample
-from viewer.tape import overview
+from viewer.tape import overview, queries
 
 MS = 1_000_000
 
@@ -21,7 +25,7 @@ def sample(complete: int = 100, gaps: list[int] | None = None, outcomes: Any = N
     unknown = {name: np.full(complete, np.nan) for name in (*QUANTITIES, *summary.TOKENS)}
     given = {name: np.array(values, np.float64) for name, values in columns.items()}
     counted, every = Counter({"complete": complete}) + Counter(outcomes), np.ones(complete, bool)
-    return Sample((), counted, counted, every, every, unknown | given, np.array(gaps or [], np.int64))
+    return Sample((), counted, counted, every, every, every, unknown | given, np.array(gaps or [], np.int64))
 
 
 def test_a_row_has_the_fields_of_the_contract(connection: Connection) -> None:
@@ -45,12 +49,30 @@ def test_a_tape_in_figures(connection: Connection) -> None:
     assert found["error_rate_pct"] == pytest.approx(100 * 4 / 6)
     assert found["stream_error_rate_pct"] == pytest.approx(100 * 3 / 5)
     assert (found["output_tokens"], found["reasoning_tokens"]) == (4, None)
-    assert (found["usage_n"], found["usage_missing_n"]) == (1, 1)
+    assert (found["usage_n"], found["usage_missing_n"]) == (1, 4), "also of three that broke off"
     assert (found["ttft_n"], found["ttft_p50_ms"], found["ttft_max_ms"]) == (2, 80, 110)
     assert (found["icl_n"], found["icl_min_ms"], found["icl_p50_ms"], found["icl_max_ms"]) == (5, 0, 10, 3000)
     assert (found["read_gap_n"], found["read_gap_min_ms"], found["read_gap_p50_ms"]) == (4, 10, 30)
     assert found["coalesced_pct"] == pytest.approx(100 / 7)
     assert (found["each_icl_max_min_ms"], found["tps_p50"], found["tpot_n"]) == (50, 50, 1)
+
+
+def test_streams_cut_before_their_usage_lack_it_and_refusals_do_not(tmp_path: Path) -> None:
+    started = {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"output_tokens": 1}}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
+    parts = [(10 * at, f"data: {json.dumps(one)}\n\n".encode()) for at, one in enumerate([started, *[delta] * 13], 1)]
+    ends = [("eof", "closed mid-chunk"), ("client", None), ("reset", "by peer")]
+    frames: list[journal.Frame] = []
+    for number, (by, detail) in enumerate(ends, 1):
+        first = begin(f"{number:016x}", number, b"{}", "/v1/messages")
+        frames += [first, *response(first.id, parts), end(first.id, parts, by, detail)]
+    refused, error = begin("f" * 16, 9, b"{}", "/v1/messages"), [(5, b'{"type":"error","error":{"type":"overloaded"}}')]
+    frames += [refused, *response(refused.id, error, 529), end(refused.id, error)]
+    with queries.opened(recorded(tmp_path / "tape.db", frames)) as connection:
+        (one,) = overview.samples(connection)
+        found = summary.row(one, ())
+    assert (found["n"], found["output_tokens"], found["usage_n"], found["usage_missing_n"]) == (4, None, 0, 3)
+    assert "usage_missing" in found["warnings"]
 
 
 def test_a_mean_that_is_halfway_does_not_tell_in_which_order_it_was_added_up() -> None:
