@@ -3,9 +3,8 @@
 AIPerf, genai-perf, guidellm and llmperf: follows AIPerf's `transports` and `metrics/types`, genai-perf's
 `llm_profile_data_parser.py`, guidellm's `backends/openai` and `schemas`, and llmperf's
 `openai_chat_completions_client.py`, of the releases that `tools` names; what AIPerf and guidellm read in the payloads
-of each API is in `readers`. AIPerf, genai-perf and llmperf count tokens
-with a tokenizer. Without one, AIPerf gets what `usage` says (which is an option of it), genai-perf the same where the
-answer is nothing but text, and llmperf no count.
+of each API is in `readers`. AIPerf, genai-perf and llmperf count tokens with a tokenizer. Without one, AIPerf gets what
+`usage` says (which is an option of it), genai-perf the same where the answer is nothing but text, and llmperf no count.
 
 MLPerf's load generator and OpenTelemetry's GenAI conventions: follows MLPerf inference
 `loadgen/{loadgen,logging,results}.cc` (b66003e1) and the metrics of `semantic-conventions-genai` (9ba9b775; semconv

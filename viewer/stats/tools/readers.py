@@ -54,10 +54,8 @@ def _aiperf_responses() -> Callable[[dict[str, Any]], _AiperfRead]:
     streamed = set[tuple[str, str]]()
 
     def read(payload: dict[str, Any]) -> _AiperfRead:
-        delta, place = (
-            str(payload.get("delta") or ""),
-            (str(payload.get("output_index")), str(payload.get("content_index"))),
-        )
+        delta = str(payload.get("delta") or "")
+        place = str(payload.get("output_index")), str(payload.get("content_index"))
         match payload.get("type"):
             case "response.output_text.delta":
                 streamed.update([place] if delta else [])
