@@ -141,7 +141,7 @@ class Connection:
         self._parser: httptools.HttpResponseParser | None = None
         self._taker: Taker | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = self._limit_ns = self._active_at = 0
+        self._timer_at = self._active_at = 0
         self._flow = Flow.OPEN
         self._clear()
         self.state, self.sending = Receiving.IDLE, Sending.OPEN
@@ -167,7 +167,7 @@ class Connection:
     def _clear(self) -> None:
         """Forget the exchange before."""
         self._body: list[bytes] = []
-        self._overhead = self._received = self.ended_at = self.merged_at = self.paused = 0
+        self._overhead = self._received = self._limit_ns = self.ended_at = self.merged_at = self.paused = 0
         self._expected: int | None = None
         self.head = Head()
         self.failure: UpstreamError | None = None
@@ -481,7 +481,7 @@ class Connection:
 
     def _check_limit(self) -> None:
         self._timer = None
-        if self.state not in _RUNNING or self._taker is None:
+        if not self._limit_ns or self.state not in _RUNNING or self._taker is None:
             return
         now = self._clock.now()
         due = self._limit_ns + (now if self._flow is Flow.HELD else self._active_at)

@@ -1,5 +1,6 @@
 """One connection upstream, fed by hand: bytes in, reads and endings out, on a clock that ticks with each read."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -254,6 +255,21 @@ def test_a_trailer_is_no_header() -> None:
         [(b"transfer-encoding", b"chunked")],
         True,
     )
+
+
+def test_the_limit_of_an_exchange_ends_no_later_one() -> None:
+    async def main() -> None:
+        exchange = Exchange()
+        exchange.begin()
+        exchange.connection.limit(0.001)
+        exchange.feed(OK)
+        exchange.connection.keep()
+        exchange.begin()
+        exchange.now += 10**9
+        await asyncio.sleep(0.02)
+        assert exchange.told == ["over"]
+
+    run(main())
 
 
 def test_a_pause_is_counted_and_ends_with_the_exchange() -> None:
