@@ -194,7 +194,7 @@ class Client:
         try:
             self._feed(data)
         except httptools.HttpParserError:
-            is_tls = self._inbound is Inbound.HEAD and data[0] == HANDSHAKE
+            is_tls = self._inbound is Inbound.HEAD and not self._target and data[0] == HANDSHAKE
             self._reject(Refusal(400, _TLS_MET if is_tls else "the request is not valid HTTP"))
         self._head_bytes += self._read_bytes
         if self._head_bytes > HEAD_BYTES:

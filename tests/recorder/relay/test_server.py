@@ -56,6 +56,17 @@ async def test_a_head_that_does_not_come_is_not_waited_for(relay: Relay, monkeyp
 
 
 @on_loop
+async def test_only_what_begins_as_tls_does_is_called_tls(relay: Relay) -> None:
+    assert b"speaks TLS" in await raw(relay.base, b"\x16\x03\x01\x02\x00")
+    async with dial(relay.base) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nx: ")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(b"\x16\x03\x01\x02\x00")
+        assert b"not valid HTTP" in await reader.read()
+
+
+@on_loop
 async def test_a_stream_may_last_longer_than_a_head_may_take(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     got, _ = await relay.shows(answer([(0.5, b"late")]))
