@@ -525,8 +525,8 @@ class Exchange(Responder):
         self._stage = step(STAGE, self._stage, "fail")
         self._rest_limit = asyncio.get_running_loop().call_later(REST_SECONDS, self._tell_failure)
         self.told_to_continue()
-        self._client.hold_body(False)
         self.body_came()
+        self._client.hold_body(False)
 
     def _tell_failure(self) -> None:
         """End with an answer of our own; where one has begun, or the program sees the server itself, with a cut.

@@ -377,10 +377,8 @@ class Client:
 
     def hold_body(self, held: bool) -> None:
         """Let the client wait with the request's body, or no longer."""
-        flow = Flow.HELD if held else Flow.OPEN
-        if flow is not self._flow:
-            self._flow = flow
-            self._regulate()
+        self._flow = Flow.HELD if held else Flow.OPEN
+        self._regulate()  # also if it is as before: the part that had come may have been taken
 
     def _regulate(self) -> None:
         """Let a client wait that sends more requests than are answered, or more of a body than can go on."""

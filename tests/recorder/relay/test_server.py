@@ -11,6 +11,8 @@ from recorder.clock import SYSTEM
 from recorder.demo.upstream import Scene, answer
 from recorder.errors import CannotListen
 from recorder.relay import local, server
+from recorder.relay.guard import Refusal
+from recorder.relay.responder import Responder
 from recorder.relay.server import Client, Request
 from tests.relay import DONE, ByHand, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
 
@@ -232,6 +234,44 @@ async def test_what_a_client_does_not_read_of_its_last_response_is_not_kept_for_
     assert not closed
     await until(lambda: closed)
     assert sock.is_closed
+
+
+class Uploading(Responder):
+    """An app that takes a request's body by hand, or ends the connection in its middle."""
+
+    def __init__(self) -> None:
+        self.socket = ByHand()
+        self.closed: list[Client] = []
+        self.client = Client(self.socket, self, SYSTEM, self.closed.append)
+        self.client.received(0, memoryview(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"))
+
+    def serve(self, client: Client, request: Request) -> Responder:
+        self.request = request
+        return self
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        raise AssertionError(refusal)
+
+    def client_failed(self, error: Exception) -> None:
+        raise error
+
+    def body_came(self) -> None:
+        if self.socket.unsent:
+            self.client.hold_body(True)
+
+    def request_failed(self, refusal: Refusal) -> None:
+        self.client.cut()
+
+
+@on_loop
+async def test_a_body_that_waited_goes_on_when_it_is_taken_at_once() -> None:
+    app = Uploading()
+    for _ in range(2):
+        app.client.received(0, memoryview(b"%x\r\n%b\r\n" % (server.UPLOAD_BYTES, bytes(server.UPLOAD_BYTES))))
+    assert app.socket.is_paused
+    app.request.take()
+    app.client.hold_body(False)
+    assert not app.socket.is_paused
 
 
 # Faults of an app

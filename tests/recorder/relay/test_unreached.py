@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recorder.relay import proxy, recording
+from recorder.relay import proxy, recording, server
 from recorder.relay.upstream import Limits
 from tests.relay import Kept, Relay, dial, kept, on_loop, reset, select, serving_raw, take, until
 
@@ -136,6 +136,16 @@ async def test_a_client_that_expects_100_is_told_to_send_its_body(relay: Relay) 
         writer.write(BODY)
         assert (await take(reader)).status == 502
     assert (await relay.kept(f"{PATH}?expects")).row["request_body"] == BODY
+
+
+@on_loop
+async def test_a_large_body_that_waited_for_the_connection_is_on_the_tape_whole(relay: Relay) -> None:
+    body = bytes(4 * server.UPLOAD_BYTES)
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(5):
+        writer.write(head("/connect_timeout/v1/large", f"content-length: {len(body)}") + body)
+        assert (await take(reader)).status == 504
+    row = (await relay.kept("/v1/large")).row
+    assert (row["ended_by"], row["request_body"], row["request_truncated"]) == ("connect_timeout", body, 0)
 
 
 @pytest.mark.parametrize(("header", "size"), [("content-length: 50000000", 50_000_000), (CHUNKED, None)])
