@@ -383,10 +383,13 @@ class Client:
     def _regulate(self) -> None:
         """Let a client wait that sends more requests than are answered, or more of a body than can go on."""
         out, requests = self._outbound, self._requests
-        if out is Outbound.CLOSED or out is Outbound.TAKEN:
+        if out is Outbound.TAKEN:
+            return
+        if out in _ENDING:
+            self._socket.resume()
             return
         current = requests[0] if requests else None
-        if out is not Outbound.LINGERING and (len(requests) > 1 or (current is not None and self._is_ahead(current))):
+        if len(requests) > 1 or (current is not None and self._is_ahead(current)):
             self._socket.pause()
             self._deadline = None
             return

@@ -274,6 +274,19 @@ async def test_a_body_that_waited_goes_on_when_it_is_taken_at_once() -> None:
     assert not app.socket.is_paused
 
 
+@on_loop
+async def test_a_body_that_breaks_off_while_it_is_held_leaves_no_connection_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "LAST_SECONDS", 0.05)
+    app = Uploading()
+    app.socket.takes_all = False
+    app.client.start(200, b"", [], chunked=True, closes=False)
+    app.client.flush()
+    app.client.received(0, memoryview(b"1\r\na\r\nno chunk\r\n"))
+    await until(lambda: app.closed)
+
+
 # Faults of an app
 
 
