@@ -27,7 +27,7 @@ from recorder.relay.guard import Refusal
 from recorder.relay.hello import HANDSHAKE
 from recorder.relay.responder import Responder, Takeover
 from recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
-from recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, step
+from recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal, step
 from recorder.relay.upstream import Connection
 
 HEAD_BYTES = 64 << 10
@@ -193,7 +193,8 @@ class Client:
         self._read_bytes = len(data)
         try:
             self._feed(data)
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
+            raise_illegal(error)
             is_tls = self._inbound is Inbound.HEAD and not self._target and data[0] == HANDSHAKE
             self._reject(Refusal(400, _TLS_MET if is_tls else "the request is not valid HTTP"))
         self._head_bytes += self._read_bytes

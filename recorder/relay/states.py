@@ -152,6 +152,12 @@ def step(table: Table[S], state: S, event: str) -> S:
         raise IllegalStep(f"{type(state).__name__} {state.name} has no step for {event!r}") from None
 
 
+def raise_illegal(error: Exception) -> None:
+    """Raise the `IllegalStep` of a parser's callback, for which the parser raised `error`; do nothing without one."""
+    if isinstance(error.__context__, IllegalStep):
+        raise error.__context__
+
+
 def described() -> str:
     """Return all tables as Markdown: a row for each state, event and next state."""
     rows = ["| machine | state | event | next state |", "|---|---|---|---|"]

@@ -20,7 +20,7 @@ from recorder.errors import UpstreamError
 from recorder.relay import guard, local
 from recorder.relay.providers import Upstream
 from recorder.relay.sockets import Socket, TlsSocket, connect, connect_at_once
-from recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, step
+from recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
 
 HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
@@ -423,6 +423,7 @@ class Connection:
     # endings
 
     def _parse_failed(self, error: Exception) -> None:
+        raise_illegal(error)
         if self.state not in _RUNNING:
             self._note_surplus()
         elif self.head.status == 101 or isinstance(error, httptools.HttpParserUpgrade):

@@ -7,6 +7,7 @@ import pytest
 
 from recorder.clock import Clock
 from recorder.relay import providers
+from recorder.relay.states import RECEIVING, IllegalStep, Receiving
 from recorder.relay.upstream import HEAD_BYTES, Connection, Head, Instants
 from tests.relay import ByHand, run
 
@@ -115,6 +116,12 @@ def test_each_way_of_breaking_has_its_name_and_is_told_once(pieces: tuple[bytes,
     assert failure is not None
     assert (failure.ended_by, exchange.told.count("over"), exchange.connection.is_reusable()) == (ended_by, 1, False)
     assert exchange.socket.is_closed
+
+
+def test_an_illegal_step_within_the_parser_is_no_fault_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(RECEIVING, (Receiving.WAITING, "head"))  # type: ignore[arg-type]
+    with pytest.raises(IllegalStep, match="WAITING has no step for 'head'"):
+        fed(OK)
 
 
 def test_a_reset_is_told_from_a_close() -> None:

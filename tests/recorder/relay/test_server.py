@@ -14,6 +14,7 @@ from recorder.relay import local, server
 from recorder.relay.guard import Refusal
 from recorder.relay.responder import Responder
 from recorder.relay.server import Client, Request
+from recorder.relay.states import INBOUND, IllegalStep, Inbound
 from tests.relay import DONE, ByHand, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -261,6 +262,14 @@ class Uploading(Responder):
 
     def request_failed(self, refusal: Refusal) -> None:
         self.client.cut()
+
+
+@on_loop
+async def test_an_illegal_step_within_the_parser_is_no_fault_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Uploading()
+    monkeypatch.delitem(INBOUND, (Inbound.BODY, "end"))  # type: ignore[arg-type]
+    with pytest.raises(IllegalStep, match="BODY has no step for 'end'"):
+        app.client.received(0, memoryview(b"0\r\n\r\n"))
 
 
 @on_loop
