@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from recorder.decode import encoding
 from recorder.decode.dialect import Chunk, Piece
@@ -23,6 +23,8 @@ from recorder.errors import TapeDamaged
 
 if TYPE_CHECKING:
     from recorder.decode.decoder import Decoded
+
+T = TypeVar("T")
 
 TableRow = dict[str, Any]
 """A row that is printed or exported: JSON values by the names of its columns, in their order."""
@@ -350,7 +352,7 @@ def only(found: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:
 
 
 class Exchanges(Iterator[TableRow]):
-    """Some exchanges, one row after the other; `export` takes `batches` and writes them column by column instead.
+    """Rows of exchanges; `export` takes `batches` and writes them column by column instead.
 
     `batches` has the stored values of `fields`, behind the number of each exchange.
     """
@@ -393,6 +395,20 @@ class Chunks(Iterator[TableRow]):
 
     def __next__(self) -> TableRow:
         return next(self._rows)
+
+
+def begun(found: Iterable[TableRow]) -> Iterator[TableRow]:
+    """Read the first of some rows, and return an iterator of the same kind over all of them."""
+    if isinstance(found, Exchanges):
+        return Exchanges(found.fields, _begun(found.batches))
+    if isinstance(found, Chunks):
+        return Chunks(_begun(found.found), found.limit)
+    return _begun(found)
+
+
+def _begun(items: Iterable[T]) -> Iterator[T]:
+    following = iter(items)
+    return itertools.chain(list(itertools.islice(following, 1)), following)
 
 
 def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -48,6 +49,23 @@ def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
 )
 def test_milliseconds_are_exact_to_the_nanosecond(ns: int | None, shown: float | None) -> None:
     assert rows.ms(ns) == shown
+
+
+def test_rows_whose_first_is_read_keep_their_kind_and_are_all_there() -> None:
+    read: list[int] = []
+
+    def batches() -> Iterator[list[tuple[int, str]]]:
+        for no in (1, 2):
+            read.append(no)
+            yield [(no, f"{no}")]
+
+    begun = rows.begun(rows.Exchanges(("id",), batches()))
+    assert (read, type(begun)) == ([1], rows.Exchanges)
+    assert list(begun) == [{"id": "1"}, {"id": "2"}]
+    facts = Exchange(200, "text/event-stream", None, None, None, None, None)
+    decoded = decode(facts, [Read(0, 1, None, 0, 14)], b"data: [DONE]\n\n")
+    assert type(rows.begun(rows.Chunks(iter([("a", decoded)])))) is rows.Chunks
+    assert list(rows.begun(iter([{"id": "a"}, {"id": "b"}]))) == [{"id": "a"}, {"id": "b"}]
 
 
 def test_a_duration_that_is_no_number_is_damage() -> None:

@@ -253,7 +253,7 @@ def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Pu
 
 def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: progress.Bar) -> "Iterator[TableRow]":
     from viewer.export import text
-    from viewer.rows import Chunks
+    from viewer.rows import Chunks, Exchanges
     from viewer.tape import queries
 
     match job.table:
@@ -270,7 +270,8 @@ def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: p
             reads = itertools.islice(queries.all_reads(connection, where), job.limit)
             return bar.over(reads, key=lambda row: row["id"])
     names = job.columns or tuple(text.TABLES[job.table][0])
-    return bar.over(queries.exchanges(connection, names, limit=job.limit, where=where))
+    exchanges = queries.exchanges(connection, names, limit=job.limit, where=where)
+    return Exchanges(names, bar.over(exchanges.batches, rows=len, steps=len))
 
 
 def _archive(connection: "Connection", job: _Job, where: "Condition | None") -> Put:

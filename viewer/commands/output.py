@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
@@ -90,11 +89,11 @@ class Output:
         are cut to `narrowest` cells.
         """
         from viewer.export import text
+        from viewer.rows import begun
 
         if self.is_table:
             return _put_table(fields, list(rows), file, important, narrowest)
-        rows = iter(rows)
-        rows = chain(list(islice(rows, 1)), rows)  # what fails at once, such as a centre that is away, prints nothing
+        rows = begun(rows)  # what fails at once, such as a centre that is away, prints nothing
         is_ids = self.chosen == "ids"
         format, fields = ("tsv", ("id",)) if is_ids else (cast("Format", self.chosen), fields)
         header = header and not self.no_header and not is_ids

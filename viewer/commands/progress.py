@@ -50,10 +50,17 @@ class Bar:
         self._steps = self._rows = 0
 
     def over(
-        self, items: Iterable[T], key: Callable[[T], object] | None = None, rows: Callable[[T], int] | None = None
+        self,
+        items: Iterable[T],
+        key: Callable[[T], object] | None = None,
+        rows: Callable[[T], int] | None = None,
+        steps: Callable[[T], int] | None = None,
     ) -> Iterator[T]:
-        """Return the items, and keep the bar up: with `key`, what shares it is one step; `rows` counts each."""
-        return iter(items) if self._is_hidden else self._counted(items, key, rows)
+        """Return the items, and keep the bar up: `rows` and `steps` count those of an item, if it is not one of each.
+
+        With `key`, items that share it are one step.
+        """
+        return iter(items) if self._is_hidden else self._counted(items, key, rows, steps)
 
     def __enter__(self) -> Self:
         return self
@@ -63,14 +70,18 @@ class Bar:
             self._progress.stop()
 
     def _counted(
-        self, items: Iterable[T], key: Callable[[T], object] | None, rows: Callable[[T], int] | None
+        self,
+        items: Iterable[T],
+        key: Callable[[T], object] | None,
+        rows: Callable[[T], int] | None,
+        steps: Callable[[T], int] | None,
     ) -> Iterator[T]:
         last: object = self
         for item in items:
             self._rows += 1 if rows is None else rows(item)
             own = item if key is None else key(item)
             if key is None or own != last:
-                self._steps, last = self._steps + 1, own
+                self._steps, last = self._steps + (1 if steps is None else steps(item)), own
             if self._clock.now() >= self._due:
                 self._draw()
             yield item

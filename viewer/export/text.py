@@ -28,11 +28,13 @@ from viewer.tape import queries
 
 Format = Literal["csv", "tsv", "jsonl", "json"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]
+Texts = Callable[[Sequence[Any]], Sequence[str]]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
 _TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _TO_ESCAPE = re.compile(r"[\\\t\n\r]").search
+_TO_ESCAPE_IN_LINES = re.compile(r"[\\\t\r]").search
 _QUOTE = '"'
 _TO_QUOTE = re.compile(r'[",\r\n]').search
 _UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0][^",\r\n]*+').fullmatch
@@ -40,6 +42,8 @@ _ASIS = frozenset({NoneType, int, float, str})
 _ASIS_THERE = _ASIS - {str}
 _NONE = ()
 _TEXT = frozenset({NoneType, str})
+_TRUTH = frozenset({NoneType, bool})
+_TRUTHS = {None: "", False: "false", True: "true"}
 _TO_GUARD = re.compile(r'[",\r]|(?:\A|\n)[=+\-@\t\0]').search
 _FLUSH = 1 << 16
 _FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
@@ -104,7 +108,7 @@ def _write_csv(
         return _write_lines(out, found, raw, end)
     if isinstance(found, Exchanges) and tuple(fields) == found.fields and len(fields) > 1 and not terminal:
         _drain(buffer, out)
-        return _write_columns(out, found, raw, end)
+        return _write_columns(out, found, ",", end, functools.partial(_csv_texts, raw=raw))
     count = 0
     for row in found:
         writer.writerow(_cells([row[field] for field in fields], raw, terminal))
@@ -115,19 +119,19 @@ def _write_csv(
     return count
 
 
-def _write_columns(out: BinaryIO, found: Exchanges, raw: bool, end: str) -> int:
+def _write_columns(out: BinaryIO, found: Exchanges, separator: str, end: str, texts: Texts) -> int:
     """Write exchanges a batch at a time, column by column: most columns are all alike."""
     count = 0
     for batch in found.batches:
         _, *stored = zip(*batch, strict=True)
-        columns = map(_column, found.fields, stored, itertools.repeat(raw))
-        out.write(_encoded("".join(f"{line}{end}" for line in map(",".join, zip(*columns, strict=True)))))
+        columns = map(_column, found.fields, stored, itertools.repeat(texts))
+        out.write(_encoded(end.join(map(separator.join, zip(*columns, strict=True))) + end))
         count += len(batch)
     return count
 
 
-def _column(field: str, stored: Sequence[Any], raw: bool) -> Sequence[str]:
-    """Write a column's values as `csv.writer` writes the cells of them."""
+def _column(field: str, stored: Sequence[Any], texts: Texts) -> Sequence[str]:
+    """Write a column's values as the cells of them; `texts` writes those of a column that is not all numbers."""
     if field.endswith("_ms"):
         return milliseconds(stored)
     if field == "flags":
@@ -135,12 +139,38 @@ def _column(field: str, stored: Sequence[Any], raw: bool) -> Sequence[str]:
     kinds = set(map(type, stored))
     if kinds <= _ASIS_THERE:
         return ["" if value is None else str(value) for value in stored]
-    if kinds <= _TEXT:
-        texts = ["" if text is None else text for text in stored]
-        lines = "\n".join(texts)
-        if lines.count("\n") == len(texts) - 1 and not _TO_GUARD(lines):
-            return texts
-    return [_quoted(value, raw) for value in stored]
+    if kinds <= _TRUTH:
+        return [_TRUTHS[value] for value in stored]
+    if field == "labels":
+        stored = [*map(_compact, stored)]
+    return texts(stored)
+
+
+@functools.lru_cache(maxsize=1024)  # labels are the same in many exchanges
+def _compact(stored: str) -> Any:
+    return rows.flat(json.loads(stored))
+
+
+def _csv_texts(stored: Sequence[Any], raw: bool) -> Sequence[str]:
+    """Write a column's values as `csv.writer` writes the cells of them."""
+    return _texts(stored, _TO_GUARD, functools.partial(_quoted, raw=raw))
+
+
+def _tsv_texts(stored: Sequence[Any]) -> Sequence[str]:
+    """Write a column's values as `_unquoted` does."""
+    return _texts(stored, _TO_ESCAPE_IN_LINES, functools.partial(_unquoted, terminal=False))
+
+
+def _texts(stored: Sequence[Any], special: Callable[[str], Any], cell: Callable[[Any], str]) -> Sequence[str]:
+    """Write a column's values with `cell`, unless all are texts of one line, and nothing `special` is in the lines."""
+    if not set(map(type, stored)) <= _TEXT:
+        return [*map(cell, stored)]
+    texts = ["" if text is None else text for text in stored]
+    lines = "\n".join(texts)
+    if lines.count("\n") == len(texts) - 1 and not special(lines):
+        return texts
+    written = {text: cell(text) for text in set(texts)}  # often few, such as labels
+    return [*map(written.__getitem__, texts)]
 
 
 def _cells(values: Iterable[Any], raw: bool, terminal: bool) -> list[Any]:
@@ -264,6 +294,8 @@ def _write_json(out: BinaryIO, found: Iterable[TableRow], terminal: bool) -> int
 def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], terminal: bool, header: bool) -> int:
     if header:
         out.write(_encoded("\t".join(fields) + "\n"))
+    if isinstance(found, Exchanges) and tuple(fields) == found.fields and not terminal:
+        return _write_columns(out, found, "\t", "\n", _tsv_texts)
     return _write_text(out, ("\t".join(_unquoted(row[field], terminal) for field in fields) + "\n" for row in found))
 
 

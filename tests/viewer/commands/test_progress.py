@@ -83,6 +83,14 @@ def test_one_step_can_be_many_rows_and_the_number_of_steps_unknown(monkeypatch: 
     assert "%" not in terminal.getvalue()
 
 
+def test_a_batch_is_as_many_steps_as_it_has_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    with progress.Bar("exporting", lambda: 80, clock=ticking()) as bar:
+        assert list(bar.over(["ab"] * 40, rows=len, steps=len)) == ["ab"] * 40
+    assert "100%" in terminal.getvalue()
+    assert "80 rows" in terminal.getvalue()
+
+
 def test_without_a_terminal_there_is_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
     def total() -> int:
         raise AssertionError("counted for nobody")

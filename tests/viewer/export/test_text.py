@@ -58,14 +58,15 @@ def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table
 @each_case("limit", [None, 0, 1, 3, 99])
 @each_case("options", [{}, {"raw_csv": True}, {"terminal": True}, {"header": False}])
 @each_case("fields", [rows.FIELDS, rows.FIELDS + rows.TEXT_FIELDS, ("flags", "ttft_ms"), ("id",)])
+@each_case("format", ["csv", "tsv"])
 def test_exchanges_are_the_same_written_by_column_and_by_row(
-    connection: Connection, fields: tuple[str, ...], options: dict[str, Any], limit: int | None
+    connection: Connection, format: export.Format, fields: tuple[str, ...], options: dict[str, Any], limit: int | None
 ) -> None:
     both = []
     for made in (iter, list):
         out = io.BytesIO()
         found: Any = made(queries.exchanges(connection, fields, limit=limit))
-        count = export.write(out, "csv", fields, found, **options)
+        count = export.write(out, format, fields, found, **options)
         both.append((count, out.getvalue()))
     assert both[0] == both[1]
 
