@@ -14,7 +14,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from recorder.clock import THREAD, Clock
@@ -417,12 +417,20 @@ def _set_times(
         owners = places
     else:
         padded = [*places, -1]
-        owners = [padded[span] for span in map(bisect_left, repeat(span_ends), decoded.ends)]
-    at_ns: list[int | None] = [*reads.at_ns, None]
-    seqs: list[int | None] = [*reads.seq, None]
-    decoded.at_ns = [at_ns[place] for place in owners]
-    decoded.reads = [seqs[place] for place in owners]
-    decoded.read_ends, decoded.read_at_ns = span_ends, [at_ns[place] for place in places]
+        # Most events end where a read does: only the others are searched for. Of equal ends, the first one counts.
+        span_of = dict(zip(reversed(span_ends), range(len(span_ends) - 1, -1, -1), strict=True))
+        spans = zip(map(span_of.get, decoded.ends), decoded.ends, strict=True)
+        owners = [padded[bisect_left(span_ends, end) if span is None else span] for span, end in spans]
+    decoded.at_ns, decoded.reads = _of_reads(reads.at_ns, owners), _of_reads(reads.seq, owners)
+    decoded.read_ends, decoded.read_at_ns = span_ends, _of_reads(reads.at_ns, places)
+
+
+def _of_reads(column: Sequence[int], places: Sequence[int]) -> Sequence[int | None]:
+    """Return what a column of the reads has at each of some places, None at -1."""
+    if places == range(len(column)):
+        return list(column)
+    values: list[int | None] = [*column, None]
+    return [*map(values.__getitem__, places)]
 
 
 def _api(decoded: Decoded) -> str | None:

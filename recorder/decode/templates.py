@@ -9,6 +9,7 @@ left open too: no dialect looks at them.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
@@ -60,18 +61,18 @@ class Template:
 
         `blank` is the end of a line and an empty one.
         """
-        head, tail = self._head, self._suffix + blank
-        around = len(head) + len(tail)
+        head = self._head
+        around = len(head) + len(self._suffix) + len(blank)
         texts: list[str] = []
         sizes: list[int] = []
         at = start
         while (size := _size(data, at, head, self._suffix, blank)) is not None:
             # More at a time as it goes well: what is looked at in vain stays less than what was read.
             window = max(size, min(2 * (at - start) or _FEW * size, WINDOW))
-            pieces = _pieces(data[at + len(head) : at + window], tail, head)
+            pieces = _pieces(data[at : at + window], head, self._suffix, blank)
             parsed = self._parsed(pieces) if self._middles else _texts(pieces)
             texts += parsed
-            sizes += [len(piece) + around for piece in pieces[: len(parsed)]]
+            sizes += map(around.__add__, map(len, pieces[: len(parsed)]))
             if not parsed or len(parsed) < len(pieces):
                 break
             at += sum(sizes[-len(parsed) :])
@@ -218,15 +219,22 @@ def _size(data: bytes, start: int, head: bytes, suffix: bytes, blank: bytes) -> 
     return at + len(blank) - start if fits else None
 
 
-def _pieces(window: bytes, tail: bytes, head: bytes) -> list[bytes]:
-    """Split what begins behind a head between the tails and the heads: as long as events are like that, and whole."""
-    *pieces, last = window.split(tail + head)
-    # No payload has a line feed: one that does goes on into events of another kind.
-    if b"\n" in b"".join(pieces):
-        place = next(place for place, piece in enumerate(pieces) if b"\n" in piece)
-        pieces, last = pieces[:place], pieces[place]
-    text, found, _ = last.partition(tail)
-    return [*pieces, text] if found else pieces
+def _pieces(window: bytes, head: bytes, suffix: bytes, blank: bytes) -> list[bytes]:
+    """Return what stands between head and suffix of the first event, and of those after it as far as they have them.
+
+    All events are cut alike, and then put together again: that makes the same bytes if all are like that.
+    """
+    lines, step = window.split(b"\n"), head.count(b"\n") + 2  # a search for a single byte is by far the fastest
+    first, last = len(head) - head.rfind(b"\n") - 1, 1 - len(suffix) - len(blank) // 2
+    pieces = [line[first:last] for line in lines[step - 2 : (len(lines) - 1) // step * step : step]]
+    between = suffix + blank + head
+
+    def is_same(count: int) -> bool:
+        return window.startswith(b"%b%b%b%b" % (head, between.join(pieces[:count]), suffix, blank))
+
+    if not is_same(len(pieces)):
+        del pieces[1 + bisect_left(range(2, len(pieces)), True, key=lambda count: not is_same(count)) :]
+    return pieces
 
 
 def _fitting(kind: str, values: Sequence[bytes]) -> int:

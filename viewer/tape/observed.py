@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import signal
+from array import array
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -86,8 +87,11 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     """Measure some exchanges; return also the lines that report what of them is damaged."""
     damage = list[str]()
     with queries.opened(tape, damage.append) as connection:
-        found = observed(connection, authority(tool), among(numbers))
-        return [measure_observed(tool, one) for one in found], damage
+        found = [measure_observed(tool, one) for one in observed(connection, authority(tool), among(numbers))]
+    for measured, *_ in found:
+        lists = {name: value for name, value in measured.numbers.items() if isinstance(value, list)}
+        measured.numbers.update({name: array("d", value) for name, value in lists.items()})
+    return found, damage
 
 
 def _requested_tokens(connection: Connection, no: int) -> int | None:

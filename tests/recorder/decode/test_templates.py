@@ -271,3 +271,11 @@ def test_an_event_need_not_have_spaces_nor_line_feeds() -> None:
     known = template(event(data, "x"), sent, payloads.read(data, "x"))
     assert known is not None
     assert known.find(2 * sent, 0, b"\r\n\r\n") == (["word", "word"], [len(sent)] * 2)
+
+
+@each_case("type", ["message", "delta"])
+def test_a_row_of_events_is_found_up_to_the_first_that_is_another(type: str) -> None:
+    words = [json.dumps(payload({"content": f"word {number}"})) for number in range(300)]
+    for count in (1, 7, 8, 64, 300):
+        for other in ("{}", words[0][:-1], words[0].replace("r", "s")):
+            assert len(read(learnt(words[0], type), *words[:count], other, *words, type=type)) == count

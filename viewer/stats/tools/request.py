@@ -8,6 +8,7 @@ concludes is left to `engines` and `clients`.
 import functools
 import json
 import re
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +21,11 @@ from recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
 from recorder.decode.dialects import chat, registry
 from recorder.decode.outcome import NOT_SHIPPED, Exchange
 
-Numbers = dict[str, float | list[float] | None]
-"""A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown."""
+Numbers = dict[str, "float | list[float] | array[float] | None"]
+"""A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown.
+
+Between processes, lists are arrays.
+"""
 
 CountTokens = Callable[[str, bool], int]
 """Counts the tokens of a text as a tokenizer does, with its special tokens or without."""

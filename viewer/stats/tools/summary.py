@@ -263,7 +263,7 @@ class Report:
     def _add_values(self, numbers: Numbers, suffix: str) -> None:
         for metric in self.rule.metrics:
             name, value = f"{metric.name}{suffix}", numbers.get(metric.key)
-            if isinstance(value, list):
+            if isinstance(value, list | array):
                 self._series.setdefault(name, Series()).values.extend(value)
             elif value is not None:
                 self._series.setdefault(name, Series()).add(value, metric.weight_of(numbers))
