@@ -51,6 +51,7 @@ MOST: Final = packing.MOST
 _EPOCH: Final = "1970-01-01T00:00:00.000000Z"
 _KEYS: Final = ("no", "exchange_no", "session_no")
 _ROWS_LISTED: Final = 10
+_ROWS_AT_ONCE: Final = 1000
 _SHORT: Final = 256
 
 
@@ -370,10 +371,18 @@ def faults(connection: Connection, columns: Iterable[Column[Any]]) -> Iterator[t
     cells: list[Any] = [column.type for column in checked]
     names = ", ".join(f'"{column.name}"' for column in (key, *checked))
     # As SQL: SQLAlchemy takes longer to compile so many columns than SQLite to read a small tape.
-    for number, *values in connection.exec_driver_sql(f'SELECT {names} FROM "{table.name}"'):
-        for cell, value in zip(cells, values, strict=True):
-            if not (cell.kind.is_good(value) if value is not None else cell.nullable):
-                yield number, f"{cell.name} is {_described(value)}, not {cell.kind.meaning}"
+    for batch in connection.exec_driver_sql(f'SELECT {names} FROM "{table.name}"').partitions(_ROWS_AT_ONCE):
+        _, *stored = zip(*batch, strict=True)
+        doubtful = [
+            at
+            for at, (cell, values) in enumerate(zip(cells, stored, strict=True))
+            if not ((cell.nullable or None not in values) and cell.kind.are_good(values))
+        ]
+        for number, *values in batch if doubtful else ():
+            for at in doubtful:
+                cell, value = cells[at], values[at]
+                if not (cell.kind.is_good(value) if value is not None else cell.nullable):
+                    yield number, f"{cell.name} is {_described(value)}, not {cell.kind.meaning}"
 
 
 def row_of(connection: Connection, table: Table, key: int) -> str:

@@ -86,7 +86,7 @@ class _Statements:
         no, segment_no = stream.bodies.c.exchange_no, stream.segments.c.exchange_no
         held = func.coalesce(func.sum(func.length(stream.segments.c.data)), 0)
         return cls(
-            select(stream.bodies).where(no.in_(_NUMBERS)),
+            select(no, *(stream.bodies.c[name] for name in ("data", "size", "sha256"))).where(no.in_(_NUMBERS)),
             select(segment_no, func.count(), held).where(segment_no.in_(_NUMBERS)).group_by(segment_no),
         )
 

@@ -67,7 +67,7 @@ def measured(
     processes = len(os.sched_getaffinity(0))
     if count_tokens is not None or processes == 1 or queries.count(connection, where) <= MANY:
         for one in observed(connection, authority(tool), where):
-            yield measure_observed(tool, one, count_tokens)
+            yield _packed(measure_observed(tool, one, count_tokens))
         return
     numbers, parts = queries.numbers(connection, where), list[list[int]]()
     while part := list(itertools.islice(numbers, PART)):
@@ -87,11 +87,16 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     """Measure some exchanges; return also the lines that report what of them is damaged."""
     damage = list[str]()
     with queries.opened(tape, damage.append) as connection:
-        found = [measure_observed(tool, one) for one in observed(connection, authority(tool), among(numbers))]
-    for measured, *_ in found:
-        lists = {name: value for name, value in measured.numbers.items() if isinstance(value, list)}
-        measured.numbers.update({name: array("d", value) for name, value in lists.items()})
-    return found, damage
+        found = observed(connection, authority(tool), among(numbers))
+        return [_packed(measure_observed(tool, one)) for one in found], damage
+
+
+def _packed(addend: Addend) -> Addend:
+    """Make the lists among the numbers of an exchange arrays, which are passed to another process in no time."""
+    numbers = addend[0].numbers
+    lists = {name: value for name, value in numbers.items() if isinstance(value, list)}
+    numbers.update({name: array("d", value) for name, value in lists.items()})
+    return addend
 
 
 def _requested_tokens(connection: Connection, no: int) -> int | None:

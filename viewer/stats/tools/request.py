@@ -24,7 +24,7 @@ from recorder.decode.outcome import NOT_SHIPPED, Exchange
 Numbers = dict[str, "float | list[float] | array[float] | None"]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown.
 
-Between processes, lists are arrays.
+A list may be an array instead, which takes a third of the memory.
 """
 
 CountTokens = Callable[[str, bool], int]
