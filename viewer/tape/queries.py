@@ -39,7 +39,7 @@ from viewer.tape import conditions
 from viewer.tape.columns import JOINED, column, flagged
 from viewer.tape.conditions import Condition
 from viewer.tape.pricing import Pricing
-from viewer.tape.resolver import Resolver
+from viewer.tape.resolver import Resolver, begun
 
 K = TypeVar("K")
 
@@ -219,8 +219,11 @@ def _detail() -> Select[Any]:
 def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WORKED_OUT) -> dict[str, Any]:
     """Return fields of an exchange that are worked out only when asked for, by name. Raises `PricesWrong`."""
     with connection.begin():
-        row = connection.execute(_selected(fields).select_from(JOINED).where(_exchanges.c.no == no)).one()
-    return dict(zip(fields, row[1:], strict=True))
+        known = begun(connection, no)
+        left = [field for field in fields if field not in known]
+        row = connection.execute(_selected(left).select_from(JOINED).where(_exchanges.c.no == no)).one()
+    known |= zip(left, row[1:], strict=True)
+    return {field: known[field] for field in fields}
 
 
 def find(connection: Connection, reference: str) -> int:

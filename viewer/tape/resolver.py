@@ -5,6 +5,7 @@ read, and what has been measured meanwhile. Of an exchange that is not measured 
 """
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
@@ -68,9 +69,10 @@ class Resolver:
     def _take(self, connection: Connection, found: list[tuple[Any, ...]]) -> None:
         unmeasured = [no for no, _, measured, *_ in found if measured is None]
         self._open, opened = set(unmeasured), set(unmeasured[-_MOST_OPEN:])
-        for no, id, measured, asked, *linked, outcome in found:
+        for row in found:
+            no, id, measured = row[:3]
             if measured is not None:
-                self.conversations.put(Link(no, id, asked in GENERATIONS, outcome != "complete", *linked))
+                self.conversations.put(_measured_link(row))
             elif no not in self._read:
                 self.conversations.put(self._asked(connection, no) if no in opened else Link(no, id))
         self._newest = max([self._newest, *(no for no, *_ in found)])
@@ -82,6 +84,20 @@ class Resolver:
         if row.request_truncated is not None:
             self._read.add(no)
         return _link(row, reading.request_body(connection, no))
+
+
+def begun(connection: Connection, no: int) -> dict[str, str | None]:
+    """Return the fields of an exchange that begins its conversation, which takes no look at any other; else {}."""
+    row = connection.execute(_LINKS.where(exchanges.c.no == no)).one()
+    if row.exchange_no is None or not (link := _measured_link(row)).begins:
+        return {}
+    return {"conversation": link.id if link.is_turn else None, "continues": None}
+
+
+def _measured_link(row: Sequence[Any]) -> Link:
+    """Return what ties an exchange to others from its row of `_LINKS`."""
+    no, id, _, asked, *linked, outcome = row
+    return Link(no, id, asked in GENERATIONS, outcome != "complete", *linked)
 
 
 def _link(row: Any, body: bytes | None) -> Link:

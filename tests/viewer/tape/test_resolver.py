@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 
 from recorder.tape import file
 from recorder.tape.store import Store
@@ -93,3 +93,25 @@ def test_rebuilding_changes_no_conversation(recording: tuple[Store, Connection])
     before = named(reader)
     assert not any(store.rebuild())
     assert named(reader) == before
+
+
+def test_one_exchange_by_itself_has_the_conversation_that_a_list_shows(recording: tuple[Store, Connection]) -> None:
+    store, reader = recording
+    record(store, [*turn("u2", ASKED, ANSWERED, MORE), *turn("e1", path="/v1/embeddings")])
+    store.append([*turn("c1", ASKED, ANSWERED, MORE)[:-1]])
+    fields = ("conversation", "continues")
+    alone = [queries.worked_out(reader, no, fields) for no in queries.numbers(reader)]
+    one_by_one = {id: tuple(one.values()) for id, one in zip(named(reader), alone, strict=True)}
+    assert one_by_one == named(reader)
+    assert (one_by_one["u1"], one_by_one["u2"], one_by_one["e1"]) == (("u1", None), ("u1", "u1"), (None, None))
+
+
+def test_an_exchange_that_begins_its_conversation_is_shown_without_a_look_at_others(
+    recording: tuple[Store, Connection],
+) -> None:
+    _, reader = recording
+    statements: list[str] = []
+    event.listen(reader, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    assert queries.worked_out(reader, 1)["conversation"] == "a1"
+    assert statements
+    assert not [statement for statement in statements if "conversation_of(" in statement]

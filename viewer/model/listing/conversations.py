@@ -29,6 +29,11 @@ class Link(NamedTuple):
     continued_answer: str | None = None
     retries: int | None = None
 
+    @property
+    def begins(self) -> bool:
+        """True if it has no key and names nothing that it continues: whatever else there is, it begins something."""
+        return self.key is None and not any(_looks_for(self))
+
 
 class Node(NamedTuple):
     """An exchange in the tree of its conversation; one that goes on with what stands above it is as deep as that."""
