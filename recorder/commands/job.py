@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from recorder.relay import loop
-
 _OF_TERMINALS = frozenset((signal.SIGINT, signal.SIGQUIT))
 _FORWARDED = frozenset((*_OF_TERMINALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
 _STOPS = frozenset((signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU))
@@ -61,6 +59,8 @@ def record(main: Callable[[socket.socket], int]) -> Recording:
 
     When this process ends, however that happens, the line ends.
     """
+    from recorder.relay import loop  # asyncio, which a command that reads a tape does not need
+
     loop.open_standard_streams()
     ours, theirs = socket.socketpair()
     pid = os.fork()

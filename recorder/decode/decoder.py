@@ -426,7 +426,7 @@ def _set_times(
 
 
 def _of_reads(column: Sequence[int], places: Sequence[int]) -> Sequence[int | None]:
-    """Return what a column of the reads has at each of some places, None at -1."""
+    """Return the values of a column of the reads at some places, None at -1."""
     if places == range(len(column)):
         return list(column)
     values: list[int | None] = [*column, None]

@@ -220,9 +220,9 @@ def _size(data: bytes, start: int, head: bytes, suffix: bytes, blank: bytes) -> 
 
 
 def _pieces(window: bytes, head: bytes, suffix: bytes, blank: bytes) -> list[bytes]:
-    """Return what stands between head and suffix of the first event, and of those after it as far as they have them.
+    """Return the bytes between head and suffix of the events in a row that have both; the first one does.
 
-    All events are cut alike, and then put together again: that makes the same bytes if all are like that.
+    All events are cut alike and put together again: the result is the same bytes if all of them have both.
     """
     lines, step = window.split(b"\n"), head.count(b"\n") + 2  # a search for a single byte is by far the fastest
     first, last = len(head) - head.rfind(b"\n") - 1, 1 - len(suffix) - len(blank) // 2

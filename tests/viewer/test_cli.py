@@ -168,7 +168,7 @@ def test_output_that_does_not_fit_is_an_error_of_one_line(tape: Path, unbuffered
 
 
 def test_importing_the_commands_loads_no_heavy_library() -> None:
-    heavy = {"pandas", "textual", "sqlalchemy", "alembic", "httpx", "msgspec", "rich", "brotli"}
+    heavy = {"asyncio", "pandas", "textual", "sqlalchemy", "alembic", "httpx", "msgspec", "rich", "brotli"}
     code = f"import sys, viewer.cli; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "[]\n"

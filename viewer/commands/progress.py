@@ -56,7 +56,7 @@ class Bar:
         rows: Callable[[T], int] | None = None,
         steps: Callable[[T], int] | None = None,
     ) -> Iterator[T]:
-        """Return the items, and keep the bar up: `rows` and `steps` count those of an item, if it is not one of each.
+        """Return the items, and update the bar: an item is one row and one step unless `rows` and `steps` count them.
 
         With `key`, items that share it are one step.
         """

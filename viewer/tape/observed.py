@@ -92,7 +92,7 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
 
 
 def _packed(addend: Addend) -> Addend:
-    """Make the lists among the numbers of an exchange arrays, which are passed to another process in no time."""
+    """Replace the lists among the numbers of an exchange with arrays: another process gets those much faster."""
     numbers = addend[0].numbers
     lists = {name: value for name, value in numbers.items() if isinstance(value, list)}
     numbers.update({name: array("d", value) for name, value in lists.items()})

@@ -87,7 +87,7 @@ class Resolver:
 
 
 def begun(connection: Connection, no: int) -> dict[str, str | None]:
-    """Return the fields of an exchange that begins its conversation, which takes no look at any other; else {}."""
+    """Return the conversation fields of an exchange that begins its conversation, from its own row; else {}."""
     row = connection.execute(_LINKS.where(exchanges.c.no == no)).one()
     if row.exchange_no is None or not (link := _measured_link(row)).begins:
         return {}
@@ -95,7 +95,7 @@ def begun(connection: Connection, no: int) -> dict[str, str | None]:
 
 
 def _measured_link(row: Sequence[Any]) -> Link:
-    """Return what ties an exchange to others from its row of `_LINKS`."""
+    """Return the link of a measured exchange, from its row of `_LINKS`."""
     no, id, _, asked, *linked, outcome = row
     return Link(no, id, asked in GENERATIONS, outcome != "complete", *linked)
 

@@ -31,7 +31,7 @@ class Link(NamedTuple):
 
     @property
     def begins(self) -> bool:
-        """True if it has no key and names nothing that it continues: whatever else there is, it begins something."""
+        """True if it has no key and continues nothing: it begins a conversation, or belongs to none."""
         return self.key is None and not any(_looks_for(self))
 
 
