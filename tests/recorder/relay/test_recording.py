@@ -183,14 +183,15 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
         has_room_for_request=lambda size: False,
         admits=lambda: False,
         follow=lambda one: calls.append("follow"),
+        note_lack=lambda one: calls.append("lack"),
         forget=lambda one: calls.append("forget"),
         put=lambda frame: calls.append("put"),
     )
     unstored = Recording(full, Clock(now=lambda: 7), "e1")
     unstored.begin(begin("e1"))
     unstored.end("end", None, 9)
-    assert (counts.dropped_bytes, counts.unrecorded, unstored.lacks) == (len(BODY), 1, True)
-    assert calls == ["follow", "forget"]
+    assert (counts.dropped_bytes, counts.unrecorded) == (len(BODY), 1)
+    assert calls == ["follow", "lack", "forget"]
 
 
 def test_of_what_a_client_sends_beyond_the_bound_the_beginning_is_kept_and_the_rest_is_counted(tape: Path) -> None:
@@ -201,7 +202,7 @@ def test_of_what_a_client_sends_beyond_the_bound_the_beginning_is_kept_and_the_r
         client = recording.switch()
         for place, size in enumerate((100, 1 << 20, 10)):
             client.read(1041 + place, 1051 + place, bytes(size))
-        assert recording.lacks
+        assert tap.share().lacking
         assert recording.relayed().all_bytes == 110 + (1 << 20)
         recording.end("client", None, 1061)
 
