@@ -141,10 +141,16 @@ def exchange_of(row: Any) -> Exchange:
     )
 
 
+_OF_IMPORTS = ("imported", "none")
+
+
 def _request_missing(row: Any) -> int:
-    """Return how many bytes of the request body are not stored, or 1 if it broke off at an unknown size."""
+    """Return the bytes of the request body that are not stored, or 1 if it broke off at an unknown size.
+
+    An import whose source tells nothing of the request does not lack a part of it.
+    """
     if row.request_size is None:
-        return int(bool(row.request_truncated))
+        return int(bool(row.request_truncated) and row.clock not in _OF_IMPORTS)
     size: int = row.request_size
     return size - int(row.request_stored)
 

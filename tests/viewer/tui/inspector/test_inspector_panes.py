@@ -12,6 +12,7 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
+from recorder.tape import digits, packing
 from tests.viewer import conversing
 from tests.viewer.conftest import DONE, HOSTILE, MS, event, recorded
 from tests.viewer.tui.growing import recorder
@@ -317,12 +318,19 @@ def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Pat
     journey(steps())
 
 
+def without_second_and_third(connection: sqlite3.Connection) -> bytes:
+    """Give the packed times of the only body without those of its second and third read."""
+    differences = packing.listed(connection.execute("SELECT at_ns FROM bodies").fetchone()[0])
+    assert differences is not None
+    return digits.packed([differences[0], None, None, 3_000_000, *differences[4:]])
+
+
 @pytest.mark.damages
 def test_bytes_of_no_read_have_a_rule_of_their_own_and_what_is_missing_at_the_end_too(tmp_path: Path) -> None:
     tape = made(tmp_path, [(100 + at, event({"content": f"word {at} "})) for at in range(5)])
     size = len(event({"content": "word 0 "}))
     with contextlib.closing(sqlite3.connect(tape)) as connection, connection:
-        connection.execute("UPDATE bodies SET at_ns = json_set(at_ns, '$[1]', NULL, '$[2]', NULL, '$[3]', 3000000)")
+        connection.execute("UPDATE bodies SET at_ns = ?", (without_second_and_third(connection),))
         connection.execute("UPDATE exchanges SET gap_bytes = 77")
 
     async def steps() -> None:
