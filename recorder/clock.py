@@ -15,7 +15,7 @@ _SUSPICIOUS_NS = 200_000
 _STEP_NS = 20_000
 _DISAGREEMENT_NS = 1_000_000
 _AFTER_STEP_NS = 1_000_000_000
-"""What the kernel received before the wall clock was set may be read this much later."""
+"""Time allowed for the read of data received before a step of the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)

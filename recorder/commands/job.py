@@ -158,7 +158,7 @@ def _stop(number: int, child: int) -> None:
 
 
 def _continue(group: int) -> None:
-    """Give a process group the terminal, if this process has it, and continue it."""
+    """Hand the terminal to a process group, if this process has it, and continue the group."""
     with _terminal() as terminal, contextlib.suppress(OSError):
         if terminal is not None and os.tcgetpgrp(terminal) == os.getpgrp():
             os.tcsetpgrp(terminal, group)

@@ -132,7 +132,7 @@ class Recording:
 
     @property
     def intercepts(self) -> bool:
-        """Whether the recorder is a forward proxy, too."""
+        """True if the recorder is a forward proxy, too."""
         return self.intercept is not False
 
     @property

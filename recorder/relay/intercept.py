@@ -80,7 +80,7 @@ class Forward:
         self._trusting: set[tuple[Origin, str]] = set()
         """Which programs, by their User-Agent, have gone on after they had seen a certificate."""
         self._searching = asyncio.Lock()
-        """Held by a search for a process, of which there is one at a time: it takes CPU."""
+        """Lock of the search for a process: one at a time, as it takes CPU."""
         self.client_rejected = proxy.client_rejected
         self.client_failed = proxy.client_failed
 

@@ -84,7 +84,7 @@ def plan_base_urls(given: Sequence[Upstream], environ: Mapping[str, str], comman
 
 
 def _reject(made: Plan, environ: Mapping[str, str], command: Sequence[str]) -> None:
-    """Take back the variables that a command's program does not work with."""
+    """Remove the variables that break a command's program."""
     program = program_of(command)
     for name in list(made.variables):
         if program and program.rejects(name, is_set=bool(environ.get(name))):

@@ -38,7 +38,7 @@ UNSENT_BYTES = 256 << 10
 CONTINUE_SECONDS = 1.0
 """A client that waits for 100 (Continue) gets it from us when upstream has not said anything for so long."""
 REST_SECONDS = 2.0
-"""Time allowed for the rest of a request's body after a failure of its upstream, before the client is told."""
+"""Time allowed for the rest of a request's body after a failure of its upstream, before the answer."""
 LAG_SECONDS = 0.005
 """How often the event loop is asked whether it is late."""
 LATE_NS = 1_000_000
@@ -220,7 +220,7 @@ class Exchange(Responder):
         self._continue: asyncio.TimerHandle | None = None
         self._websocket: WebSocket | None = None
         self._failure: tuple[UpstreamError, int] | None = None
-        """How upstream failed, and when, from then until the client is told."""
+        """The failure of upstream and its timestamp, until the answer."""
         self._rest_limit: asyncio.TimerHandle | None = None
         self._waits_since: int | None = None
         self._waiting: deque[tuple[int, bytes, int]] = deque()
@@ -354,7 +354,7 @@ class Exchange(Responder):
         self._client.hold_body(not last and self._connection.unsent > UNSENT_BYTES)
 
     def _end_upload(self) -> None:
-        """Record the rest of the request's body, as far as it came, and its end."""
+        """Record the received rest of the request's body, and its end."""
         if self._upload is RequestBody.COMING:
             self._upload = RequestBody.WHOLE
             self._recording.upload(self._request.take())
