@@ -54,7 +54,7 @@ class Forked:
 
     def __init__(
         self,
-        command: "Sequence[str | _Passed]",
+        command: "Sequence[str | Passed]",
         *,
         stdin: int = subprocess.DEVNULL,
         stdout: int | IO[Any] | None = None,
@@ -69,7 +69,7 @@ class Forked:
             ends = [self._end(number, end, given) for number, end in enumerate((stdin, stdout, stderr))]
             arguments = (
                 command,
-                [_Passed(end) for end in ends],
+                [Passed(end) for end in ends],
                 dict(env or os.environ),
                 cwd,
                 start_new_session,
@@ -145,10 +145,10 @@ class Popen(subprocess.Popen[Any]):
     """
 
     def __new__(cls, args: Any, **more: Any) -> Any:
-        if list(args[:4]) != _WRITER or "pass_fds" not in more:  # a test that starts a fresh one passes none
+        if list(args[:4]) != _WRITER or "start_new_session" not in more:  # it is a test that wants a fresh one
             return super().__new__(cls)
         passed = more.pop("pass_fds", ())
-        command = [_Passed(int(one)) if one in map(str, passed) else one for one in args[2:]]
+        command = [Passed(int(one)) if one in map(str, passed) else one for one in args[2:]]
         return Forked(command, cwd=Path.cwd(), **more)
 
 
@@ -214,7 +214,7 @@ class AsyncForked:
         return out, err
 
 
-class _Passed:
+class Passed:
     """A file descriptor on its way to another process."""
 
     def __init__(self, number: int) -> None:
@@ -281,7 +281,7 @@ class _Spare:
         for number in range(3):
             os.fstat(number)
         self._asking, asked = socket.socketpair()
-        self.stdin, self.stdout, self.returncode = None, None, None  # type: tuple[Any, Any, int | None]
+        self.returncode: int | None = None
         self.parent, self.pid = os.getpid(), os.fork()
         if self.pid == 0:
             _stand_by(asked.detach())
@@ -289,25 +289,19 @@ class _Spare:
 
     def write(self, command: Sequence[str], passed: Sequence[int]) -> None:
         """Make it a writer, which gets the descriptors `passed`."""
-        (theirs, sending), (receiving, ours) = os.pipe(), os.pipe()
-        self.stdin, self.stdout = os.fdopen(sending, "wb", 0), os.fdopen(receiving, "rb")
         files = resource.RLIMIT_NOFILE  # a relay raises its limit, and its writer inherits it
         resource.prlimit(self.pid, files, resource.getrlimit(files))
         with self._asking:
-            socket.send_fds(self._asking, [json.dumps([command, passed]).encode()], [theirs, ours, *passed])
-        os.close(theirs)
-        os.close(ours)
+            socket.send_fds(self._asking, [json.dumps([command, passed]).encode()], passed)
 
-    def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
-        if self.returncode is None:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+    def wait(self) -> int:
+        """Wait for its end, and return its exit code."""
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.returncode
 
     def kill(self) -> None:
         """Kill it, if it runs."""
-        if self.poll() is None:
+        if self.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 
 
@@ -322,10 +316,11 @@ def _stand_by(asked: int) -> NoReturn:
             question, (*ends,), *_ = socket.recv_fds(asked_by, 1 << 16, 16)
         if question:
             command, passed = json.loads(question)
-            received = dict(zip(map(str, passed), map(str, ends[2:]), strict=True))
-            for number, end in enumerate(ends[:2]):
-                os.dup2(end, number)
-                os.close(end)
+            received = dict(zip(map(str, passed), map(str, ends), strict=True))
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for number in (0, 1):
+                os.dup2(nowhere, number)
+            os.close(nowhere)
             os.setsid()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             _become([received.get(one, one) for one in command])

@@ -151,10 +151,11 @@ class Recorder:
         self._session = self._new_session()
         self._workers = Workers(options.workers - 1, observer)
         self._front: Front | None = None
+        self._purpose = f"{options.purpose} (pid {os.getpid()}) at {self.base}"
         self.tap = Tap(
             options.tape,
             self._session,
-            f"{options.purpose} (pid {os.getpid()}) at {self.base}",
+            self._purpose,
             on_finished=observer.finished,
             on_trouble=observer.trouble,
             on_notice=observer.notice,
@@ -226,7 +227,8 @@ class Recorder:
     async def _start_workers(self) -> None:
         assert self._sock is not None  # workers share a port
         port = self._sock.getsockname()[1]
-        settings = WorkerSettings(dataclasses.replace(self._options, port=port), self._session)
+        options = dataclasses.replace(self._options, port=port, purpose=self._purpose)
+        settings = WorkerSettings(options, self._session)
         try:
             await self._workers.start(msgspec.json.encode(settings, enc_hook=str))
         except BaseException:

@@ -1,10 +1,10 @@
 """The relay's end of the journal: sends frames to the writer process, never blocks, counts what could not be stored.
 
-Frames are gathered for a few milliseconds and written to the writer's pipe; they are kept until acknowledged, up to a
+Frames are gathered for a few milliseconds and sent to the writer; they are kept until acknowledged, up to a
 bound. If the writer dies, another is started and is sent again what was not acknowledged. Past the bound a stream is
 relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix.
 
-A relay joins the writer of its tape if there is one, whosever it is; else it starts one (`recorder.relay.meeting`).
+All relays of a tape have one writer, which any of them starts (`recorder.relay.link`).
 """
 
 import asyncio
@@ -21,11 +21,11 @@ import msgspec
 from recorder.clock import SYSTEM, Clock
 from recorder.decode.operation import is_covered
 from recorder.decode.outcome import FAILURES
-from recorder.errors import BY_EXIT_CODE, LASTING, TapeBusy, TapeGone, WiretapeError, WriterFailed
+from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
 from recorder.plurals import counted
-from recorder.relay import local, sharing
-from recorder.relay.meeting import Meeting
-from recorder.relay.sharing import Link, Place, Share
+from recorder.relay import link, sharing
+from recorder.relay.link import Link
+from recorder.relay.sharing import Place, Share
 from recorder.tape import journal
 from recorder.tape.lock import Identity, identity
 from recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed, Totals, Unstored, reconcile
@@ -42,10 +42,10 @@ _LAST_SECONDS = 0.5
 _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-_MEETING_NS = 10_000_000_000
-"""A writer that others have started may take this long to be reached …"""
+_REACH_NS = 10_000_000_000
+"""Time allowed to reach a writer that another relay has started …"""
 _READY_SECONDS = 4.0
-"""… and this long to answer; then this relay starts one, if it can."""
+"""… and for its answer, before the next try."""
 _WATCH_SECONDS = 0.25
 _MOST_LISTED = 1000
 """Of more exchanges that are not stored, only the number and the bytes are kept: about so many fit beside the tape."""
@@ -102,12 +102,8 @@ class Followed(Protocol):
         """Return what was relayed of it so far."""
 
 
-class _NoAnswerError(WriterFailed):
-    """A writer ended before it was ready."""
-
-
 class Tap:
-    """Owns the writer process of one tape, or, as `place` has it, a connection to it."""
+    """One relay's connection to the writer of a tape."""
 
     def __init__(
         self,
@@ -136,7 +132,6 @@ class Tap:
         self._outbox: deque[bytes] = deque()
         self._flush_at: asyncio.TimerHandle | None = None
         self._process: Link | None = None
-        self._meeting = Meeting(path, purpose, is_worker=self._place.is_worker)
         self._ready = journal.Ready("", [])
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
@@ -156,7 +151,7 @@ class Tap:
 
     @property
     def pid(self) -> int | None:
-        """The writer's process id; None while there is none."""
+        """The writer's process id, if this relay has started it."""
         return self._process.pid if self._process else None
 
     @property
@@ -171,67 +166,50 @@ class Tap:
 
     async def start(self) -> None:
         """Reach a writer and wait until it holds the tape. Raise `WiretapeError` if that cannot be."""
-        try:
-            await self._launch()
-        except BaseException:
-            self._meeting.close()
-            raise
+        await self._launch()
         works = [self._keep_writer_running, self._watch_losses]
         if not self._place.is_worker:
             works.append(self._send_heartbeats)
         self._tasks = [asyncio.create_task(work()) for work in works]
 
     async def _launch(self) -> None:
-        """Join the writer that there is, else start one. Raise `WiretapeError` if neither can be."""
-        until = self._clock.now() + _MEETING_NS
-        dead: Path | None = None
-        while True:
-            place = await self._meeting.find(dead)
-            if place is None:
-                try:
-                    return await self._introduce(self._start_writer())
-                except TapeBusy:
-                    if await self._meeting.find(dead) is None:  # else somebody came first
-                        raise
-            else:
-                try:
-                    return await self._introduce(self._meeting.join(place))
-                except (OSError, _NoAnswerError) as error:
-                    dead = place
-                    if self._clock.now() > until or isinstance(error, PermissionError):
-                        raise self._meeting.unreachable(str(error) or "it does not answer") from error
-            await asyncio.sleep(_LOOK_SECONDS)
-
-    async def _start_writer(self) -> Link:
+        """Reach the writer, and start one if there is none. Raise `WiretapeError` if that cannot be."""
+        until = self._clock.now() + _REACH_NS
         before = () if self._file is None else (str(self._file), self._session.uuid)
-        try:
-            return await self._meeting.start(before)
-        except OSError as error:
-            raise WriterFailed(f"the writer process cannot be started: {local.cause(error)}") from error
+        while True:
+            try:
+                return await self._introduce(link.reach(self._path, self._purpose, before))
+            except OSError as error:
+                if self._clock.now() > until or isinstance(error, PermissionError):
+                    raise link.unreachable(self._path, str(error) or "it does not answer") from error
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _introduce(self, connecting: Coroutine[Any, Any, Link]) -> None:
         """Send a writer the session and all that is kept, and wait until it holds the tape."""
         async with self._starting:
-            link = self._process = await connecting
+            process = self._process = await connecting
         # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
         preamble = (journal.encode(0, frame) for frame in self._preamble())
         self._outbox = deque((*preamble, *(pending.data for pending in self._pending)))
         self._flush()
+        is_own = process.pid is not None
         try:
-            async with asyncio.timeout(_READY_SECONDS if link.is_joined else None):
-                answer = await read_answer(link)
+            async with asyncio.timeout(None if is_own else _READY_SECONDS):
+                answer = await read_answer(process)
+            if answer is None and not is_own:
+                raise ConnectionError("it does not answer")
             if not isinstance(answer, journal.Ready):
-                await self._read_last(link, answer)
+                await self._read_last(process, answer)
                 raise _start_failure(answer)
-        except (WiretapeError, TimeoutError):
+        except (WiretapeError, OSError):
             self._process = None
-            if link.is_joined:
-                link.kill()
-            await _ended(link)
+            if not is_own:
+                process.kill()
+            await _ended(process)
             raise
         self._ready = answer
+        self._file = self._file or identity(self._path)
         if not self._place.is_worker:
-            self._file = self._file or identity(self._path)
             self._open_keeper()
 
     def _preamble(self) -> Iterator[journal.Frame]:
@@ -250,7 +228,7 @@ class Tap:
         """Handle the writer's answers; when it dies, start another, waiting longer each time."""
         attempt = 0
         while True:
-            was_joined = self._process is None or self._process.is_joined
+            was_own = self._process is not None and self._process.pid is not None
             if self._process is not None:
                 attempt = 0 if await self._handle_answers(self._process) else attempt
                 await _ended(self._process)
@@ -258,7 +236,7 @@ class Tap:
             if self._gave_up or (self._closing and not self._pending):
                 return
             self.counts.restarts += 1
-            if not was_joined:  # else whoever started it reports that
+            if was_own:  # else the relay that started it reports that
                 again = counted(len(self._pending), "frame")
                 self._report(f"the writer ended; starting another (to be sent again: {again})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
@@ -302,8 +280,6 @@ class Tap:
                     self._count_deleted(answer)
                 case journal.Verified():
                     self._verified = answer
-                    if answer.goes_on:
-                        process.release()
         return useful
 
     def _handle_fatal(self, fatal: journal.Fatal) -> None:
@@ -373,7 +349,6 @@ class Tap:
         """Stop storing: streams go on, and what is not stored is counted."""
         self._put_reads()
         self._gave_up = True
-        self._meeting.close()
         self._count_pending_as_lost()
         self._all_stored.set()
 
@@ -635,7 +610,6 @@ class Tap:
         if self._process is not None:
             self._process.kill()
             await self._process.wait()
-        self._meeting.close(goes_on=self._verified is not None and self._verified.goes_on)
 
 
 async def read_answer(process: Link) -> journal.Answer | None:
@@ -663,4 +637,4 @@ def _start_failure(answer: journal.Answer | None) -> WiretapeError:
     if isinstance(answer, journal.Fatal):
         kind = BY_EXIT_CODE.get(answer.exit_code, WriterFailed)
         return TapeGone(answer.message) if answer.final and kind is WriterFailed else kind(answer.message)
-    return _NoAnswerError("the writer process ended before it was ready: run 'wiretape db check'")
+    return WriterFailed("the writer process ended before it was ready: run 'wiretape db check'")

@@ -1,16 +1,12 @@
-"""The relays that one writer serves: the one that started it, over its standard streams, and others over a socket.
+"""The relays that one writer serves, over a Unix socket that is private to the user.
 
-Each has frames, sequence numbers and acknowledgements of its own; what they bring shares transactions. They are of one
-recorder with several workers, or of several recorders that record to one tape. The listening socket is private to the
-user and belongs to the relay that starts the writers: it survives each of them, so that a relay whose writer has died
-connects to the next one. A writer whose recorder has ended before others goes on for them, without its streams.
+Each has frames, sequence numbers and acknowledgements of its own; their frames share transactions. They are of one
+recorder with several workers, or of several recorders that record to one tape.
 """
 
 import contextlib
-import errno
 import os
 import socket
-import stat
 import struct
 import sys
 import threading
@@ -21,11 +17,14 @@ from recorder.clock import SYSTEM
 from recorder.process import boot_id, is_gone
 from recorder.tape import journal
 
-PIPE_READ = 1 << 18
+PIECE_BYTES = 1 << 18
 _SEND_SECONDS = 2
 """A relay that does not take its answers for so long is not served any more."""
-_LEFT_NS = 10_000_000_000
-"""A socket at which nobody listens is left behind if it is this old: until then its process may just be making it."""
+_FIRST_SECONDS = 5.0
+"""Time allowed for the client that has started a writer to connect."""
+_LAST_SECONDS = 1.0
+"""Time allowed for clients to take their last answers, and for processes that have lost their connection to end."""
+_LOOK_SECONDS = 0.01
 _CREDENTIALS = "3i"
 """struct ucred: pid, uid, gid."""
 
@@ -38,9 +37,9 @@ class Channel:
     `session` and its number are known once it is admitted; `has_left`: it said that it ends.
     """
 
-    def __init__(self, source: int, sink: int, connection: socket.socket | None = None) -> None:
-        self._source, self._sink, self._connection = source, sink, connection
-        self.pid = peer(connection)[0] if connection is not None else None
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.pid = peer(connection)[0]
         self.relay = journal.Relay("")
         self.session: journal.Session | None = None
         self.session_no = 0
@@ -66,11 +65,6 @@ class Channel:
                 self.has_left = True
 
     @property
-    def is_joined(self) -> bool:
-        """Whether it came over the socket."""
-        return self._connection is not None
-
-    @property
     def process(self) -> int:
         """The relay's process, or that of its recorder."""
         return self.pid or (self.session.pid if self.session else 0)
@@ -81,85 +75,106 @@ class Channel:
 
     def will_return(self) -> bool:
         """Return whether it has only lost its connection: it has not said that it ends, and its process lives."""
-        return self.is_joined and not self.has_left and not self.is_gone()
+        return not self.has_left and not self.is_gone()
 
     def answer(self, what: journal.Answer) -> None:
         """Send an answer; that the relay is gone is no reason to stop storing."""
         data = journal.encode_answer(what)
         try:
-            is_sent = os.write(self._sink, data) == len(data)
+            is_sent = self._connection.send(data) == len(data)
         except OSError:
             is_sent = False
         if not is_sent:
             self.break_off()
 
-    def break_off(self) -> None:
-        """Take nothing more of a relay that joined."""
-        if self._connection is not None:
-            with contextlib.suppress(OSError):  # the relay has left
-                self._connection.shutdown(socket.SHUT_RDWR)
+    def break_off(self, how: int = socket.SHUT_RDWR) -> None:
+        """Shut the connection down, in both directions or one."""
+        with contextlib.suppress(OSError):  # the relay has left
+            self._connection.shutdown(how)
 
     def read(self, take: Taker) -> None:
         """Hand on what comes, and last an empty piece; meant for a thread."""
         piece = b"?"
         while piece:
-            try:
-                piece = os.read(self._source, PIPE_READ)
-            except OSError:  # as when the relay was killed with answers unread
-                piece = b""
+            piece = self._receive()
             take((self, piece))
+
+    def wait_until_left(self, seconds: float) -> None:
+        """Wait until the relay has closed its end: it has read all answers then."""
+        with contextlib.suppress(OSError):
+            self._connection.settimeout(seconds)
+            while self._receive():
+                pass
+
+    def _receive(self) -> bytes:
+        try:
+            return self._connection.recv(PIECE_BYTES)
+        except OSError:  # as when the relay was killed with answers unread
+            return b""
 
     def close(self) -> None:
         """Tell the relay that nothing more is to come."""
-        if self._connection is not None:
-            self._connection.close()
-            return
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):  # whoever reads what the recorder prints waits for the end of it
-            os.dup2(nowhere, stream)
-        os.close(nowhere)
+        self._connection.close()
 
 
 class Channels:
-    """All relays of a writer; `first` is the one that started it."""
+    """All relays of a writer, which come to a listening socket."""
 
-    def __init__(self, listener: socket.socket | None = None) -> None:
-        self.first = Channel(0, 1)
-        self.live = [self.first]
-        self._listener = listener
+    def __init__(self, listener: socket.socket) -> None:
+        self.live: list[Channel] = []
+        self._listener, self._starter = listener, os.getppid()
 
     @property
-    def meeting(self) -> Path | None:
-        """The path of the socket at which others join."""
-        return None if self._listener is None else Path(self._listener.getsockname())
+    def place(self) -> Path:
+        """The path of the listening socket."""
+        return Path(self._listener.getsockname())
 
     def listen(self, take: Taker) -> None:
-        """Accept other relays, in a thread; call it when the tape can be written."""
-        if self._listener is not None:
-            threading.Thread(target=self._accept, args=(self._listener, take), daemon=True).start()
+        """Accept relays, in a thread."""
+        threading.Thread(target=self._accept, args=(take,), daemon=True).start()
 
-    def _accept(self, listener: socket.socket, take: Taker) -> None:
+    def _accept(self, take: Taker) -> None:
         while True:
-            connection, _ = listener.accept()
-            if not is_ours(connection):
-                connection.close()
-                continue
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
-            channel = Channel(connection.fileno(), connection.fileno(), connection)
-            self.live.append(channel)
-            threading.Thread(target=channel.read, args=(take,), daemon=True).start()
+            channel = self._admit(self._listener.accept()[0])
+            if channel is not None:
+                threading.Thread(target=channel.read, args=(take,), daemon=True).start()
+
+    def _admit(self, connection: socket.socket) -> Channel | None:
+        if not is_ours(connection):
+            connection.close()
+            return None
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+        channel = Channel(connection)
+        self.live.append(channel)
+        return channel
+
+    def admit_waiting(self) -> None:
+        """Accept the relays that wait, and the first: for a writer that has only an error to answer."""
+        with contextlib.suppress(OSError):
+            while True:
+                self._listener.settimeout(0 if self.live else _FIRST_SECONDS)
+                self._admit(self._listener.accept()[0])
+
+    def part(self) -> None:
+        """Send the end of file to all relays, and wait a moment until each has read its answers."""
+        left = list(self.live)
+        for channel in left:
+            channel.break_off(socket.SHUT_WR)
+        until = SYSTEM.now() + int(_LAST_SECONDS * 1e9)
+        for channel in left:
+            channel.wait_until_left(max((until - SYSTEM.now()) / 1e9, _LOOK_SECONDS))
 
     def mains(self) -> Iterator[Channel]:
         """Yield the relays that end their sessions, one for each recorder."""
-        return (one for one in list(self.live) if one is self.first or (one.session and not one.relay.is_worker))
+        return (one for one in list(self.live) if one.session is not None and not one.relay.is_worker)
 
     def of(self, session_no: int) -> list[Channel]:
         """Return the relays of a session that are not over."""
         return [one for one in list(self.live) if one.session_no == session_no and not one.is_over]
 
-    def owner(self, id: str) -> Channel:
-        """Return the relay that an exchange is of; the first where that is not known."""
-        return next((one for one in list(self.live) if id in one.open or id in one.ended), self.first)
+    def owner(self, id: str) -> Channel | None:
+        """Return the relay that an exchange is of, or None if that is not known."""
+        return next((one for one in list(self.live) if id in one.open or id in one.ended), None)
 
     def answer(self, what: journal.Answer) -> None:
         """Answer all relays."""
@@ -176,19 +191,28 @@ class Channels:
         return (one for one in list(self.live) if one.is_over and not one.ended)
 
     def close(self, channel: Channel) -> None:
-        """End the connection with a relay."""
+        """End the connection with a relay; the output of the one that started this writer is let go of."""
         self.live.remove(channel)
         channel.close()
+        if channel.pid in (None, self._starter):  # a reader of its output waits for the end of file
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
 
     @property
     def is_over(self) -> bool:
-        """Whether no relay is left; one that has not said what it is does not count."""
-        return all(one.is_over for one in list(self.live) if one.session is not None or one is self.first)
+        """True if no relay is left; connections without a session do not count."""
+        return all(one.is_over for one in list(self.live) if one.session is not None)
 
-    def is_deserted(self, parent: int) -> bool:
-        """Return whether nobody is there any more to be answered: the process `parent` started this one."""
-        joined = [one for one in list(self.live) if one.is_joined and one.session]
-        return os.getppid() != parent and all(one.is_gone() for one in joined)
+    def is_deserted(self) -> bool:
+        """Return True if the processes of all relays have ended."""
+        return all(one.is_gone() for one in list(self.live) if one.session is not None)
+
+    def wait_for_dying(self) -> None:
+        """Wait a moment for processes that have lost their connections, as a killed one does before it has ended."""
+        until = SYSTEM.now() + int(_LAST_SECONDS * 1e9)
+        while any(one.session and one.will_return() for one in self.live) and SYSTEM.now() < until:
+            threading.Event().wait(_LOOK_SECONDS)
 
 
 def peer(connection: socket.socket) -> tuple[int | None, int]:
@@ -206,28 +230,3 @@ def peer(connection: socket.socket) -> tuple[int | None, int]:
 def is_ours(connection: socket.socket) -> bool:
     """Return whether the same user is at the other end."""
     return peer(connection)[1] == os.getuid()
-
-
-def remove_left(there: Path) -> None:
-    """Remove the sockets, with their directories, that killed recorders of this user have left in a directory."""
-    for path in there.glob("wiretape-*/writer"):
-        with contextlib.suppress(OSError):  # another start has just removed it
-            found, parent = path.lstat(), path.parent.lstat()
-            is_old = SYSTEM.wall_ns() - parent.st_mtime_ns > _LEFT_NS
-            is_ours = {found.st_uid, parent.st_uid} == {os.getuid()} and stat.S_ISDIR(parent.st_mode)
-            if is_old and is_ours and stat.S_ISSOCK(found.st_mode) and _is_deserted(path):
-                remove(path)
-
-
-def _is_deserted(path: Path) -> bool:
-    """Return True if nobody listens at a socket."""
-    with socket.socket(socket.AF_UNIX) as trying:
-        trying.setblocking(False)
-        return trying.connect_ex(str(path)) == errno.ECONNREFUSED
-
-
-def remove(path: Path) -> None:
-    """Remove a listening socket's name and its directory, which nobody else will."""
-    with contextlib.suppress(OSError):  # the other of relay and writer has removed it
-        path.unlink(missing_ok=True)
-        path.parent.rmdir()

@@ -249,15 +249,26 @@ def statements(path: Path) -> list[str]:
 
 @contextlib.contextmanager
 def writing(
-    path: Path, purpose: str, *, create: bool = True, any_revision: bool = False, meeting: Path | None = None
+    path: Path,
+    purpose: str,
+    *,
+    create: bool = True,
+    any_revision: bool = False,
+    claimed: locking.Claim | None = None,
 ) -> Iterator[Connection]:
     """Hold the tape for writing: lock it, create it if need be, check it, and connect.
 
-    `purpose` is what others are told who find the tape taken; recorders join at the socket `meeting`. Raises
-    `TapeError` and its kinds; nothing has been written then, not even a lock.
+    `purpose` describes the holder to others that find the tape taken; a writer has the lock that its client `claimed`.
+    Raises `TapeError` and its kinds; nothing has been written then, not even a lock.
     """
-    path = _admit(path, create, any_revision)
-    with locking.held(path, purpose, meeting) as lock, _created(path, lock):
+    try:
+        path = _admit(path, create, any_revision)
+    except WiretapeError:
+        if claimed is not None:
+            claimed.withdraw()
+        raise
+    holding = locking.held(path, purpose) if claimed is None else locking.adopted(claimed, purpose)
+    with holding as lock, _created(path, lock):
         engine = _writer(path)
         with explained(path), engine.connect() as connection:
             _prepare(connection, path, any_revision)
@@ -303,14 +314,10 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     if not path.exists():
         if not create:
             identify(path)
-        if path.suffix == locking.TEXT_SUFFIX:
-            hint = f"name another, such as {path.with_suffix('.db').name}; 'wiretape db cut' makes a text of a tape"
-            raise ForeignFile(f"{path} has the name of a tape as text, which is not recorded or copied to: {hint}")
-        path = path.absolute()
-        _check_writable(path)
-        return path
+        locking.check_place(path)
+        return path.absolute()
+    locking.check_place(path)
     path = path.resolve()
-    _check_writable(path)
     identify(path)
     with _peeked(path) as driver:
         number = revision(driver)
@@ -340,13 +347,6 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 def compact_json(value: Any) -> str:
     """Return a value as JSON, as the tape has it."""
     return _COMPACT.encode(value)
-
-
-def _check_writable(path: Path) -> None:
-    if path.exists() and path.is_file() and (not path.stat().st_mode & 0o222 or not os.access(path, os.W_OK)):
-        raise TapeBusy(f"{path} is read-only: make it writable, or record to another tape with --db")
-    if path.parent.exists() and not os.access(path.parent, os.W_OK):
-        raise TapeBusy(f"{path.parent} may not be written: record to another tape with --db")
 
 
 def _create(path: Path) -> None:

@@ -283,14 +283,12 @@ class Verified(msgspec.Struct, tag="verified", frozen=True):
     """What the tape holds of this session, read from the file at the end; None is what could not be read in time.
 
     `failed` counts generations, `others` exchanges that are none, `unmeasured` those that have ended without measures.
-    `goes_on`: the writer has other recorders to serve, and does not end.
     """
 
     exchanges: int | None
     failed: int | None
     bytes: int | None
     problems: list[str]
-    goes_on: bool = False
     others: int = 0
     unmeasured: int = 0
 

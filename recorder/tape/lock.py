@@ -10,9 +10,9 @@ Beside the tape, `<tape>.lock` is locked as a whole. It says in words who holds 
 nothing else. The operating system frees all of them when the holder dies. `Watch` notices when the files themselves are
 removed, replaced or cut short under their writer.
 
-The lock file also says where other recorders join: the path of a Unix socket, which a relay enters before it starts a
-writer (`meet`), so that of several that start at once one starts a writer and the others wait at its socket. The path
-outlives its relay; that nobody listens there any more tells that.
+The lock file also names the Unix socket of the tape's writer, the one way to it. A client that finds the lock free
+takes it (`claim`), names a socket that it already listens at (`Claim.name`), and hands both to the writer that it
+starts. So the lock is never free between the two, and of several clients that start at once one starts the writer.
 """
 
 import contextlib
@@ -25,12 +25,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from recorder.errors import TapeBusy, TapeError, TapeGone
+from recorder.errors import ForeignFile, TapeBusy, TapeError, TapeGone
 from recorder.tape.journal import PROTOCOL
 
 TEXT_SUFFIX: Final = ".jsonl"
 """What the name of a tape that is text ends with; a database of such a name would be read as one, and is refused."""
 
+SOCKET_DIRECTORY: Final = "wiretape-"
+"""Prefix of the private directory of a writer's socket."""
+SOCKET_NAME: Final = "writer"
+
+_NEW = "new"
 _TRIES = 10
 _TRY_SECONDS = 0.02
 _HELD_BYTE = 1 << 62
@@ -80,11 +85,11 @@ def _write_lock(byte: int) -> bytes:
 class Lock:
     """The lock of one tape, held by this process."""
 
-    def __init__(self, tape: Path, purpose: str, descriptor: int, meeting: Path | None = None) -> None:
+    def __init__(self, tape: Path, purpose: str, descriptor: int, socket: Path | None = None) -> None:
         self._tape = tape
         self._purpose = purpose if "(pid " in purpose else f"{purpose} (pid {os.getpid()})"
         self._beside = descriptor
-        self._meeting = meeting
+        self._socket = socket
         self._file: int | None = None
 
     @contextlib.contextmanager
@@ -134,42 +139,96 @@ class Lock:
         self.write_holder()
 
     def write_holder(self, purpose: str | None = None) -> None:
-        """Write into the lock file who holds it, for what `purpose` from now on, and where others join."""
+        """Name this process in the lock file, with its `purpose` from now on, and the writer's socket."""
         self._purpose = purpose or self._purpose
-        _write(self._beside, self._purpose, self._meeting)
+        _write(self._beside, self._purpose, self._socket)
+
+    def empty(self) -> None:
+        """Name nobody as the holder."""
+        os.ftruncate(self._beside, 0)
 
 
-def _write(descriptor: int, words: str, meeting: Path | None) -> None:
-    joining = "" if meeting is None else f"{PROTOCOL} {meeting}\n"
+def _write(descriptor: int, words: str, socket: Path | None, *, is_new: bool = False) -> None:
+    joining = "" if socket is None else f"{PROTOCOL} {socket}\n{_NEW if is_new else ''}\n"
     with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and says less
         # Never empty: others read it at any moment. They go by lines, so that what was longer does no harm.
         os.ftruncate(descriptor, os.pwrite(descriptor, f"{words}\n{os.getpid()}\n{joining}".encode(), 0))
 
 
-def meet(tape: Path, words: str = "", own: Path | None = None, dead: Path | None = None) -> Path | None:
-    """Return the socket at which to join whoever writes a tape, or is about to; None if nobody is known to.
+class Claim:
+    """The lock of a tape that is to have a writer, on its way from the client that took it to that writer."""
 
-    Then others find the socket `own` from now on: this process is about to start a writer, which `words` describe.
-    `dead` is a socket at which nobody listens. Raises `TapeBusy` if somebody has the tape who cannot be joined.
+    def __init__(self, tape: Path, descriptor: int, *, is_new: bool = False) -> None:
+        self.tape, self.descriptor, self._is_new = tape, descriptor, is_new
+
+    def name(self, words: str, socket: Path) -> None:
+        """Name the socket of the writer, which `words` describe; a socket that a killed writer has left is removed."""
+        left = self.socket
+        _write(self.descriptor, words, socket, is_new=self._is_new)
+        if left != socket:
+            remove_socket(left)
+
+    @property
+    def socket(self) -> Path:
+        """The socket that the lock file names."""
+        return Path(_lines(self.descriptor)[2].partition(" ")[2])
+
+    def free(self) -> None:
+        """Remove the name and the socket of a writer after a failed start."""
+        remove_socket(self.socket)
+        os.ftruncate(self.descriptor, 0)
+
+    def withdraw(self) -> None:
+        """Remove the lock file if it was made for a tape that is refused now."""
+        is_new = _lines(self.descriptor)[3] == _NEW
+        with contextlib.suppress(OSError):
+            lock_of(self.tape).unlink() if is_new else os.ftruncate(self.descriptor, 0)
+
+    def close(self) -> None:
+        """Close this process's descriptor: the lock lasts as long as another process has it."""
+        os.close(self.descriptor)
+
+
+def claim(tape: Path) -> Claim | Path:
+    """Claim the lock of a tape without a writer, or return the socket of its writer.
+
+    Raises `TapeBusy` for a tape that another kind of process holds, or as `check_place`.
     """
+    check_place(tape)
     path = lock_of(tape)
-    is_new = own is not None and path.parent.is_dir() and not tape.exists() and tape.suffix != TEXT_SUFFIX
+    is_new = not path.exists()
+    descriptor = _open(path)
+    is_taken = False
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if is_new else 0), 0o600)
-    except OSError:
-        return None  # there is no lock yet, or the writer will say what is wrong with it
-    try:
-        is_held = not _takes(descriptor)
-        if is_held and not _lines(descriptor)[2]:  # nobody can join who holds it; or somebody only asks, for a blink
-            is_held = not _takes(descriptor, _TRIES)
-        meeting = _meeting(tape, descriptor, is_held=is_held)
-        if meeting == own or (meeting == dead and not is_held):
-            meeting = None
-        if own is not None and not is_held and meeting is None:
-            _write(descriptor, words, own)
-        return meeting
+        is_taken = _takes(descriptor)
+        if not is_taken and not _lines(descriptor)[2]:  # it cannot be joined; or somebody only asks, for a blink
+            is_taken = _takes(descriptor, _TRIES)
+        return Claim(tape, descriptor, is_new=is_new) if is_taken else _socket(tape, descriptor)
     finally:
-        os.close(descriptor)
+        if not is_taken:
+            os.close(descriptor)
+
+
+def check_place(tape: Path) -> None:
+    """Raise `TapeBusy` if a tape cannot be written, `ForeignFile` if a new one has the name of a tape as text."""
+    exists = tape.exists()
+    if not exists and tape.suffix == TEXT_SUFFIX:
+        hint = f"name another, such as {tape.with_suffix('.db').name}; 'wiretape db cut' makes a text of a tape"
+        raise ForeignFile(f"{tape} has the name of a tape as text, which is not recorded or copied to: {hint}")
+    tape = tape.resolve() if exists else tape.absolute()
+    if tape.is_file() and (not tape.stat().st_mode & 0o222 or not os.access(tape, os.W_OK)):
+        raise TapeBusy(f"{tape} is read-only: make it writable, or record to another tape with --db")
+    if tape.parent.exists() and not os.access(tape.parent, os.W_OK):
+        raise TapeBusy(f"{tape.parent} may not be written: record to another tape with --db")
+
+
+def remove_socket(path: Path) -> None:
+    """Remove the socket of a writer, if there is one, and its directory; anything else stays."""
+    with contextlib.suppress(OSError):  # it has been removed, or something else has its name
+        if path.name == SOCKET_NAME and path.parent.name.startswith(SOCKET_DIRECTORY):
+            if path.is_socket():
+                path.unlink()
+            path.parent.rmdir()
 
 
 def _takes(descriptor: int, tries: int = 0) -> bool:
@@ -180,22 +239,20 @@ def _takes(descriptor: int, tries: int = 0) -> bool:
     return True
 
 
-def _meeting(tape: Path, descriptor: int, *, is_held: bool) -> Path | None:
-    """Return the socket that a lock file names. Raises `TapeBusy` where it `is_held` by who cannot be joined."""
+def _socket(tape: Path, descriptor: int) -> Path:
+    """Return the socket that a held lock file names. Raises `TapeBusy` if its holder cannot be joined."""
     protocol, _, socket = _lines(descriptor)[2].partition(" ")
     if protocol == PROTOCOL and socket:
         return Path(socket)
-    if not is_held:
-        return None
     with _opened(tape) as file:
         raise _busy(tape, _describe(file, descriptor), "another version of wiretape, " if socket else "")
 
 
 @contextlib.contextmanager
-def held(tape: Path, purpose: str, meeting: Path | None = None) -> Iterator[Lock]:
+def held(tape: Path, purpose: str) -> Iterator[Lock]:
     """Hold the lock beside a tape for the length of the block; raises `TapeBusy`, with the holder, if it is taken.
 
-    `Lock.on_file` locks the tape itself, once it exists. Others can join at the socket `meeting`.
+    `Lock.on_file` locks the tape itself, once it exists.
     """
     descriptor = _open(lock_of(tape))
     try:
@@ -204,14 +261,26 @@ def held(tape: Path, purpose: str, meeting: Path | None = None) -> Iterator[Lock
         except OSError as error:
             with _opened(tape) as file:
                 raise _busy(tape, _describe(file, descriptor)) from error
-        lock = Lock(tape, purpose, descriptor, meeting)
-        lock.write_holder()
-        try:
+        with _named(Lock(tape, purpose, descriptor)) as lock:
             yield lock
-        finally:
-            os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def adopted(claimed: Claim, purpose: str) -> Iterator[Lock]:
+    """Hold the lock that a client has claimed for this process, for the length of the block."""
+    with _named(Lock(claimed.tape, purpose, claimed.descriptor, claimed.socket)) as lock:
+        yield lock
+
+
+@contextlib.contextmanager
+def _named(lock: Lock) -> Iterator[Lock]:
+    lock.write_holder()
+    try:
+        yield lock
+    finally:
+        lock.empty()
 
 
 def lock_of(tape: Path) -> Path:
@@ -244,15 +313,15 @@ def _describe(file: int | None, beside: int | None) -> str:
     that holds the tape now; otherwise its command line does.
     """
     pid = _holder_pid(file) if file is not None else None
-    words, written_by, _ = ("", "0", "") if beside is None else _lines(beside)
+    words, written_by = ("", "0") if beside is None else _lines(beside)[:2]
     if pid is None or written_by == str(pid):
         return words or _UNKNOWN
     return _command(pid) or f"process {pid}"
 
 
 def _lines(descriptor: int) -> list[str]:
-    """Return what a lock file says: in words who wrote it, its process, and where others join."""
-    return [*os.pread(descriptor, 4096, 0).decode("utf-8", "replace").strip().split("\n"), "", ""][:3]
+    """Return the lines of a lock file: its holder in words, the holder's pid, the writer's socket, `_NEW` or ""."""
+    return [*os.pread(descriptor, 4096, 0).decode("utf-8", "replace").split("\n"), "", "", ""][:4]
 
 
 def _command(pid: int) -> str:

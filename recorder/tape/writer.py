@@ -1,16 +1,16 @@
-"""A program: journal frames on standard input → group commits on the tape → answers on standard output.
+"""A program: journal frames of relays → group commits on the tape → answers.
 
-Run by `recorder.relay.tap` as `python -m recorder.tape.writer TAPE PURPOSE`. Further relays may connect to a socket
-that it is given (`--listen FD`): those of the same recorder, and those of others that record to the same tape. One
-writer for all of them keeps the rule that a tape has one, gives all of them the same promises, and leaves nothing to be
-merged. It ends when the last of them has, and goes on for the others when the recorder that started it ends or dies:
-a change of writers would cost each of them a restart. Everything that costs is here: fsync, JSON, compression, metrics.
+Run by `recorder.relay.link` as `python -m recorder.tape.writer LOCK SOCKET TAPE [IDENTITY SESSION] PURPOSE`: it gets
+the descriptors of the tape's lock and of a listening socket. All relays of a tape connect there: those of a recorder
+with workers, and those of other recorders. One writer for all of them keeps the rule that a tape
+has one, gives all of them the same promises, and leaves nothing to be merged. It ends when the last of them has.
+Everything that costs is here: fsync, JSON, compression, metrics.
 
-It ignores SIGINT and SIGTERM and ends at end of file, so that ctrl-c drains; if a relay was killed, it commits what the
-pipe still holds and marks the open exchanges as interrupted. A full disk or a lock is waited out; on any other failure
-it ends, one of its relays starts another, the others join that, and each sends again what was not acknowledged. Until
-they have, or are seen to have ended, their open exchanges stay open. Facts come first: what has ended is measured when
-the pipe is empty, or has not been for a while, and the whole process yields to the relay.
+It ignores SIGINT and SIGTERM and ends with its relays, so that ctrl-c drains; if a relay was killed, it commits what
+the socket still holds and marks the open exchanges as interrupted. A full disk or a lock is waited out; on any other
+failure it ends, one of its relays starts another, and each sends again what was not acknowledged. Until they have, or
+are seen to have ended, their open exchanges stay open. Facts come first: what has ended is measured when nothing comes,
+or has not been for a while, and the whole process yields to the relay.
 It refuses a tape that is damaged, and at the end of each recorder reads from the file what the tape really holds of it.
 """
 
@@ -38,9 +38,9 @@ from recorder.clock import SYSTEM, Clock
 from recorder.errors import DAMAGED, LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError, sqlite_code
 from recorder.plurals import counted
 from recorder.process import boot_id, is_gone
-from recorder.tape import channels, checks, file, journal, losses
+from recorder.tape import checks, file, journal, losses
 from recorder.tape.channels import Channel, Channels
-from recorder.tape.lock import LogGone, Watch, identity
+from recorder.tape.lock import Claim, LogGone, Watch, identity, remove_socket
 from recorder.tape.retention import Limits, Pruner, Removed
 from recorder.tape.store import Batch, Settled, Store, Unsettled, settle
 
@@ -53,7 +53,7 @@ SPACING_NS = 50_000_000
 WINDOW_BYTES = 1 << 20
 WINDOW_FRAMES = 2000
 """… or when it holds this much."""
-_PIPE_PIECES = 16
+_PIECES = 16
 RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
 _IDLE_SECONDS = 1.0
@@ -64,9 +64,11 @@ _IDLE_NS = 10_000_000_000
 _PAGES_GIVEN_BACK = 256
 _RETURN_NS = 30_000_000_000
 """A relay that has lost its writer has so long to come back, unless its process is seen to have ended."""
+_FIRST_NS = 5_000_000_000
+"""Time allowed for the first relay to connect."""
 _LAST_GIVING_NS = 1_000_000_000
 _LAST_SETTLING_NS = 5_000_000_000
-"""After the end of the pipe; what is not settled then, and no relay waits for, is left to the next writer."""
+"""Time allowed for settling after the end of the last relay, unless one waits; the next writer settles the rest."""
 
 _BEFORE_ALL = journal.Relay | journal.Keep | journal.Session
 _OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
@@ -78,7 +80,7 @@ _SETTLED_SHARE = 4
 _MOST_SETTLED = 512
 """… of a long backlog one in so many, but no more than this, which takes about as long as the spacing of commits."""
 _BUSY_NS = 200_000_000
-"""While the pipe is never empty, this much later than otherwise."""
+"""Delay of settling while frames never stop coming."""
 _NICENESS = 5
 _COLLECTED_OBJECTS = 50_000
 
@@ -104,9 +106,9 @@ class Writer:
         self,
         store: Store,
         path: Path,
+        relays: Channels,
         clock: Clock = SYSTEM,
         keep_lock: Callable[[], None] = lambda: None,
-        relays: Channels | None = None,
         name_holder: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = store
@@ -114,20 +116,19 @@ class Writer:
         self._watch: Watch | None = None
         self._clock = clock
         self._keep_lock, self._name_holder = keep_lock, name_holder
-        self._relays = relays or Channels()
-        self._holder = self._relays.first
+        self._relays = relays
+        self._holder: Channel | None = None
         self._absent: dict[tuple[int, int], _Absent] = {}
         self._batch: dict[int, list[journal.Frame]] = {}
         self._frames = 0
         self._size = 0
         self._due: int | None = None
-        self._pieces: queue.Queue[tuple[Channel, bytes | journal.Verified] | list[Settled]] = queue.Queue(_PIPE_PIECES)
+        self._pieces: queue.Queue[tuple[Channel, bytes | journal.Verified] | list[Settled]] = queue.Queue(_PIECES)
         self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
         self._settling = False
         self._settle_at = 0
         self._committed_at = 0
         self._reported = False
-        self._parent = os.getppid()
         self._ended = False
         self._unsettled: deque[int] = deque()
         self._leftover: deque[int] = deque()
@@ -138,7 +139,8 @@ class Writer:
     def run(self) -> None:
         """Serve until the last relay ends; raises what SQLite raises when a batch cannot be stored."""
         threading.Thread(target=self._settle, daemon=True).start()
-        threading.Thread(target=self._relays.first.read, args=(self._pieces.put,), daemon=True).start()
+        self._relays.listen(self._pieces.put)
+        first_until = self._clock.now() + _FIRST_NS
         while not self._ended:
             self._take()
             if self._is_due():
@@ -146,7 +148,10 @@ class Writer:
             self._hand_over()
             if not self._frames:
                 self._tidy()
+            if self._watch is None and self._clock.now() > first_until:
+                return  # the client that has started this writer was killed
         self._commit()
+        self._relays.wait_for_dying()
         for relay in list(self._relays.live):
             self._part_from(relay)
         self._recover_absent(at_end=True)
@@ -160,7 +165,7 @@ class Writer:
 
     def _is_awaited(self) -> bool:
         """Return whether a relay waits for what is settled now: it goes on while that is reported, and may cut it."""
-        return self._reported and not self._relays.is_deserted(self._parent)
+        return self._reported and not self._relays.is_deserted()
 
     def _tidy(self) -> None:
         """Do what is due while there is nothing to commit."""
@@ -180,8 +185,8 @@ class Writer:
             self._absent[relay.process, relay.session_no] = _Absent(relay.session_no, frozenset(relay.open), until)
         else:
             self._recover(relay.session_no, relay.open)
-        is_known = relay.has_left or (relay.is_gone() and not losses.read(self._path, relay.session.uuid))
-        if is_known and not relay.relay.is_worker:
+        has_told = relay.has_left and not relay.relay.is_worker
+        if has_told or (is_gone(relay.session.pid, boot_id()) and not losses.read(self._path, relay.session.uuid)):
             losses.remove(self._path, relay.session.uuid)
         relay.open.clear()
 
@@ -194,8 +199,9 @@ class Writer:
                 self._recover(one.session_no, one.open)
 
     def _recover(self, session_no: int, open: Collection[str]) -> None:
-        """End the open exchanges of a session; those of a part of it, while another relay of it goes on."""
-        ids = open if self._relays.of(session_no) else None
+        """End the open exchanges of a session; those of a part of it, while another relay of it lives."""
+        is_part = self._relays.of(session_no) or any(one.session_no == session_no for one in self._absent.values())
+        ids = open if is_part else None
         if ids is None or ids:
             known = losses.read_all(self._path)
             self._leftover.extend(self._tried(lambda: self._store.recover(known, of=[session_no], ids=ids)))
@@ -230,7 +236,8 @@ class Writer:
         """Report exchanges to the relays that they are of."""
         by_relay: dict[Channel, list[journal.Finished]] = {}
         for one in finished:
-            by_relay.setdefault(self._relays.owner(one.id), []).append(one)
+            if (owner := self._relays.owner(one.id)) is not None:
+                by_relay.setdefault(owner, []).append(one)
         for relay, its in by_relay.items():
             relay.answer(journal.Ack(relay.committed, its))
             relay.ended.difference_update(one.id for one in its)
@@ -251,8 +258,13 @@ class Writer:
         """Close a channel; another recorder is named as the holder of the tape, if that was this one."""
         self._relays.close(relay)
         if relay is self._holder:
-            self._holder = next((one for one in self._relays.mains() if not one.is_over), self._relays.first)
-            self._name_holder(self._holder.relay.purpose)
+            self._holder = None
+            if (other := next((one for one in self._relays.mains() if not one.is_over), None)) is not None:
+                self._hold_for(other)
+
+    def _hold_for(self, relay: Channel) -> None:
+        self._holder = relay
+        self._name_holder(relay.relay.purpose)
 
     def _take(self) -> None:
         """Wait for a piece of a relay's frames, something settled or verified, or until a commit is due."""
@@ -266,7 +278,7 @@ class Writer:
             return
         relay, data = piece
         if isinstance(data, journal.Verified):
-            relay.answer(msgspec.structs.replace(data, goes_on=True))
+            relay.answer(data)
             self._close(relay)
         elif not self._ended:
             self._take_frames(relay, data)
@@ -314,23 +326,26 @@ class Writer:
                 relay.relay = frame
             case journal.Keep():
                 relay.keep = frame
-            case journal.Session() if relay is self._relays.first:
-                self._admit_first(frame)
+            case journal.Session() if self._watch is None:
+                self._admit_first(frame, relay)
             case journal.Session():
                 self._admit(frame, relay)
         if relay.keep is not None and relay.session is not None:
             self._choose_limits()
             self._report_announced(relay, relay.keep)
 
-    def _admit_first(self, session: journal.Session) -> None:
-        """Enter the session of the recorder that started this writer, and what earlier ones could not store."""
-        relay, unstored = self._relays.first, losses.read_all(self._path)
+    def _admit_first(self, session: journal.Session, relay: Channel) -> None:
+        """Enter the session of the first relay, and what earlier recorders could not store."""
+        unstored = losses.read_all(self._path)
         warnings = self._enter(session, relay)
         recording = {session.uuid}
         for other in self._store.returning([one.session for one in unstored]):
             if other.no != relay.session_no:
                 self._absent[other.pid, other.no] = _Absent(other.no, frozenset(), self._clock.now() + _RETURN_NS)
                 recording.add(other.uuid)
+        if relay.relay.is_worker:  # its recorder has lost a writer, too
+            until = self._clock.now() + _RETURN_NS
+            self._absent[session.pid, relay.session_no] = _Absent(relay.session_no, frozenset(), until)
         dead = [one for one in unstored if one.session not in recording]
         lacking = self._count_missing(dead)
         self._store.recover(dead, besides=[relay.session_no, *(one.session_no for one in self._absent.values())])
@@ -340,12 +355,7 @@ class Writer:
             losses.remove(self._path, one.session)
         self._watch = Watch(self._path)
         self._leftover.extend(self._store.unsettled())
-        relay.answer(
-            journal.Ready(
-                str(self._path), [*warnings, *_losses_of_dead(lacking, self._count_missing(dead))], relay.after
-            )
-        )
-        self._relays.listen(self._pieces.put)
+        self._answer_ready(relay, [*warnings, *_losses_of_dead(lacking, self._count_missing(dead))])
 
     def _count_missing(self, unstored: Sequence[losses.Unstored]) -> tuple[int, int]:
         """Count the exchanges that the tape lacks of recorders that died, and their bytes."""
@@ -369,7 +379,12 @@ class Writer:
             relay.open.update(absent.open)
         if self._limiter is not None and relay.keep is not None and _limits(relay.keep):
             warnings.append(f"until it ends, {self._limiter.relay.purpose} decides what the tape keeps")
-        joined = self._holder.session
+        self._answer_ready(relay, warnings)
+
+    def _answer_ready(self, relay: Channel, warnings: list[str]) -> None:
+        if self._holder is None and not relay.relay.is_worker:
+            self._hold_for(relay)
+        joined = None if self._holder in (None, relay) else self._holder.session
         relay.answer(journal.Ready(str(self._path), warnings, relay.after, joined.pid if joined else None))
 
     def _enter(self, session: journal.Session, relay: Channel) -> list[str]:
@@ -431,7 +446,8 @@ class Writer:
         """Acknowledge to each relay what is committed of it."""
         by_relay: dict[Channel, list[journal.Lost]] = {}
         for one in lost:
-            by_relay.setdefault(self._relays.owner(one.id), []).append(one)
+            if (owner := self._relays.owner(one.id)) is not None:
+                by_relay.setdefault(owner, []).append(one)
         for relay in list(self._relays.live):
             if relay.seq > relay.committed:
                 relay.committed = relay.seq
@@ -474,7 +490,11 @@ class Writer:
             if len(parts) == 1:
                 (id,) = parts
                 frames = [frame for part in batch.values() for frame in part]
-                self._relays.owner(id).answer(journal.Trouble(f"a part of exchange {id} cannot be stored ({error})"))
+                trouble = journal.Trouble(f"a part of exchange {id} cannot be stored ({error})")
+                if (owner := self._relays.owner(id)) is not None:
+                    owner.answer(trouble)
+                else:
+                    self._relays.tell(trouble)
                 size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.Reads))
                 return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
         results = [self._append(part) for part in parts.values()]
@@ -496,7 +516,7 @@ class Writer:
             try:
                 result = write()
             except _ERRORS as error:
-                orphaned = tries >= _LAST_TRIES and (self._ended or self._relays.is_deserted(self._parent))
+                orphaned = tries >= _LAST_TRIES and (self._ended or self._relays.is_deserted())
                 if orphaned or not _passing(error):
                     raise
                 if tries == 0:
@@ -510,12 +530,10 @@ class Writer:
 
 
 def _frames(relay: Channel) -> Iterator[tuple[int, journal.Frame]]:
-    """Yield the frames that have come of a relay; one that joined is left alone if it sends anything else."""
+    """Yield the frames that have come of a relay; one that sends anything else is left alone."""
     try:
         yield from journal.decode(relay.buffer)
     except msgspec.MsgspecError:
-        if not relay.is_joined:
-            raise
         relay.buffer.clear()
         relay.break_off()
 
@@ -595,57 +613,54 @@ def _yield_to_relay() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Hold the tape named in `arguments` and write it until the last relay ends; return the exit code.
+    """Write a tape until the last relay ends; return the exit code.
 
-    Before them may come `--listen FD`: a socket that other relays connect to. Where an earlier writer of this recorder
-    wrote the tape, two more say which file that was (its `identity`) and name the session (its uuid).
+    `arguments` are the descriptors of its lock and of a listening socket, its path, the `identity` of its file and the
+    uuid of the session if an earlier writer has written it, and the purpose of the client in words.
     """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     _yield_to_relay()
-    listener = None
-    if arguments[0] == "--listen":
-        listener, arguments = socket.socket(fileno=int(arguments[1])), arguments[2:]
-    parent, relays = os.getppid(), Channels(listener)
+    claimed, listener, path, *before, purpose = arguments
+    relays = Channels(socket.socket(fileno=int(listener)))
     try:
-        return _write(arguments, relays)
+        return _write(Claim(Path(path), int(claimed)), relays, before, purpose)
     finally:
-        is_left = os.getppid() != parent or relays.first not in relays.live
-        if relays.meeting is not None and is_left:  # the relay whose socket it is has ended
-            channels.remove(relays.meeting)
+        remove_socket(relays.place)
+        relays.part()
 
 
-def _write(arguments: list[str], relays: Channels) -> int:
-    path, purpose = Path(arguments[0]), arguments[1]
-    relays.first.relay = journal.Relay(purpose)
+def _write(claimed: Claim, relays: Channels, before: Sequence[str], purpose: str) -> int:
+    path = claimed.tape
     try:
-        if arguments[2:] and arguments[2] != str(identity(path)):
-            raise TapeGone(f"{path} was removed or replaced while no writer ran: nothing more is stored")
-        with file.writing(path, purpose, create=not arguments[2:], meeting=relays.meeting) as connection:
-            _refuse_damaged(path)
-            keep_lock, name_holder = partial(file.keep_lock, connection), partial(file.name_holder, connection)
-            Writer(Store(connection), path, SYSTEM, keep_lock, relays, name_holder).run()
-            _answer_verified(path, relays)
+        with contextlib.closing(claimed):
+            if before and before[0] != str(identity(path)):
+                raise TapeGone(f"{path} was removed or replaced while no writer ran: nothing more is stored")
+            with file.writing(path, purpose, create=not before, claimed=claimed) as connection:
+                _refuse_damaged(path)
+                keep_lock, name_holder = partial(file.keep_lock, connection), partial(file.name_holder, connection)
+                Writer(Store(connection), path, relays, SYSTEM, keep_lock, name_holder).run()
+                for relay in relays.mains():
+                    relay.answer(verify(path, relay))
     except WiretapeError as error:
-        final = isinstance(error, LASTING)
-        relays.answer(journal.Fatal(error.exit_code, str(error), final))
-        if final and relays.first.session is not None:
-            _answer_verified(path, relays)
-        elif final and arguments[3:]:
-            relays.first.answer(checks.verify(path, arguments[3], _CHECK_SECONDS))
+        _refuse(relays, journal.Fatal(error.exit_code, str(error), isinstance(error, LASTING)), path, before)
         return error.exit_code
     except OSError as error:
         reason = error.strerror or str(error)
         message = f"{path} cannot be used ({reason}): mend that, or use another tape"
-        relays.answer(journal.Fatal(TapeBusy.exit_code, message))
+        _refuse(relays, journal.Fatal(TapeBusy.exit_code, message), path, before)
         return TapeBusy.exit_code
     return 0
 
 
-def _answer_verified(path: Path, relays: Channels) -> None:
-    for relay in relays.mains():
-        if relay.session is not None:
-            relay.answer(verify(path, relay))
+def _refuse(relays: Channels, fatal: journal.Fatal, path: Path, before: Sequence[str]) -> None:
+    """Answer the error that ends this writer; if it is final, also the contents of the tape."""
+    relays.admit_waiting()
+    relays.answer(fatal)
+    for relay in relays.live if fatal.final else ():
+        session = relay.session.uuid if relay.session else next(iter(before[1:]), "")
+        if session and not relay.relay.is_worker:
+            relay.answer(checks.verify(path, session, _CHECK_SECONDS, relay.after))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ measured.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import signal
+import socket
 import sqlite3
 import statistics
 import subprocess
@@ -26,12 +28,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from recorder.tape import journal  # noqa: E402
+from recorder.relay import link  # noqa: E402
+from recorder.tape import journal, lock  # noqa: E402
 from tests.bench import rig  # noqa: E402
 from tests.bench.clients import Plan  # noqa: E402
 from tests.bench.core import chat, timed  # noqa: E402
@@ -74,41 +76,46 @@ def cpu_ns(process: subprocess.Popen[bytes]) -> int:
     return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
 
 
+def started(tape: Path, environment: dict[str, str]) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """Start a writer, and return its process and a connection to it."""
+    claimed = lock.claim(tape)
+    assert isinstance(claimed, lock.Claim)
+    with contextlib.closing(claimed), link.listen() as listener, socket.socket(socket.AF_UNIX) as connection:
+        claimed.name("a benchmark (pid 0)", Path(listener.getsockname()))
+        given = claimed.descriptor, listener.fileno()
+        command = [sys.executable, "-P", "-m", "recorder.tape.writer", *map(str, given), str(tape), "a benchmark"]
+        process = subprocess.Popen(command, pass_fds=given, env=environment)
+        connection.connect(listener.getsockname())
+        return process, connection.dup()
+
+
 def measure(checkout: Path, sent: Sequence[bytes], streams: int, rate: float) -> int:
     """Return the CPU time, in ns, of a checkout's writer from its being ready until all streams are measured."""
-    module = "recorder.tape.writer" if (checkout / "recorder" / "tape").is_dir() else "recorder.writer"
     with tempfile.TemporaryDirectory() as directory:
-        command = [sys.executable, "-P", "-m", module, str(Path(directory) / "tape.db"), "a benchmark (pid 0)"]
-        environment = {**os.environ, "PYTHONPATH": str(checkout)}
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-        with process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(journal.encode(0, SESSION))
-            process.stdin.flush()
-            process.stdout.readline()
+        process, connection = started(Path(directory) / "tape.db", {**os.environ, "PYTHONPATH": str(checkout)})
+        with process, connection, connection.makefile("rb") as answers:
+            connection.sendall(journal.encode(0, SESSION))
+            answers.readline()
             before = cpu_ns(process)
-            sender = threading.Thread(target=send, args=(process.stdin, sent, rate / GATHERED))
+            sender = threading.Thread(target=send, args=(connection, sent, rate / GATHERED))
             sender.start()
             finished = 0
             while finished < streams:
                 # As JSON: of another checkout, the records may have other fields.
-                finished += len(json.loads(process.stdout.readline()).get("finished", ()))
+                finished += len(json.loads(answers.readline()).get("finished", ()))
             taken = cpu_ns(process) - before
             sender.join()
-            process.stdin.close()
-            process.stdout.read()
+            connection.shutdown(socket.SHUT_WR)
     return taken
 
 
-def send(pipe: IO[bytes], sent: Sequence[bytes], rate: float) -> None:
+def send(connection: socket.socket, sent: Sequence[bytes], rate: float) -> None:
     """Write frames at a pace, those of 10 ms at a time."""
     started = time.monotonic()
     step = max(int(rate / 100), 1)
     for first in range(0, len(sent), step):
         time.sleep(max(started + first / rate - time.monotonic(), 0))
-        pipe.write(b"".join(sent[first : first + step]))
-        pipe.flush()
+        connection.sendall(b"".join(sent[first : first + step]))
 
 
 def run_at_full_speed(seconds: int) -> None:

@@ -1,8 +1,12 @@
-"""The writer as a process, as the relay starts it, for the tests of what happens to it."""
+"""The writer as a process, as a relay starts it, for the tests of what happens to it."""
 
+import contextlib
+import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from recorder.tape import journal
-from tests.forked import Forked
+from recorder.tape import journal, lock
+from tests.forked import Forked, Passed
 from tests.recorder.frames import SESSION
 
 
@@ -20,19 +24,33 @@ def seeds(count: int) -> list[Any]:
     return [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, count))]
 
 
-class WriterProcess:
-    """A writer and the two ends of its pipes."""
+PROGRAM = """
+import socket, sys
+from pathlib import Path
+from recorder.clock import SYSTEM, Clock
+from recorder.tape import file as tapefile, journal, writer
+from recorder.tape.channels import Channels
+from recorder.tape.lock import Claim
+from recorder.tape.store import Store
+claimed, tape = Claim(Path(sys.argv[3]), int(sys.argv[1])), Path(sys.argv[3])
+relays = Channels(socket.socket(fileno=int(sys.argv[2])))
+"""
+"""The beginning of a program that takes a writer's place: `code` of `writer`."""
 
-    def __init__(self, process: "Forked | subprocess.Popen[bytes]") -> None:
-        self.process, self.seq = process, 0
+
+class WriterProcess:
+    """A writer and a connection to it."""
+
+    def __init__(self, process: "Forked | subprocess.Popen[bytes]", connection: socket.socket) -> None:
+        self.process, self.seq, self.connection = process, 0, connection
+        self.place = Path(connection.getpeername())
+        self._lines = connection.makefile("rb")
         self.answers: list[journal.Answer] = []
 
     def send(self, frames: Iterable[journal.Frame]) -> None:
-        assert self.process.stdin is not None
         for frame in frames:
-            self.process.stdin.write(journal.encode(self.seq, frame))
+            self.connection.sendall(journal.encode(self.seq, frame))
             self.seq += 1
-        self.process.stdin.flush()
 
     @property
     def lost(self) -> list[journal.Lost]:
@@ -40,8 +58,7 @@ class WriterProcess:
         return [lost for answer in self.answers if isinstance(answer, journal.Ack) for lost in answer.lost]
 
     def answer(self) -> journal.Answer:
-        assert self.process.stdout is not None
-        answer = journal.decode_answer(self.process.stdout.readline())
+        answer = journal.decode_answer(self._lines.readline())
         self.answers.append(answer)
         return answer
 
@@ -57,13 +74,28 @@ class WriterProcess:
 
     def end(self) -> int:
         """Give the end of file, and wait for the writer's own end."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        self.leave()
         return self.process.wait(30)
+
+    def leave(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            self.connection.shutdown(socket.SHUT_WR)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(30)
+
+
+def _connected_by_the_dead(path: str) -> socket.socket:
+    """Return a connection of a process that has ended: its writer takes the end of file for the end of its relay."""
+    connection = socket.socket(socket.AF_UNIX)
+    if (pid := os.fork()) == 0:
+        try:
+            connection.connect(path)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    return connection
 
 
 @contextmanager
@@ -72,16 +104,27 @@ def writer(
 ) -> Iterator[WriterProcess]:
     """Start a writer, or the program `code` in its place, and send it the session; `is_fresh`: named as in use."""
     program = ("-m", "recorder.tape.writer") if code is None else ("-c", code)
-    command = (*program, str(tape), "wiretape record (pid 1)")
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with (
-        subprocess.Popen((sys.executable, "-P", *command), **streams)
-        if is_fresh
-        else Forked(command, **streams) as process
-    ):
-        started = WriterProcess(process)
+    purpose = "wiretape record (pid 1)"
+    claimed = lock.claim(tape)
+    assert isinstance(claimed, lock.Claim)
+    directory = tempfile.mkdtemp(prefix=lock.SOCKET_DIRECTORY)
+    with contextlib.closing(claimed), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.join(directory, lock.SOCKET_NAME))
+        listener.listen()
+        claimed.name(purpose, Path(listener.getsockname()))
+        given = claimed.descriptor, listener.fileno()
+        process: Any
+        if is_fresh:
+            command = (sys.executable, "-P", *program, *map(str, given), str(tape), purpose)
+            process = subprocess.Popen(command, pass_fds=given)
+        else:
+            process = Forked((*program, *map(Passed, given), str(tape), purpose))
+        connection = _connected_by_the_dead(listener.getsockname())
+    with process, connection:
+        started = WriterProcess(process, connection)
         try:
             started.send([session])
             yield started
         finally:
             process.kill()
+            lock.remove_socket(Path(directory, lock.SOCKET_NAME))

@@ -102,7 +102,7 @@ async def test_a_start_that_fails_for_want_of_descriptors_says_so(tmp_path: Path
     command = ("record", "--db", tmp_path / "tape.db", "--upstream", "http://127.0.0.1:9", "--listen", ":0")
     async with wiretape(*command, preexec_fn=limit(20, 20)) as process:
         code, out, err = await finish(process)
-    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert (code, out, err.count("\n")) == (1, "", 1), err
     assert "no file descriptors are left (the limit is 20)" in err
 
 

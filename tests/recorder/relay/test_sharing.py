@@ -16,7 +16,7 @@ import pytest
 
 from recorder.clock import SYSTEM
 from recorder.process import boot_id, is_gone
-from recorder.relay import sharing
+from recorder.relay import link, sharing
 from recorder.relay.recording import Recording
 from recorder.relay.sharing import Place, Share
 from recorder.relay.tap import Tap
@@ -222,9 +222,32 @@ def test_sockets_of_killed_recorders_are_removed_and_nothing_else(short: Path, m
             if name != "young":
                 os.utime(place.parent, (1, 1))
         monkeypatch.setattr(tempfile, "tempdir", str(short))
-        made = opened.enter_context(sharing.listener())
+        made = opened.enter_context(link.listen())
         own = Path(made.getsockname()).parent.name
     names = ["wiretape-alive", "wiretape-file", "wiretape-link", "wiretape-young"]
     assert sorted(path.parent.name for path in short.glob("wiretape-*/writer") if path.parent.name != own) == names
     assert not places["left"].parent.exists()
     assert (places["full"].parent / "other").read_text() == "precious"
+
+
+@on_loop
+async def test_a_worker_starts_the_writer_where_its_recorder_has_not(tape: Path) -> None:
+    first, worker = taps(tape)
+    await worker.start()
+    assert worker.pid is not None
+    for frame in [*exchange("b1"), begin("b2")]:
+        worker.put(frame)
+    await until(lambda: worker.counts.recorded == 1)
+    await first.start()
+    assert (first.pid, first.joined) == (None, None)
+    first.put(begin("a1"))
+    await until(lambda: first.counts.stored_exchanges)
+    os.kill(worker.pid, signal.SIGKILL)
+    for frame in exchange("b2")[1:]:
+        worker.put(frame)
+    for frame in exchange("a1")[1:]:
+        first.put(frame)
+    await until(lambda: (first.counts.recorded, worker.counts.recorded) == (1, 2))
+    assert (await worker.close(), await first.close()) == (0, 0)
+    assert (first.totals().recorded, first.totals().is_whole) == (3, True)
+    assert set(outcomes_of(tape).values()) == {"complete"}

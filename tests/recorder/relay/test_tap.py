@@ -36,6 +36,7 @@ from tests.recorder.frames import (
     outcomes_of,
     reads_of,
 )  # fmt: skip
+from tests.recorder.writers import PROGRAM
 
 PURPOSE = "wiretape record (pid 1)"
 
@@ -60,7 +61,7 @@ async def started(tape: Path, **options: Any) -> AsyncIterator[Tap]:
     finally:
         pid = running.pid
         await running.close(grace=20)
-        assert pid is None or not is_alive(pid)
+        await until(lambda: pid is None or not is_alive(pid))
 
 
 def is_alive(pid: int) -> bool:
@@ -268,7 +269,7 @@ def test_closing_counts_what_a_stuck_writer_did_not_store_and_ends_it(tape: Path
         running.put(begin("e1"))
         assert await running.close(grace=0.05) == 2  # and the farewell
         assert running.counts.trouble == "2 frames could not be stored: for 0.05 s the writer acknowledged nothing"
-        assert not is_alive(pid)
+        await until(lambda: not is_alive(pid))
 
     play(scenario())
 
@@ -290,7 +291,7 @@ def test_closing_while_another_writer_starts_leaves_no_process(tape: Path) -> No
         await until(lambda: running.pid not in (None, first))
         pid = running.pid or 0
         await running.close(grace=0.001)
-        assert not is_alive(pid)
+        await until(lambda: not is_alive(pid))
 
     play(scenario())
 
@@ -340,16 +341,22 @@ def test_a_busy_tap_says_that_it_is_alive(tape: Path, monkeypatch: pytest.Monkey
     play(scenario())
 
 
-def impostor(directory: Path, answers: str) -> Path:
+def impostor(directory: Path, answers: bytes) -> Path:
     """Make a program that stands for Python: its first run answers so and stays, later ones are the real writer."""
-    program = directory / "python"
-    first = f"touch {directory}/started; {answers}; exec sleep 60"
-    program.write_text(f'#!/bin/sh\n[ -e {directory}/started ] || {{ {first}; }}\nexec {sys.executable} "$@"\n')
+    program, first = directory / "python", directory / "first.py"
+    first.write_text(
+        "import socket, sys, time\n"
+        "connection = socket.socket(fileno=int(sys.argv[5])).accept()[0]\n"
+        f"connection.sendall({answers!r})\n"
+        "time.sleep(60)\n"
+    )
+    began = f'{{ touch {directory}/started; exec {sys.executable} {first} "$@"; }}'
+    program.write_text(f'#!/bin/sh\n[ -e {directory}/started ] || {began}\nexec {sys.executable} "$@"\n')
     program.chmod(0o700)
     return program
 
 
-READY = """printf '{"type":"ready","tape":"","warnings":[]}\\n'"""
+READY = journal.encode_answer(journal.Ready("", []))
 
 
 @pytest.mark.parametrize(
@@ -369,7 +376,7 @@ def test_a_line_that_is_no_answer_is_a_failure_of_the_writer(line: bytes) -> Non
 def test_answers_that_cannot_be_read_are_the_death_of_a_writer_and_nothing_is_lost(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = impostor(tmp_path, f"{READY}; echo junk")
+    program = impostor(tmp_path, READY + b"junk\n")
     said: list[str] = []
 
     async def scenario() -> None:
@@ -531,18 +538,16 @@ def test_a_tape_removed_while_no_writer_ran_is_not_made_anew(tape: Path) -> None
     assert not tape.exists()
 
 
-FULL_DISK = """
+FULL_DISK = f"""
 import signal, sys
-from pathlib import Path
-from recorder.tape import file as tapefile, writer
-from recorder.tape.store import Store
+del sys.argv[1:4]  # options of Python, and the module
+{PROGRAM}
 writer.RETRY_SECONDS = 0.02
-path = Path(sys.argv[6])
-with tapefile.writing(path, sys.argv[7]) as connection:
+with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
     driver = connection.connection.dbapi_connection
-    limit = lambda *_: driver.execute(f"PRAGMA max_page_count={driver.execute('PRAGMA page_count').fetchone()[0]}")
+    limit = lambda *_: driver.execute(f"PRAGMA max_page_count={{driver.execute('PRAGMA page_count').fetchone()[0]}}")
     signal.signal(signal.SIGUSR1, limit)
-    writer.Writer(Store(connection), path).run()
+    writer.Writer(Store(connection), tape, relays).run()
 """
 """A writer whose disk is full from SIGUSR1 on; its arguments are those of Python."""
 

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import subprocess
 import sys
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recorder.errors import TapeBusy, TapeGone
+from recorder.errors import ForeignFile, TapeBusy, TapeGone
 from recorder.tape import lock as locking
 
 HOLD = """
@@ -188,3 +189,39 @@ def test_a_tape_that_cannot_be_opened_is_explained(tmp_path: Path) -> None:
         lock.on_file(),
     ):
         pass
+
+
+def test_a_tape_that_may_not_be_written_has_no_writer_and_gets_no_lock_file(tape: Path) -> None:
+    tape.chmod(0o400)
+    with pytest.raises(TapeBusy, match="is read-only"):
+        locking.claim(tape)
+    text = tape.with_suffix(locking.TEXT_SUFFIX)
+    with pytest.raises(ForeignFile, match="has the name of a tape as text"):
+        locking.claim(text)
+    assert [path.name for path in tape.parent.iterdir()] == [tape.name]
+
+
+def test_the_lock_goes_from_the_client_that_claims_it_to_another_process(tape: Path) -> None:
+    claimed = locking.claim(tape)
+    assert isinstance(claimed, locking.Claim)
+    claimed.name("a test", Path("/tmp/wiretape-x/writer"))
+    assert locking.claim(tape) == Path("/tmp/wiretape-x/writer")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[claimed.descriptor]) as keeper:
+        claimed.close()
+        assert isinstance(locking.claim(tape), Path)
+        keeper.kill()
+    again = locking.claim(tape)
+    assert isinstance(again, locking.Claim)
+    again.close()
+
+
+def test_a_lock_file_that_names_another_file_for_the_socket_does_not_remove_that(tape: Path) -> None:
+    precious = tape.parent / "wiretape-x" / "writer"
+    precious.parent.mkdir()
+    precious.write_text("precious")
+    locking.lock_of(tape).write_text(f"somebody\n1\n0 {precious}\n")
+    claimed = locking.claim(tape)
+    assert isinstance(claimed, locking.Claim)
+    with contextlib.closing(claimed):
+        claimed.name("a test", tape.parent / "socket")
+    assert precious.read_text() == "precious"

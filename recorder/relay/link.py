@@ -1,0 +1,183 @@
+"""A client's link to the writer of its tape: over the socket that the lock file names.
+
+Recorders and their workers are clients alike. One that finds the tape without a writer starts it, at the beginning and
+after a writer's death, and passes it the tape's lock and a listening socket (`recorder.tape.lock.claim`).
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import stat
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from recorder import children
+from recorder.clock import SYSTEM
+from recorder.errors import TapeBusy, WriterFailed
+from recorder.relay import local
+from recorder.tape import channels, journal, lock
+from recorder.tape.lock import Claim
+
+_BACKLOG = 128
+_CLOSE_SECONDS = 5.0
+_LEFT_NS = 10_000_000_000
+"""A socket at which nobody listens is left behind if it is this old: its process may just be making a younger one."""
+_NAME_BYTES = 100
+"""The name of a Unix socket is shorter than this everywhere."""
+
+
+class Link:
+    """A connection to a writer; `process` is the writer's, if this client has started it."""
+
+    def __init__(
+        self, answers: "_Answers", sink: asyncio.WriteTransport, process: "subprocess.Popen[bytes] | None"
+    ) -> None:
+        self._answers, self.sink, self._process = answers, sink, process
+        self.stdout = answers.reader
+
+    @property
+    def pid(self) -> int | None:
+        """The writer's process, if this client has started it."""
+        return self._process.pid if self._process else None
+
+    @property
+    def is_over(self) -> bool:
+        """True if nothing more can be sent or received."""
+        return self._answers.closed.is_set()
+
+    def end(self) -> None:
+        """Send the end of file; answers still come."""
+        with contextlib.suppress(OSError, RuntimeError):  # the writer has closed it, or died
+            self.sink.write_eof()
+
+    def kill(self) -> None:
+        """Break the connection, and kill the writer if this client has started it: others start the next one."""
+        if self._process is not None and not self.is_over:
+            self._process.kill()
+        self.sink.abort()
+
+    async def wait(self) -> None:
+        """Wait until the writer has closed the connection. Raises `TimeoutError`."""
+        self.sink.close()
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await self._answers.closed.wait()
+
+
+class _Answers(asyncio.StreamReaderProtocol):
+    """The answers of a writer: all that came before it died can be read."""
+
+    def __init__(self) -> None:
+        self.reader = asyncio.StreamReader(journal.ANSWER_BYTES)
+        super().__init__(self.reader)
+        self.closed = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(None)
+        self.closed.set()
+
+
+async def reach(tape: Path, purpose: str, started_before: Sequence[str] = ()) -> Link:
+    """Connect to the writer of a tape, and start one if there is none, for a `purpose` in words.
+
+    `started_before`: the tape's identity and the session, after a writer's death. Raises `TapeBusy`, `ForeignFile`,
+    `WriterFailed` if no writer can be started, `OSError` if a writer cannot be connected to.
+    """
+    try:
+        found = await asyncio.to_thread(lock.claim, tape)
+    except TapeBusy as error:
+        if isinstance(error.__cause__, OSError) and local.is_local(error.__cause__):
+            raise _not_started(error.__cause__) from error
+        raise
+    if isinstance(found, Path):
+        return await _connect(found)
+    with contextlib.closing(found):
+        try:
+            with listen() as listener:
+                path = Path(listener.getsockname())
+                found.name(purpose, path)
+                process = _start(found, listener, (str(tape), *started_before, purpose))
+                return await _connect(path, process)
+        except OSError as error:
+            found.free()
+            raise _not_started(error) from error
+
+
+def _not_started(error: OSError) -> WriterFailed:
+    return WriterFailed(f"the writer process cannot be started: {local.cause(error)}")
+
+
+def _start(claimed: Claim, listener: socket.socket, arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Start a writer, which gets the lock and the socket.
+
+    Not by asyncio: that would kill a writer which goes on for others when this client ends.
+    """
+    passed = claimed.descriptor, listener.fileno()
+    process = subprocess.Popen(
+        [*children.python("-m", "recorder.tape.writer"), *map(str, passed), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env=children.environment(),
+        start_new_session=True,
+        pass_fds=passed,
+    )
+    threading.Thread(target=process.wait, daemon=True).start()  # else it would stay as a zombie
+    return process
+
+
+async def _connect(path: Path, process: "subprocess.Popen[bytes] | None" = None) -> Link:
+    answers = _Answers()
+    sink, _ = await asyncio.get_running_loop().create_unix_connection(lambda: answers, str(path))
+    if not channels.is_ours(sink.get_extra_info("socket")):
+        sink.abort()
+        raise PermissionError(errno.EACCES, "it is another user's")
+    return Link(answers, sink, process)
+
+
+def listen() -> socket.socket:
+    """Return a listening socket in a private directory. Raises `OSError`."""
+    listener, path = socket.socket(socket.AF_UNIX), None
+    try:
+        there = tempfile.gettempdir()
+        there = there if len(there) < _NAME_BYTES // 2 else "/tmp"
+        _remove_left(Path(there))
+        path = Path(tempfile.mkdtemp(prefix=lock.SOCKET_DIRECTORY, dir=there), lock.SOCKET_NAME)
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        if path is not None:
+            lock.remove_socket(path)
+        raise
+    return listener
+
+
+def _remove_left(there: Path) -> None:
+    """Remove the sockets of this user's killed writers, with their directories, from a directory."""
+    for path in there.glob(f"{lock.SOCKET_DIRECTORY}*/{lock.SOCKET_NAME}"):
+        with contextlib.suppress(OSError):  # another start has just removed it
+            found, parent = path.lstat(), path.parent.lstat()
+            is_old = SYSTEM.wall_ns() - parent.st_mtime_ns > _LEFT_NS
+            is_ours = {found.st_uid, parent.st_uid} == {os.getuid()} and stat.S_ISDIR(parent.st_mode)
+            if is_old and is_ours and stat.S_ISSOCK(found.st_mode) and _is_deserted(path):
+                lock.remove_socket(path)
+
+
+def _is_deserted(path: Path) -> bool:
+    """Return True if nobody listens at a socket."""
+    with socket.socket(socket.AF_UNIX) as trying:
+        trying.setblocking(False)
+        return trying.connect_ex(str(path)) == errno.ECONNREFUSED
+
+
+def unreachable(tape: Path, cause: str) -> TapeBusy:
+    """Return the error for a tape whose writer cannot be connected to."""
+    holder = lock.holder(tape) or "another recorder"
+    return TapeBusy(
+        f"{tape} is being written by {holder}, which cannot be joined ({cause}): stop it, or use another tape"
+    )
