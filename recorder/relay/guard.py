@@ -9,7 +9,6 @@ A forward proxy it is only where it was started as one, and only for who has the
 
 import functools
 import hmac
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,8 @@ HOP_BY_HOP = frozenset({
 })  # fmt: skip
 """RFC 9110, 7.6.1: for this connection only, never passed on."""
 _DECIDING = frozenset({
-    b"connection", b"content-length", b"host", b"origin", b"sec-fetch-site", b"transfer-encoding", b"upgrade",
+    b"connection", b"content-length", b"host", b"keep-alive", b"origin", b"sec-fetch-site", b"transfer-encoding",
+    b"upgrade",
 })  # fmt: skip
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
@@ -179,7 +179,7 @@ def _check_authority(named: Named, origin: Origin) -> Refusal | None:
 def _check_sizes(headers: Headers) -> Refusal | None:
     if len(headers) > HEADERS:
         return Refusal(431, f"more than {HEADERS} headers")
-    if sum(map(len, itertools.chain.from_iterable(headers))) > HEADERS_BYTES:
+    if sum([len(name) + len(value) for name, value in headers]) > HEADERS_BYTES:
         return Refusal(431, f"the headers are larger than {HEADERS_BYTES} bytes")
     return None
 
@@ -243,8 +243,7 @@ def deciding(headers: Headers) -> Named:
     """Return the values of the headers for the checks and the framing of a message."""
     found: Named = {}
     for name, value in headers:
-        lower = name.lower()
-        if lower in _DECIDING:
+        if (lower := name.lower()) in _DECIDING:
             found.setdefault(lower, []).append(value)
     return found
 
@@ -279,9 +278,10 @@ def _dropped(without: frozenset[bytes]) -> frozenset[bytes]:
 def end_to_end(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:
     """Return the headers to pass on: those not hop-by-hop, not named by Connection, and not in `without`."""
     drop = _dropped(without)
-    if named := named_by_connection(headers):
-        drop |= named
-    return [pair for pair in headers if pair[0].lower() not in drop]
+    passed = [pair for pair in headers if pair[0].lower() not in drop]
+    if len(passed) < len(headers) and (named := named_by_connection(headers)):
+        return [pair for pair in passed if pair[0].lower() not in named]
+    return passed
 
 
 def labels(headers: Headers) -> dict[str, str] | Refusal:

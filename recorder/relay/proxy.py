@@ -141,7 +141,7 @@ class Proxy(HttpApp):
         own_labels: Mapping[str, str] = _NO_LABELS,
     ) -> "Exchange | None":
         """Relay an admitted request to an upstream, as its target `rest`; `own_labels` are its alone."""
-        labels = guard.labels(request.headers)
+        labels = guard.labels(request.headers) if b"x-wiretape-label" in request.spelling else {}
         if isinstance(labels, Refusal):
             self.reject(client, labels)
             return None
@@ -165,7 +165,8 @@ class Proxy(HttpApp):
         self._watching = None
         if not self.live:
             return
-        now, late = self.clock.now(), self.clock.now() - self._due - LATE_NS
+        now = self.clock.now()
+        late = now - self._due - LATE_NS
         if late > LATE_NS:
             self.lag = self._due, late
             asyncio.get_running_loop().call_soon(self._note_lag)  # after the reads of the delay
@@ -213,7 +214,8 @@ class Exchange(Responder):
         self._stage = Stage.WAITING
         self._upload = RequestBody.WHOLE if request.complete else RequestBody.COMING
         self._keeps_encoding = proxy.keep_encoding or not how.is_recorded
-        self._is_chunked = guard.transfer_codings(request.headers) == [b"chunked"]
+        codings = guard.transfer_codings(request.headers) if b"transfer-encoding" in request.spelling else ()
+        self._is_chunked = codings == [b"chunked"]
         self._wants_websocket = client.may_switch
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -311,7 +313,8 @@ class Exchange(Responder):
             headers.append(_IDENTITY)
         if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
             headers.append((b"authorization", upstream.authorization))
-        headers += [pair for pair in request.headers if pair[0] == b"content-length"]
+        if b"content-length" in request.spelling:
+            headers += [pair for pair in request.headers if pair[0] == b"content-length"]
         if self._is_chunked:
             headers.append((b"transfer-encoding", b"chunked"))
         if self._wants_websocket:
@@ -322,9 +325,9 @@ class Exchange(Responder):
             headers.append((b"expect", b"100-continue"))
             self._continue = asyncio.get_running_loop().call_later(CONTINUE_SECONDS, self.told_to_continue)
         spelled = request.spelling.get
-        lines = [b"%s: %s\r\n" % (spelled(name, name), value) for name, value in headers]
-        first = b"%s %s HTTP/1.1\r\n" % (request.method.encode("ascii"), upstream.target(self._rest))
-        return b"".join((first, *lines, b"\r\n"))
+        lines = [b"%s: %s" % (spelled(name, name), value) for name, value in headers]
+        first = b"%s %s HTTP/1.1" % (request.method.encode("ascii"), upstream.target(self._rest))
+        return b"\r\n".join((first, *lines, b"\r\n"))
 
     def _framed(self, body: bytes, *, last: bool) -> bytes:
         if not self._is_chunked:
@@ -428,7 +431,7 @@ class Exchange(Responder):
             self._continue = None
         chunked = head.framing in ("chunked", "close")
         headers = _passed(head, self._recording.id if self._how.is_recorded else None)
-        self._client.keep_seconds = _keep_seconds(headers)
+        self._client.keep_seconds = _keep_seconds(headers) if b"keep-alive" in head.named else KEEP_ALIVE_SECONDS
         status, reason = head.status, head.reason
         if self._wants_websocket and _speaks_no_websocket(head) and (instead := _fallback(self._request.headers)):
             headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
@@ -631,7 +634,7 @@ def _passed(head: Head, id: str | None) -> Headers:
     named = {name.lower(): value for name, value in passed}
     if named.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in named:
         passed.append((b"x-accel-buffering", b"no"))  # or an nginx in front of the client would hold the stream back
-    if head.keeps:  # the client's connection lives as long as upstream's
+    if head.keeps and b"keep-alive" in head.named:  # the client's connection lives as long as upstream's
         passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]
     if id is not None:
         passed.append((b"x-wiretape-id", id.encode()))

@@ -56,6 +56,11 @@ class ClientSide:
 class Recording:
     """The frames of one exchange; instants are given as the clock's and stored relative to T0."""
 
+    __slots__ = (
+        "_answer", "_client", "_clock", "_end", "_ended_as", "_gap", "_gathered", "_request", "_started_ns",
+        "_storable", "_tap", "_unrecorded", "_upload", "bytes", "client_closed", "id", "instants", "t0",
+    )  # fmt: skip
+
     def __init__(self, tap: Tap, clock: Clock, id: str) -> None:
         self._tap, self._clock, self.id = tap, clock, id
         self._gathered = Gathered(id)

@@ -66,6 +66,8 @@ class Head:
     status: int = 0
     reason: bytes = b""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    named: guard.Named = field(default_factory=dict)
+    """The values of the headers that frame the response, or promise how long its connection is kept."""
     framing: str = ""
     keeps: bool = False
 
@@ -354,10 +356,10 @@ class Connection:
     # httptools callbacks
 
     def on_message_begin(self) -> None:
-        if self.state in _HEADLESS:
-            self.head = Head()
-        else:
+        if self.state not in _HEADLESS:
             self._note_surplus()  # the answer stays the first one's
+        elif self.head.status:  # of an informational response
+            self.head = Head()
 
     def on_status(self, reason: bytes) -> None:
         if self.state in _HEADLESS and reason.translate(None, _FORBIDDEN) == reason:
@@ -390,7 +392,7 @@ class Connection:
             self._parser = None  # which waits for a body
 
     def _delimit(self, version: str) -> None:
-        named = guard.deciding(self.head.headers)
+        named = self.head.named = guard.deciding(self.head.headers)
         codings = guard.tokens(named.get(b"transfer-encoding", ()))
         length = named.get(b"content-length")
         if codings not in ([], [b"chunked"], [b"identity"]):
