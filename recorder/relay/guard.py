@@ -233,8 +233,7 @@ def _asks_for_websocket(named: Named) -> bool:
 
 def _check_coding(named: Named) -> Refusal | None:
     """Refuse a body in a transfer coding that is not understood: passed on without its name, it would be garbage."""
-    codings = tokens(named.get(b"transfer-encoding", ()))
-    if codings not in ([], [b"chunked"]):
+    if tokens(named.get(b"transfer-encoding", ())) not in ([], [b"chunked"]):
         return Refusal(501, "the Transfer-Encoding is not understood: send the body as it is, or chunked")
     return None
 

@@ -43,6 +43,9 @@ class Upstream:
     authorization: bytes | None
     api: str | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.url)  # of all fields it would cost more, in each exchange
+
     def target(self, rest: bytes) -> bytes:
         """Return the request target upstream for the path and query `rest`."""
         return self.prefix + rest
@@ -128,12 +131,15 @@ def well_known() -> list[Upstream]:
 
 def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes] | None:
     """Return the upstream for a request target and the path below it; None if no upstream is at that path."""
+    unnamed: Upstream | None = None
     for upstream in upstreams:
+        if not upstream.name:
+            unnamed = unnamed or upstream
+            continue
         mount = b"/" + upstream.name.encode()
-        if upstream.name and target.startswith(mount) and target[len(mount) : len(mount) + 1] in (b"", b"/", b"?"):
+        if target.startswith(mount) and target[len(mount) : len(mount) + 1] in (b"", b"/", b"?"):
             rest = target[len(mount) :]
             return upstream, _versioned(upstream, rest if rest.startswith(b"/") else b"/" + rest)
-    unnamed = next((upstream for upstream in upstreams if not upstream.name), None)
     return (unnamed, _versioned(unnamed, target)) if unnamed else None
 
 

@@ -357,15 +357,12 @@ class Client:
             request.has_news = False
             self._outbound = step(OUTBOUND, self._outbound, "ask")
             responder = self._app.serve(self, request)
-            if self._requests and self._requests[0] is request and self._is_answering():
+            if self._requests and self._requests[0] is request and self._outbound in _ANSWERED:
                 self._responder = responder
         elif self._rejection is not None:
             self._outbound = step(OUTBOUND, self._outbound, "ask")
             self._app.client_rejected(self._rejection)
             self.answer(self._rejection.status, f"wiretape: {self._rejection.message}\n".encode(), "text/plain")
-
-    def _is_answering(self) -> bool:
-        return self._outbound in _ANSWERED
 
     def _reject(self, refusal: Refusal) -> None:
         """End the connection by a refusal, after the pending answers."""
@@ -406,7 +403,8 @@ class Client:
         """Return True if the client has to wait: with the body of its request, or with another protocol."""
         if self._flow is Flow.HELD and not current.complete:
             return True
-        return len(self._after) > UPLOAD_BYTES or (len(current.pieces) > 1 and _size(current) > UPLOAD_BYTES)
+        pieces = current.pieces
+        return len(self._after) > UPLOAD_BYTES or (len(pieces) > 1 and sum(map(len, pieces)) > UPLOAD_BYTES)
 
     # deadlines
 
@@ -663,7 +661,7 @@ class Client:
         if self.kept or not self.is_idle:
             return
         self._socket.look()
-        if not (self._is_answering() or self._head_bytes):
+        if self._outbound not in _ANSWERED and not self._head_bytes:
             self.close()
 
     def _drop_kept(self) -> None:
@@ -699,11 +697,7 @@ def _unframed(body: bytes) -> bytes:
 
 def _head_lines(status: int, reason: bytes, headers: Headers) -> list[bytes]:
     line = b"HTTP/1.1 %d %s\r\n" % (status, reason or _REASONS.get(status, b""))
-    return [line, *(b"%s: %s\r\n" % pair for pair in headers)]
-
-
-def _size(request: Request) -> int:
-    return sum(map(len, request.pieces))
+    return [line, *[b"%s: %s\r\n" % pair for pair in headers]]
 
 
 class _Listener:

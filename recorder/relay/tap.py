@@ -466,9 +466,10 @@ class Tap:
                 self._unfinished.add(frame.id)
             case journal.End():
                 ends = frame.id
+        if not self._pending:
+            self._all_stored.clear()
         self._pending.append(_Pending(self._seq, self._clock.now(), data, body, begins, ends))
         self._pending_bytes += len(data)
-        self._all_stored.clear()
         self._outbox.append(data)
         self._flush_soon()
 
