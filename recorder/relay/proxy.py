@@ -419,7 +419,9 @@ class Exchange(Responder):
             client.add_end()
         taken, relayed = client.flush(), self._now()
         if head is not None:
-            self._enter_head(head, ends)
+            self._recording.head(head.status, head.headers, head.framing)
+            if not ends:
+                self._limit(self._proxy.transport.limits.idle)
         if body:
             self._relayed(at, relayed if taken else None, body)
 
@@ -437,12 +439,6 @@ class Exchange(Responder):
             headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
             status, reason = instead, b""
         self._client.start(status, reason, headers, chunked=chunked, closes=not head.keeps)
-
-    def _enter_head(self, head: Head, over: bool) -> None:
-        """Record the response's head, which is on its way to the client."""
-        self._recording.head(head.status, head.headers, head.framing)
-        if not over:
-            self._limit(self._proxy.transport.limits.idle)
 
     def _limit(self, seconds: float) -> None:
         """Limit upstream's silence; of unrecorded exchanges, such as a tool's events, it may last as in a tunnel."""

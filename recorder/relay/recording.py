@@ -88,17 +88,13 @@ class Recording:
         """The wall time at T0."""
         return self._clock.wall(self._started_ns)
 
-    def has_room_for_body(self, size: int) -> bool:
-        """Return whether a request body of `size` bytes can be stored."""
-        return self._tap.has_room_for_request(min(size, REQUEST_STORED_BYTES))
-
     def begin(self, frame: journal.Begin) -> None:
         """Enter the request, which may be on its way since `start`.
 
         Where there is no room, its body is left out, but not its size and hash. Without body and size, the body comes
         in pieces: `upload`, `uploaded`.
         """
-        if frame.body and not self.has_room_for_body(len(frame.body)):
+        if frame.body and not self._tap.has_room_for_request(min(len(frame.body), REQUEST_STORED_BYTES)):
             frame = msgspec.structs.replace(frame, body=None)
         if frame.body_size is None:
             self._upload = _Upload(_length(frame.headers))
@@ -111,7 +107,7 @@ class Recording:
         self._request = frame.started_at, frame.method, frame.path, frame.upstream
         self._tap.follow(self)
         if self._unrecorded:
-            self._note_lack()
+            self._tap.note_lack(self)
         self._put(frame)
         if self._started_ns is None:
             self.start()
@@ -167,12 +163,14 @@ class Recording:
             self._storable = -1
             self._gap += size
             self._tap.counts.dropped_bytes += size
-            self._note_lack()
+            self._tap.note_lack(self)
 
     def switch(self) -> ClientSide:
         """Return what enters the client's side of the WebSocket that the exchange has become."""
         storable = -1 if self._unrecorded else STORED_BYTES
-        self._client = ClientSide(self._tap, self.id, self.t0, storable=storable, on_gap=self._note_lack)
+        self._client = ClientSide(
+            self._tap, self.id, self.t0, storable=storable, on_gap=lambda: self._tap.note_lack(self)
+        )
         return self._client
 
     def end(self, ended_by: str, detail: str | None, at: int, *, paused: int = 0, surplus: bool = False) -> None:
@@ -204,16 +202,12 @@ class Recording:
         if self._unrecorded:
             self._tap.forget(self)
 
-    def _note_lack(self) -> None:
-        self._tap.note_lack(self)
-
     def relayed(self) -> Relayed:
         """Return what is known so far, for a tape that cannot be written."""
-        if self._ended_as is not None:
+        if self._ended_as is not None:  # looked at again and again while storing is late
             return self._ended_as
         known = self._relayed()
-        if self._end is not None:  # looked at again and again while storing is late
-            self._ended_as = known
+        self._ended_as = known if self._end is not None else None
         return known
 
     def _relayed(self) -> Relayed:
