@@ -66,24 +66,20 @@ class _Pending(NamedTuple):
 
 
 class Gathered:
-    """The reads of one exchange that wait for company, by columns; `seq` is the number of the first."""
+    """The reads of one exchange that wait for company: the `run` that they are sent as, and their bytes."""
 
-    __slots__ = ("at_ns", "data", "id", "is_client", "relayed_ns", "seq", "sizes")
+    __slots__ = ("data", "run")
 
     def __init__(self, id: str, *, is_client: bool = False) -> None:
-        self.id, self.is_client = id, is_client
-        self.seq = 0
-        self.at_ns: list[int] = []
-        self.relayed_ns: list[int | None] = []
-        self.sizes: list[int] = []
+        self.run = journal.Run(id, 0, [], [], [], is_client)
         self.data: list[bytes] = []
 
     def take(self, data: list[bytes]) -> journal.Run:
         """Return the reads that wait, and append their bytes to `data`."""
-        run = journal.Run(self.id, self.seq, self.at_ns, self.relayed_ns, self.sizes, self.is_client)
+        run = self.run
         data += self.data
-        self.seq += len(self.sizes)
-        self.at_ns, self.relayed_ns, self.sizes, self.data = [], [], [], []
+        self.run = journal.Run(run.id, run.seq + len(run.sizes), [], [], [], run.is_client)
+        self.data = []
         return run
 
 
@@ -480,9 +476,10 @@ class Tap:
         if not gathered.data:
             self._gathered.append(gathered)
             self._flush_soon()
-        gathered.at_ns.append(at_ns)
-        gathered.relayed_ns.append(relayed_ns)
-        gathered.sizes.append(size)
+        run = gathered.run
+        run.at_ns.append(at_ns)
+        run.relayed_ns.append(relayed_ns)
+        run.sizes.append(size)
         gathered.data.append(data)
         self._pending_bytes += size
         self._gathered_bytes += size
