@@ -162,6 +162,7 @@ def test_a_resized_terminal_is_resized_for_the_command(shell: Shell) -> None:
     shell.wait_for("waiting")
     fcntl.ioctl(shell.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
     shell.wait_for("33 77")
+    shell.wait_for("0 generations, 0 failed")  # and the recorder has ended
 
 
 @on_loop

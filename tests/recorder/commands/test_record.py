@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -288,7 +289,8 @@ async def test_a_log_that_is_removed_costs_nothing_or_is_counted(tmp_path: Path,
     if is_killed:
         assert code == 1
         assert "the tape does not hold 1 running exchange (" in err
-        assert err.endswith(f"not stored: {len(whole):,} bytes, 0 frames, 1 exchange\n")
+        # The next writer may have entered the exchange from the file beside the tape.
+        assert re.search(rf"not stored: {len(whole):,} bytes, 0 frames, (1 exchange|0 exchanges)\n$", err)
     else:
         assert code == 0
         found = kept(tape, "/long")
