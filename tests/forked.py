@@ -38,8 +38,8 @@ _FORKSERVER.set_forkserver_preload(
         "recorder.commands.status",
         "recorder.tape.writer",
         "viewer.tui.app",
-        "viewer.tape.live",
-        "viewer.tape.overview",
+        "viewer.source.tape.live",
+        "viewer.source.tape.overview",
         "textual.layouts.factory",
         "pandas",
     ]

@@ -27,9 +27,9 @@ from recorder.tape.store import Store
 from tests import forked
 from tests.recorder.frames import read
 from viewer.cli import group
+from viewer.source.tape import overview, queries
 from viewer.stats import compare, summary
 from viewer.stats.tools.tools import TOOLS
-from viewer.tape import overview, queries
 
 ORACLES = json.loads((Path(__file__).parent / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]

@@ -1,7 +1,7 @@
 """Reads what a recorder stored: an exchange's facts, its reads and its body, and the run that recorded it.
 
 Whatever is damaged is noted (`recorder.tape.cells`) and left out. Queries over many exchanges are left to
-`viewer.tape`.
+`viewer.source.tape`.
 """
 
 from collections.abc import Sequence

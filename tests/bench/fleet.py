@@ -30,9 +30,10 @@ from recorder.tape.store import Store
 from tests.recorder.frames import damage, exchange, other_session, record
 from tests.viewer.fleet import servers
 from tests.viewer.fleet.engine import Engine, failed, ship
-from viewer.fleet import figures, reading, setup, tables
+from viewer.fleet import setup
 from viewer.fleet.batches import Origin
-from viewer.fleet.client import Centre
+from viewer.source.clickhouse import figures, reading, tables
+from viewer.source.clickhouse.client import Centre
 
 NOW_NS = 1_800_000_000 * 10**9
 DAY_NS = 86_400 * 10**9

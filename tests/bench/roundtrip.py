@@ -35,7 +35,7 @@ from recorder.tape import file, journal
 from recorder.tape.store import Store
 from tests.bench.rig import prioritize
 from viewer.rows import Headers
-from viewer.tape import queries, replayed
+from viewer.source.tape import queries, replayed
 
 MS = 1_000_000
 WIRETAPE = (sys.executable, "-m", "viewer.cli")

@@ -13,7 +13,7 @@ from recorder.tape import file, journal
 from recorder.tape.store import Store
 from tests.recorder.frames import read
 from tests.viewer.wires import WIRES
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 MS = 1_000_000
 HOSTILE = (

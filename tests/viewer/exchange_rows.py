@@ -7,7 +7,7 @@ from recorder.decode.decoder import Decoded
 from recorder.decode.outcome import Exchange, Read, Reads
 from viewer import rows
 from viewer.rows import DetailRow, ListRow, Request
-from viewer.tape.exchange import FullExchange
+from viewer.source.tape.exchange import FullExchange
 
 _USUAL: dict[str, Any] = {
     "id": "7f3a81000000aaaa", "started_at": "2026-03-01T12:00:00.123456Z", "method": "POST", "path": "/v1",

@@ -15,10 +15,10 @@ from viewer import rows
 from viewer.filters import syntax
 from viewer.filters.fields import FIELDS, HAS, KNOWABLE
 from viewer.filters.patterns import Searches
-from viewer.tape import conditions
-from viewer.tape.columns import CONVERSATION
-from viewer.tape.pricing import Pricing
-from viewer.tape.resolver import Resolver
+from viewer.source.tape import conditions
+from viewer.source.tape.columns import CONVERSATION
+from viewer.source.tape.pricing import Pricing
+from viewer.source.tape.resolver import Resolver
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""

@@ -17,8 +17,8 @@ from recorder import children
 from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.tui.staging import journey, press, shows, staged, wait_for
-from viewer.tape import observed, queries
-from viewer.tape.decoder import Decoders
+from viewer.source.tape import observed, queries
+from viewer.source.tape.decoder import Decoders
 from viewer.tui.dialogs.menus import ExportMenu
 
 ROOT = Path(__file__).parents[2]

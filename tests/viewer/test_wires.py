@@ -21,7 +21,7 @@ from viewer.model.exchange import events, markers, tree
 from viewer.model.exchange.answer import Answer
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.transcript import KINDS, Transcript
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 IDS = {name: f"{number:016x}" for number, name in enumerate(WIRES)}
 BODIES = {name: b"".join(wire.parts) for name, wire in WIRES.items()}

@@ -11,7 +11,7 @@ import click
 from recorder.commands import centre as centres
 
 if TYPE_CHECKING:
-    from viewer.fleet.client import Centre
+    from viewer.source.clickhouse.client import Centre
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def connected_to(
     An answer may take so many `seconds`, 0: for ever; None: as long as one usually may.
     """
     from recorder.relay.trust import tls_context
-    from viewer.fleet.client import ANSWER_SECONDS, Centre
+    from viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
 
     try:
         credentials = centres.credentials(target, os.environ)

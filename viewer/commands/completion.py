@@ -121,7 +121,7 @@ def _quietly(offered: Callable[[click.Context, str], Iterable[Item]]) -> Complet
 @_quietly
 def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the latest exchanges that are not named yet, each with its beginning, model, duration and flags."""
-    from viewer.tape import candidates
+    from viewer.source.tape import candidates
 
     named = context.params.get("ids") or ()
     if not incomplete or incomplete.startswith("@"):
@@ -249,7 +249,7 @@ def _fields() -> Iterator[Item]:
 
 def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[Item]:
     from viewer.filters.fields import CHOICES, NAMES
-    from viewer.tape import candidates
+    from viewer.source.tape import candidates
 
     field = NAMES[name]
     if field in CHOICES:
@@ -265,7 +265,7 @@ def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[I
 
 
 def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
-    from viewer.tape import candidates
+    from viewer.source.tape import candidates
 
     for key, value in candidates.labels(_tape(context)):
         if _HARMLESS.fullmatch(key) and (not of_values or _HARMLESS.fullmatch(value)):
@@ -273,7 +273,7 @@ def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
 
 
 def _values(context: click.Context, field: str) -> Iterator[str]:
-    from viewer.tape import candidates
+    from viewer.source.tape import candidates
 
     return (one for one in candidates.values(_tape(context), field) if _HARMLESS.fullmatch(one.removeprefix("/")))
 

@@ -58,7 +58,7 @@ def cut(
     from recorder.tape import cut as cutting
     from recorder.tape.lock import TEXT_SUFFIX
     from viewer import outfile
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     redact = options.parsed("--redact", lambda _: _redactor(patterns), "") if patterns else bytes
     path, is_stdout = options.tape(db), str(file) == "-"

@@ -36,9 +36,9 @@ def demo(db: Path | None) -> None:
     from recorder.relay import loop
     from viewer.commands import output
     from viewer.report import stats, tables
+    from viewer.source.tape import overview, queries
+    from viewer.source.tape.columns import column
     from viewer.stats import summary
-    from viewer.tape import overview, queries
-    from viewer.tape.columns import column
 
     path = db or tape_path(None).with_name("demo.db")
     code = loop.run(lambda: _record(path))

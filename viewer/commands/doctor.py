@@ -140,7 +140,7 @@ def _of_shipping(path: Path) -> Iterator[Finding]:
     """Look at how far a tape is shipped, to each of its destinations."""
     from recorder.tape import file
     from viewer.fleet import acknowledged
-    from viewer.tape import shipping
+    from viewer.source.tape import shipping
 
     with file.reading(path) as connection:
         for name, until in acknowledged.destinations(path, shipping.identity(connection)):
@@ -226,7 +226,7 @@ def of_terminal() -> Finding:
 def _newest_run(path: Path) -> tuple[Run | None, str | None]:
     """Return the newest run of a recorder on a tape, or why it cannot be read."""
     from recorder.tape import reading
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     try:
         with queries.opened(path) as connection:

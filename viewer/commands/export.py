@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from viewer.filters.syntax import Filter
     from viewer.rows import TableRow
-    from viewer.tape.conditions import Condition
+    from viewer.source.tape.conditions import Condition
 
 Put = Callable[[BinaryIO | None], int]
 """Writes to a file, or to stdout where it gets none, and returns how much that was."""
@@ -121,7 +121,7 @@ def export(
     - reads them from stdin, one a line. Without any, it is all that fit. A summary covers what stats does.
     """
     from viewer.export import fields
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     file = None if file is None or str(file) == "-" else file
     if html and out.format not in (None, "html"):
@@ -254,7 +254,7 @@ def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Pu
 def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: progress.Bar) -> "Iterator[TableRow]":
     from viewer.export import text
     from viewer.rows import Chunks, Exchanges
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     match job.table:
         case "summary":  # all of its work is done before its first row
@@ -277,7 +277,7 @@ def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: p
 def _archive(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     from recorder import __version__
     from viewer.export import har
-    from viewer.tape import exchange, queries
+    from viewer.source.tape import exchange, queries
 
     def put(stream: BinaryIO | None) -> int:
         numbers = itertools.islice(queries.numbers(connection, where), job.limit)
@@ -289,7 +289,7 @@ def _archive(connection: "Connection", job: _Job, where: "Condition | None") -> 
 
 def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     from viewer.export import asciicast
-    from viewer.tape import exchange, queries
+    from viewer.source.tape import exchange, queries
     from viewer.timing import thresholds
 
     numbers = list(itertools.islice(queries.numbers(connection, where), 2))
@@ -311,7 +311,7 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
 def _page(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     """Write the page of one exchange, or of a run where several are selected."""
     from viewer.page import sources
-    from viewer.tape import queries
+    from viewer.source.tape import queries
     from viewer.timing import thresholds
 
     numbers = list(itertools.islice(queries.numbers(connection, where), 2))
@@ -337,7 +337,7 @@ def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[Binary
 
 
 def _bar(connection: "Connection", job: _Job, where: "Condition | None") -> progress.Bar:
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     def total() -> int | None:
         if job.limit is not None and job.table in ("chunks", "reads"):

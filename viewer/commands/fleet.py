@@ -146,7 +146,7 @@ def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
     """Ship until the recorder asks to leave the tape, so that its writer is the last to close it; then what is left."""
     from recorder.commands.leaving import LAST_SECONDS
     from recorder.tape import file
-    from viewer.fleet.client import Unavailable
+    from viewer.source.clickhouse.client import Unavailable
 
     with suppress(Unavailable), file.reading(tape) as connection:  # it is asked once more at the end
         shipper.run(connection)
@@ -182,7 +182,8 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
     WIRETAPE_FLEET_READ_PASSWORD, and are sent as hashes. Who makes accounts needs access_management. For a server
     before 20.5, which takes accounts from files only, the file is printed.
     """
-    from viewer.fleet import ddl, setup, tables
+    from viewer.fleet import setup
+    from viewer.source.clickhouse import ddl, tables
 
     if cluster is not None:
         try:
@@ -202,7 +203,8 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
 
 
 def _print(target: centres.Target, cluster: str | None, accounts: bool) -> None:
-    from viewer.fleet import ddl, setup, tables
+    from viewer.fleet import setup
+    from viewer.source.clickhouse import ddl, tables
 
     for statement in setup.statements(target.database, tables.TABLES, cluster):
         click.echo(f"{statement};")

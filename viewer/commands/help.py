@@ -596,8 +596,9 @@ def _prices() -> Iterator[Section]:
 def _shipping() -> Iterator[Section]:
     """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
     from recorder.commands import centre
-    from viewer.fleet import status, tables
+    from viewer.fleet import status
     from viewer.fleet.plan import RANKED_GAP_BYTES
+    from viewer.source.clickhouse import tables
 
     yield Section(
         "Where the centre is: wiretape ship --to, wiretape fleet init --to",

@@ -112,7 +112,7 @@ def _conversations(db: Source | None, where: "Filter | None", limit: int | None,
     from viewer.export import fields
     from viewer.report import tables
     from viewer.rows import CONVERSATION_FIELDS
-    from viewer.tape import conversations
+    from viewer.source.tape import conversations
 
     names = out.fields(fields.conversations())
     condition = options.condition(where)
@@ -147,7 +147,7 @@ def _rows(
     limit: int | None,
     sort: tuple[str, bool] | None,
 ) -> "Iterator[TableRow]":
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     condition = options.condition(where)
     if sort is None:
@@ -184,8 +184,8 @@ def _show(
 
 def _gaps(connection: "Connection", rows: "list[TableRow]") -> Iterator[bytes | None]:
     """Read the packed gaps of these exchanges, some of them at a time."""
-    from viewer.tape import queries
-    from viewer.tape.columns import column
+    from viewer.source.tape import queries
+    from viewer.source.tape.columns import column
 
     for start in range(0, len(rows), _READ_AT_ONCE):
         ids = [row["id"] for row in rows[start : start + _READ_AT_ONCE]]
@@ -202,9 +202,9 @@ def _follow(
     ascii: bool,
     names: tuple[str, ...] | None,
 ) -> NoReturn:
-    from viewer.fleet import arriving
     from viewer.report import tables
-    from viewer.tape import following
+    from viewer.source.clickhouse import arriving
+    from viewer.source.tape import following
 
     is_tape = connection.dialect.name == "sqlite"
     follow, seconds = (

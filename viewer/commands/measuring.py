@@ -14,9 +14,9 @@ from viewer.fleet.plan import RANKED_GAP_BYTES
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from viewer.source.tape.conditions import Condition
     from viewer.stats.metrics import Bound, Quantity
     from viewer.stats.summary import Figures, Method
-    from viewer.tape.conditions import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def figures(
     """
     bounds, include_failed = measuring.bounds(otherwise), measuring.include_failed
     if connection.dialect.name != "sqlite":
-        from viewer.fleet import figures, gaps
         from viewer.model import prices
+        from viewer.source.clickhouse import figures, gaps
 
         yield from figures.groups(
             connection,
@@ -84,8 +84,8 @@ def figures(
             prices=prices.read(),
         )
         return
+    from viewer.source.tape import overview
     from viewer.stats import summary
-    from viewer.tape import overview
 
     for sample in overview.samples(connection, keys, where, include_failed=include_failed):
         yield summary.measure(sample, measuring.method, bounds, drawn)

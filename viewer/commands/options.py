@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from viewer.filters.syntax import Filter
-    from viewer.tape.conditions import Condition
+    from viewer.source.tape.conditions import Condition
     from viewer.timing.playback import Playback
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -214,7 +214,7 @@ def groups(by: str | None) -> tuple[str, ...]:
 
 def condition(where: "Filter | None") -> "Condition | None":
     """Return a filter as the condition that `queries` takes."""
-    from viewer.tape import conditions
+    from viewer.source.tape import conditions
 
     return None if where is None else conditions.condition(where)
 
@@ -234,7 +234,7 @@ def covered(
     stderr when the command ends, below what it prints.
     """
     from viewer.filters import coverage
-    from viewer.tape import overview
+    from viewer.source.tape import overview
 
     if all_operations or coverage.names_operation(where):
         return selected
@@ -249,7 +249,7 @@ def named(connection: "Connection", ids: Sequence[str], where: "Filter | None") 
 
     `-` reads references from stdin, one a line. Raises `NotFound` for a reference to no exchange, or to several.
     """
-    from viewer.tape import columns, queries
+    from viewer.source.tape import columns, queries
 
     fits = condition(where)
     if not ids:
@@ -281,7 +281,7 @@ def nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str]
     which no program should wait.
     """
     from viewer.filters.syntax import And, is_starred
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     total = queries.count(connection)
     if not total:

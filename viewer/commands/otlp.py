@@ -38,7 +38,7 @@ def send(
     from recorder.tape import file
     from viewer.fleet import acknowledged, following
     from viewer.otlp.ship import Shipper
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     with contextlib.closing(Screen()) as screen:
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from viewer.export.text import Format
     from viewer.report.tables import Table
     from viewer.rows import TableRow
-    from viewer.tape.conditions import Condition
+    from viewer.source.tape.conditions import Condition
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -135,12 +135,12 @@ def opened(source: "Source") -> Iterator["Connection"]:
 
     What a centre refuses, or does not have, is raised as a `WiretapeError`.
     """
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     if not isinstance(source, Path):
         from recorder.tape.file import query_seconds
         from viewer.commands.centre import connected_to
-        from viewer.fleet import reading
+        from viewer.source.clickhouse import reading
 
         with connected_to(source, seconds=query_seconds()) as centre, reading.opened(centre) as connection:
             yield connection
@@ -157,7 +157,7 @@ def _report_unmeasured(connection: "Connection", tape: Path) -> None:
     from recorder.commands import status
     from recorder.commands.options import naming
     from recorder.tape import reading
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     with connection.begin():
         count, ended = queries.unmeasured(connection)
@@ -171,7 +171,7 @@ def report_unshipped(connection: "Connection", where: "Condition | None", lackin
     from sqlalchemy import not_
 
     from recorder.decode.outcome import FLAGS, NOT_SHIPPED
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     without = not_(queries.has_bytes())
     if count := queries.count(connection, without if where is None else where & without):

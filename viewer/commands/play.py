@@ -23,7 +23,7 @@ from viewer.commands.options import Pace
 
 if TYPE_CHECKING:
     from viewer.replay.pieces import Form, Piece, Section
-    from viewer.tape.exchange import FullExchange
+    from viewer.source.tape.exchange import FullExchange
 
 _LOOK_NS = 100_000_000
 """While nothing is due, it is looked this often whether anybody still reads."""
@@ -100,7 +100,7 @@ def play(
     stream that broke plays as far as it came; how it ended is then said on stderr. After ctrl-z, it goes on where it
     stopped.
     """
-    from viewer.tape import exchange, queries
+    from viewer.source.tape import exchange, queries
 
     clock = _Clock()
     job = _Job(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock)

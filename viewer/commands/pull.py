@@ -65,7 +65,7 @@ def pull(ids: tuple[str, ...], db: Source | None, where: "Filter | None", limit:
 
 def _numbers(source: Path, ids: "Sequence[str]", where: "Filter | None", limit: int | None) -> set[int]:
     """Return the numbers of the exchanges of a tape that are to be copied; report if there are none."""
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     with output.opened(source) as connection:
         condition = options.named(connection, ids, where)
@@ -83,8 +83,8 @@ def _pulled(
     from recorder.tape import cut
     from viewer.commands.centre import connected_to
     from viewer.commands.progress import Bar
-    from viewer.fleet import pulling, reading
-    from viewer.tape import queries
+    from viewer.source.clickhouse import pulling, reading
+    from viewer.source.tape import queries
 
     with connected_to(target) as centre, private.directory("wiretape-pull-", "what is pulled") as directory:
         with reading.opened(centre) as connection:

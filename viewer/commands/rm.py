@@ -31,7 +31,7 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
 
     from recorder.commands.db import delete
     from recorder.tape import retention
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     path = tape_path(db)
     with queries.opened(path) as connection:

@@ -31,7 +31,7 @@ _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and 
 def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds) -> None:
     from viewer import rows
     from viewer.report import exchange
-    from viewer.tape import queries
+    from viewer.source.tape import queries
     from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
@@ -50,7 +50,7 @@ def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds)
 
 def _timing(connection: "Connection", no: int, out: Output, limits: Thresholds) -> None:
     from viewer.report import exchange
-    from viewer.tape import queries
+    from viewer.source.tape import queries
     from viewer.timing import verdicts
     from viewer.timing.attribution import Attribution
 
@@ -66,7 +66,7 @@ def _text(connection: "Connection", no: int, out: Output, _: Thresholds) -> None
     from viewer import rows
     from viewer.model import facts
     from viewer.report import exchange
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     row = queries.detail(connection, no)
     if out.format not in (None, "table"):
@@ -89,7 +89,7 @@ def _events(connection: "Connection", no: int, out: Output, _: Thresholds) -> No
     from viewer.model.exchange import events
     from viewer.model.exchange.clocks import Times
     from viewer.model.exchange.transcript import Transcript
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     decoded = queries.decoded(connection, no)
     transcript = Transcript(decoded)
@@ -111,7 +111,7 @@ def _cut(line: str, width: int) -> str:
 
 def _reads(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
     from viewer import rows
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     reads = queries.reads(connection, no)
     if not out.put(rows.SENT_READ_FIELDS, map(_to_microseconds, reads) if out.is_table else reads):
@@ -129,8 +129,8 @@ def _request(connection: "Connection", no: int, out: Output, _: Thresholds) -> N
     from viewer import rows
     from viewer.model.exchange import pages
     from viewer.report import exchange
-    from viewer.tape import exchange as tape
-    from viewer.tape import queries
+    from viewer.source.tape import exchange as tape
+    from viewer.source.tape import queries
 
     if out.format not in (None, "table"):
         out.put_one(rows.request(queries.request(connection, no)))
@@ -149,7 +149,7 @@ def _conversation(connection: "Connection", no: int, out: Output, _: Thresholds)
     from viewer.model.exchange import conversation
     from viewer.model.exchange.conversation import Folding
     from viewer.report import exchange
-    from viewer.tape import turns
+    from viewer.source.tape import turns
 
     turn = turns.turn(connection, no)
     if out.format not in (None, "table"):
@@ -160,7 +160,7 @@ def _conversation(connection: "Connection", no: int, out: Output, _: Thresholds)
 
 
 def _raw(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     _write_bytes(queries.body(connection, no))
 
@@ -168,7 +168,7 @@ def _raw(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
 def _readable(connection: "Connection", no: int) -> None:
     """Show the body on a terminal: text without control characters, the beginning of anything else as hex."""
     from viewer.report import exchange
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     body, decoded = queries.body(connection, no), queries.decoded(connection, no)
     if decoded.framing == "websocket":
@@ -182,7 +182,7 @@ def _readable(connection: "Connection", no: int) -> None:
 def _report_no_body(connection: "Connection", no: int, things: str) -> None:
     from viewer.model import facts
     from viewer.report import exchange
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     _report_nothing(things, facts.no_body(queries.detail(connection, no), exchange.HINT))
 
@@ -223,7 +223,7 @@ def show(id: str, db: Path | None, part: str, force: bool, thresholds: Threshold
     without any content, standard error says why. A terminal gets raw text without its control characters, and the
     beginning of anything else as hex.
     """
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     if part == "raw" and out.format is not None:
         raise click.UsageError("--part raw is the body as it came: it has no --format")

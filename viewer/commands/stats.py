@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from viewer.filters.syntax import Filter
     from viewer.rows import TableRow
+    from viewer.source.tape.conditions import Condition
     from viewer.stats.check import Rule
     from viewer.stats.metrics import Quantity
     from viewer.stats.summary import Figures, Sample
     from viewer.stats.tools.summary import Report
-    from viewer.tape.conditions import Condition
 
 
 @click.command()
@@ -161,8 +161,8 @@ def _stats_as(
 ) -> None:
     from viewer.report import tools
     from viewer.rows import only
+    from viewer.source.tape import queries
     from viewer.stats.tools.tools import authority
-    from viewer.tape import queries
 
     parsed("--as", authority, tool)
     if schema:
@@ -198,9 +198,9 @@ def _report(
     count_tokens: "Callable[[str, bool], int] | None",
 ) -> "Report":
     """Return what a tool would report of the exchanges of a tape, or of a centre."""
-    from viewer.fleet import observed as at_centre
+    from viewer.source.clickhouse import observed as at_centre
+    from viewer.source.tape import observed, queries
     from viewer.stats.tools.summary import report_of
-    from viewer.tape import observed, queries
 
     if isinstance(source, Path):
         output.report_unshipped(connection, where, "left out")
@@ -251,7 +251,7 @@ def _figures(
     drawn: "Quantity | None" = None,
 ) -> "list[Figures]":
     """Measure the exchanges that a filter selects, in groups; report on stderr if there are none."""
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     with output.opened(options.source(db)) as connection:
         selected = options.condition(where)
@@ -312,8 +312,8 @@ def compare(
     """
     from viewer.report import tables
     from viewer.rows import only
+    from viewer.source.tape import queries
     from viewer.stats import compare
-    from viewer.tape import queries
 
     if len(ids) == 2 and base is None and new is None:
         only_groups = {
@@ -350,7 +350,7 @@ def _compare_requests(db: Source | None, ids: tuple[str, ...], exit_code: bool, 
     from viewer.model.exchange.conversation import Folding
     from viewer.report import exchange
     from viewer.rows import only
-    from viewer.tape import queries, turns
+    from viewer.source.tape import queries, turns
 
     fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
     with output.opened(options.source(db)) as connection:
@@ -378,7 +378,7 @@ def _sides(
     connection: "Connection", groups: "Mapping[str, Filter]", include_failed: bool, all_operations: bool
 ) -> "list[Sample]":
     """Read the groups of a comparison, given by the option that names each. Raise `NotFound` if one is empty."""
-    from viewer.tape import overview, queries
+    from viewer.source.tape import overview, queries
 
     if not queries.count(connection):
         raise NotFound(f"nothing to compare: {queries.emptiness(connection)}")

@@ -180,7 +180,7 @@ def _read(source: Source, stack: contextlib.ExitStack) -> "tuple[Path, CentreRea
         return source, None
     from recorder.tape.file import query_seconds
     from viewer.commands.centre import connected_to
-    from viewer.fleet import listing
+    from viewer.source.clickhouse import listing
     from viewer.tui.base.host import CentreReader
 
     with connected_to(source) as centre:
@@ -197,7 +197,7 @@ def _numbers(path: Path, centre: "CentreReader | None", ids: Sequence[str]) -> t
     """
     if not ids:
         return None, []
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     if centre is None:
         with queries.opened(path) as connection:

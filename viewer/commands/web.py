@@ -27,7 +27,7 @@ def serve(settings: "Settings", address: tuple[str, int], reference: str | None)
 
 
 def _id(tape: Path, reference: str) -> str:
-    from viewer.tape import live, queries
+    from viewer.source.tape import live, queries
 
     with queries.opened(tape) as connection:
         return live.listed(connection, [queries.find(connection, reference)])[0].id

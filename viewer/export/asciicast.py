@@ -17,7 +17,7 @@ from recorder.decode.dialect import Piece
 from recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
 from recorder.sanitize import safe
 from viewer import formatting
-from viewer.tape.exchange import FullExchange
+from viewer.source.tape.exchange import FullExchange
 
 COLUMNS: Final = 80
 LINES: Final = 24

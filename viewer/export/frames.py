@@ -37,8 +37,8 @@ from viewer.export import fields
 from viewer.export.fields import Field, Kind
 from viewer.filters.parser import parse
 from viewer.rows import TableRow
-from viewer.tape import conditions, queries
-from viewer.tape.conditions import Condition
+from viewer.source.tape import conditions, queries
+from viewer.source.tape.conditions import Condition
 
 GAPS: Final = (
     Field("id", "text", None, "the exchange's id, 16 hex digits (X-Wiretape-Id)"),

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 from recorder.plurals import counted
 from viewer import rows
 from viewer.rows import Headers, Request
-from viewer.tape.exchange import FullExchange
+from viewer.source.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
 _OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "clock", "flags", "labels")

@@ -24,7 +24,7 @@ from recorder.decode.decoder import Decoded
 from recorder.sanitize import safe
 from viewer import rows
 from viewer.rows import Chunks, Exchanges, TableRow
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 Format = Literal["csv", "tsv", "jsonl", "json"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]

@@ -1,7 +1,7 @@
 """Pure: what a filter that is being typed may go on with: the names of fields, and the values that they take.
 
 Values that come from a tape are hostile: only those that a filter can hold as they are, without quotes, are offered.
-Where these come from is left to `viewer.tape`, what a shell is offered to `viewer.commands.completion`.
+Where these come from is left to `viewer.source.tape`, what a shell is offered to `viewer.commands.completion`.
 """
 
 import re

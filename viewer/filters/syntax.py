@@ -2,7 +2,7 @@
 
 `str()` of a tree is a filter that parses to the same tree. Durations are whole nanoseconds, shares are fractions of 1,
 instants are ISO 8601 in UTC, as on the tape. A pattern is the pieces of a text between its wildcards (`*`). What the
-tree means is left to `viewer.tape.conditions`.
+tree means is left to `viewer.source.tape.conditions`.
 """
 
 import re

@@ -16,13 +16,14 @@ from sqlalchemy import Connection
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
-from viewer.fleet import archive_rows, compaction, tables
+from viewer.fleet import archive_rows, compaction
 from viewer.fleet.acknowledged import Acknowledged, Progress
 from viewer.fleet.archive_rows import Maker
 from viewer.fleet.batches import Origin
 from viewer.fleet.files import SUFFIX, Files, cause
-from viewer.fleet.tables import EngineTable
-from viewer.tape import shipping
+from viewer.source.clickhouse import tables
+from viewer.source.clickhouse.tables import EngineTable
+from viewer.source.tape import shipping
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 10_000, tables.STREAMS.name: 1000}
 """Of a batch."""

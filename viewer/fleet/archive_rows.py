@@ -16,10 +16,10 @@ from sqlalchemy import LargeBinary
 
 from recorder.tape.cells import declared
 from viewer import rows
-from viewer.fleet import tables
 from viewer.fleet.arrow_arrays import Arrays, Build
 from viewer.fleet.batches import Origin
-from viewer.fleet.tables import EngineColumn, EngineTable
+from viewer.source.clickhouse import tables
+from viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
 VERSION: Final = tables.ROW_VERSION
 GROUP_BYTES: Final = 2 << 20

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from viewer.fleet import tables
 from viewer.fleet.archive_rows import VERSION, key
+from viewer.source.clickhouse import tables
 
 Statement = Callable[[str, str], str]
 """Makes the statement of a table's view; the columns of its key are separated by commas."""

@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from recorder.commands.centre import TENANT
-from viewer.fleet import rowbinary, tables
-from viewer.fleet.tables import EngineColumn, EngineTable
+from viewer.fleet import rowbinary
+from viewer.source.clickhouse import tables
+from viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
 _LAST_SECOND: Final = (1 << 32) - 1
 

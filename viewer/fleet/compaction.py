@@ -14,7 +14,7 @@ from viewer.fleet import archive_rows
 from viewer.fleet.archive_rows import VERSION
 from viewer.fleet.arrow_arrays import Arrays
 from viewer.fleet.files import SUFFIX, File, Files, cause
-from viewer.fleet.tables import EngineTable
+from viewer.source.clickhouse.tables import EngineTable
 
 SMALL: Final = 64 << 20
 """Files that are larger, in bytes, are left as they are."""

@@ -9,9 +9,9 @@ from typing import Final
 
 from recorder.clock import Clock
 from recorder.decode.outcome import FAILURES
-from viewer.fleet.client import Centre
-from viewer.fleet.ddl import literal
-from viewer.fleet.tables import HOURS
+from viewer.source.clickhouse.client import Centre
+from viewer.source.clickhouse.ddl import literal
+from viewer.source.clickhouse.tables import HOURS
 
 _FIGURES: Final = {
     "exchanges": "count()",

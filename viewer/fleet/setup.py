@@ -5,9 +5,10 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping
 
 from recorder.plurals import counted
-from viewer.fleet import ddl, schema_check
-from viewer.fleet.client import Centre, Refused
-from viewer.fleet.tables import EXCHANGES, EngineTable
+from viewer.fleet import schema_check
+from viewer.source.clickhouse import ddl
+from viewer.source.clickhouse.client import Centre, Refused
+from viewer.source.clickhouse.tables import EXCHANGES, EngineTable
 
 Version = tuple[int, int]
 

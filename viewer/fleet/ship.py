@@ -14,12 +14,13 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from recorder.clock import SYSTEM, Clock
-from viewer.fleet import schema_check, tables
+from viewer.fleet import schema_check
 from viewer.fleet.acknowledged import Acknowledged, Progress
 from viewer.fleet.batches import Encoder, Origin
-from viewer.fleet.client import Centre, Unavailable
-from viewer.fleet.tables import EngineTable
-from viewer.tape import shipping
+from viewer.source.clickhouse import tables
+from viewer.source.clickhouse.client import Centre, Unavailable
+from viewer.source.clickhouse.tables import EngineTable
+from viewer.source.tape import shipping
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 2000, tables.STREAMS.name: 500}
 _MOST_BYTES: Final = 2 << 20

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from viewer.fleet import schema_check
-from viewer.fleet.client import Centre, Refused
-from viewer.fleet.ddl import literal
+from viewer.source.clickhouse.client import Centre, Refused
+from viewer.source.clickhouse.ddl import literal
 
 FIELDS: Final = (
     "kind", "name", "tenant", "rows", "newest_at", "heard_at", "silent_ms", "waiting", "lag_ms", "bytes",

@@ -47,7 +47,7 @@ class Metrics(HttpApp):
 
     def follow(self, setup: Setup) -> None:
         """Count the exchanges of the tape, for ever. Raises `WiretapeError`."""
-        from viewer.tape import queries, session
+        from viewer.source.tape import queries, session
 
         pause = threading.Event()
         with queries.opened(setup.tape) as connection:

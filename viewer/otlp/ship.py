@@ -20,7 +20,7 @@ from viewer.otlp import series, spans
 from viewer.otlp.attributes import Origin
 from viewer.otlp.delivery import Delivery
 from viewer.otlp.series import Series
-from viewer.tape import session, shipping
+from viewer.source.tape import session, shipping
 
 BATCH: Final = 256
 """So many spans are sent together, or a page more."""

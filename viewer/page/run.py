@@ -24,11 +24,11 @@ from viewer.page import document, gaps, stream
 from viewer.page.document import deltas
 from viewer.report.stats import explained
 from viewer.rows import TableRow
+from viewer.source.tape.overview import Failures
+from viewer.source.tape.run import NUMBERS, TEXTS, Columns, Text
 from viewer.stats import compare
 from viewer.stats.metrics import QUANTITIES
 from viewer.stats.summary import Attempts, Sample, known, percentiles, row
-from viewer.tape.overview import Failures
-from viewer.tape.run import NUMBERS, TEXTS, Columns, Text
 
 MOST_ROWS: Final = 20_000
 """So many exchanges are in a page at most, the newest."""

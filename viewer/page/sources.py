@@ -15,12 +15,12 @@ from viewer.filters import coverage
 from viewer.filters.syntax import Filter
 from viewer.model.exchange import opened, pages
 from viewer.page import document, run, stream
+from viewer.source.tape import conditions, observed, overview, queries
+from viewer.source.tape import exchange as tape_exchange
+from viewer.source.tape import run as tape_run
+from viewer.source.tape.conditions import Condition
+from viewer.source.tape.run import Columns
 from viewer.stats.summary import Sample
-from viewer.tape import conditions, observed, overview, queries
-from viewer.tape import exchange as tape_exchange
-from viewer.tape import run as tape_run
-from viewer.tape.conditions import Condition
-from viewer.tape.run import Columns
 
 _MOST_LABELS: Final = 3
 

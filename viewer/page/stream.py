@@ -21,9 +21,9 @@ from viewer.model.text import curl
 from viewer.page import document
 from viewer.page.document import deltas, without_credentials
 from viewer.report import tools as tool_tables
+from viewer.source.tape.exchange import FullExchange
 from viewer.stats.tools.summary import Observed, measure_observed, report_of
 from viewer.stats.tools.tools import TOOLS
-from viewer.tape.exchange import FullExchange
 from viewer.timing import wording
 from viewer.timing.attribution import Attribution, Spread
 from viewer.timing.verdicts import Verdict

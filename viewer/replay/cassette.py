@@ -17,7 +17,7 @@ from viewer.replay.recording import Recording
 from viewer.replay.serve import Replay, Served
 from viewer.replay.source import Select, Source
 from viewer.replay.websocket import Upgrade
-from viewer.tape.replayed import Head
+from viewer.source.tape.replayed import Head
 
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""

@@ -24,7 +24,7 @@ from recorder.decode.operation import model_in_path
 from recorder.relay import apis, providers
 from recorder.relay.providers import Upstream
 from recorder.tape.redact import Redactor
-from viewer.tape.replayed import Head
+from viewer.source.tape.replayed import Head
 
 Mode = Literal["request", "model", "sequence", "random", "id"]
 MODES: Final[tuple[Mode, ...]] = ("request", "model", "sequence", "random", "id")

@@ -14,7 +14,7 @@ from viewer.export import asciicast, text
 from viewer.model.exchange import events, markers
 from viewer.model.exchange.clocks import SINCE_REQUEST, Times
 from viewer.model.exchange.transcript import Transcript
-from viewer.tape.exchange import FullExchange
+from viewer.source.tape.exchange import FullExchange
 from viewer.timing.playback import Playback
 
 Form = Literal["text", "sse", "events", "jsonl"]

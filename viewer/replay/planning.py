@@ -23,7 +23,7 @@ from viewer.replay.matching import Asked, Library, Miss, Mode, read_body
 from viewer.replay.schedule import Schedule
 from viewer.replay.turns import Turns
 from viewer.rows import Headers
-from viewer.tape.replayed import Answer, Head
+from viewer.source.tape.replayed import Answer, Head
 
 CACHED_BYTES = 64 << 20
 """Bodies that are kept ready to be served."""

@@ -15,8 +15,8 @@ from recorder.tape import cut
 from recorder.tape.redact import Redactor
 from viewer.filters.parser import parse
 from viewer.replay.source import Select, Source
-from viewer.tape import columns, conditions
-from viewer.tape.replayed import Answer, Head
+from viewer.source.tape import columns, conditions
+from viewer.source.tape.replayed import Answer, Head
 
 LABEL: Final = "test"
 KEPT_BYTES = 64 << 20

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from recorder.decode.outcome import FAILURES
 from recorder.tape.journal import Finished
-from viewer.tape.replayed import Head
+from viewer.source.tape.replayed import Head
 
 
 class Replacing:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
 from recorder.decode.outcome import Exchange
-from viewer.tape.replayed import Answer
+from viewer.source.tape.replayed import Answer
 
 End = Literal["end", "close", "reset", "garbage", "silence"]
 """How an answer ends: as it is framed; cut by a close or a TCP reset; by what is not HTTP; or never."""

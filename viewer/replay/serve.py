@@ -26,7 +26,7 @@ from viewer.replay import matching
 from viewer.replay.matching import Asked, Miss
 from viewer.replay.pacing import Pacer, spaced
 from viewer.replay.planning import Plan, Planner, ToRecord
-from viewer.tape.replayed import Head
+from viewer.source.tape.replayed import Head
 
 UNSENT_BYTES = 256 << 10
 """What a client has not taken yet; beyond it its answer waits."""

@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from recorder.errors import NotFound
-from viewer.tape import columns, queries, replayed
-from viewer.tape.conditions import Condition
-from viewer.tape.replayed import Answer, Head
+from viewer.source.tape import columns, queries, replayed
+from viewer.source.tape.conditions import Condition
+from viewer.source.tape.replayed import Answer, Head
 
 Select = Callable[[Connection], Condition | None]
 """Chooses the exchanges of a tape; None is for all."""

@@ -11,7 +11,7 @@ from recorder.errors import WiretapeError
 from recorder.tape import cut
 from recorder.tape.schema import exchanges
 from viewer import outfile
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 
 class TextFile:

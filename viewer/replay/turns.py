@@ -18,7 +18,7 @@ from recorder.decode.websocket import Came
 from viewer.replay import faults, schedule
 from viewer.replay.faults import Fault
 from viewer.replay.schedule import Schedule
-from viewer.tape.replayed import Answer
+from viewer.source.tape.replayed import Answer
 
 _BEGIN = ("text", "binary", "close")
 """What begins a turn if the client sends it."""

@@ -31,7 +31,7 @@ from recorder.clock import SYSTEM, Clock
 from recorder.decode.stalls import Thresholds
 from recorder.errors import WiretapeError
 from viewer.model.settings import Settings
-from viewer.tape.decoder import Decoders
+from viewer.source.tape.decoder import Decoders
 from viewer.tui.base import crash, keys
 from viewer.tui.base import theme as themes
 from viewer.tui.base.host import CentreReader, Reader, TapeReader

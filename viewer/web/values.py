@@ -26,10 +26,10 @@ from viewer.model.exchange.opened import Stored
 from viewer.model.listing import notices
 from viewer.page import gaps, run, sources, stream
 from viewer.rows import ListRow
-from viewer.tape import conditions, live, queries
-from viewer.tape import exchange as tape_exchange
-from viewer.tape.conditions import Condition
-from viewer.tape.run import Columns
+from viewer.source.tape import conditions, live, queries
+from viewer.source.tape import exchange as tape_exchange
+from viewer.source.tape.conditions import Condition
+from viewer.source.tape.run import Columns
 
 Value = dict[str, Any]
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from recorder.clock import SYSTEM
 from recorder.errors import WiretapeError
 from recorder.sanitize import safe
-from viewer.tape import queries
+from viewer.source.tape import queries
 from viewer.web.values import Source, Value
 
 POLL_SECONDS: Final = 0.1

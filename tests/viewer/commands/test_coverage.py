@@ -15,7 +15,7 @@ from viewer.commands.ls import ls
 from viewer.commands.show import show
 from viewer.commands.stats import check, compare, stats
 from viewer.filters import coverage
-from viewer.tape import conditions, overview, queries
+from viewer.source.tape import conditions, overview, queries
 
 GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])
 NOTE = "2 exchanges are not generations (1 models, 1 other)"

@@ -25,7 +25,7 @@ from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.cli import group
 from viewer.export import frames
 from viewer.model.exchange import opened
-from viewer.tape import exchange, live, overview, queries
+from viewer.source.tape import exchange, live, overview, queries
 
 pytestmark = pytest.mark.damages
 

@@ -11,7 +11,7 @@ from tests.viewer import shapes
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, TOOLS
 from viewer.model import settings
-from viewer.tape import exchange, queries
+from viewer.source.tape import exchange, queries
 from viewer.timing import thresholds
 
 PRICES = '[[prices]]\nmodel = "gpt-x-mini"\ninput = 2\noutput = 0.5\n'

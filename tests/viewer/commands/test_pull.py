@@ -10,9 +10,9 @@ from recorder.tape import cut, file
 from tests.viewer.fleet import engine as engines
 from tests.viewer.fleet.engine import Readable
 from viewer.cli import group
-from viewer.fleet import pulling
+from viewer.source.clickhouse import pulling
+from viewer.source.tape import observed, queries
 from viewer.stats.tools.summary import measure_observed, report_of
-from viewer.tape import observed, queries
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.viewer.tui.growing import recorder
 from viewer import rows
 from viewer.model.exchange import markers
 from viewer.model.exchange import opened as opening
-from viewer.tape import exchange, queries
+from viewer.source.tape import exchange, queries
 from viewer.timing import verdicts
 
 ANSWERED = b'data: {"choices":[{"index":0,"delta":{"content":"answer"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'

@@ -15,7 +15,7 @@ from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, 
 from tests.viewer.exchange_rows import full
 from tests.viewer.golden import assert_golden
 from viewer.export import asciicast
-from viewer.tape import exchange, queries
+from viewer.source.tape import exchange, queries
 
 Event = tuple[float, str, str]
 SGR = re.compile("\x1b\\[[0-9]+m")

@@ -18,7 +18,7 @@ from tests.decoded import of_runs
 from tests.viewer.conftest import HOSTILE
 from viewer import rows
 from viewer.export import text as export
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 NS = st.one_of(st.none(), st.integers(0, 200), st.integers(0, 1 << 40), st.integers(-5, 1 << 62))
 TEXTS = st.one_of(

@@ -11,8 +11,8 @@ from tests.viewer.commanding import run
 from tests.viewer.golden import assert_golden
 from viewer import rows
 from viewer.export import fields, text
+from viewer.source.tape import overview
 from viewer.stats import metrics, summary
-from viewer.tape import overview
 
 GROUPS = (*metrics.GROUPS, "label.run")
 TYPES = {

@@ -21,8 +21,8 @@ from tests.viewer.conftest import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TO
 from viewer import rows
 from viewer.export import fields, frames, text
 from viewer.export.frames import Tape, open_tape
+from viewer.source.tape import overview
 from viewer.stats import summary
-from viewer.tape import overview
 
 TABLES = ("exchanges", "texts", "chunks", "reads")
 
@@ -159,7 +159,7 @@ def _of(read: pd.DataFrame, exchange: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     with queries.opened(made.path) as connection:
         (sample,) = overview.samples(connection)

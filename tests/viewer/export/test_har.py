@@ -19,7 +19,7 @@ from tests.viewer.conftest import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOO
 from tests.viewer.exchange_rows import full
 from tests.viewer.golden import assert_golden
 from viewer.export import har
-from viewer.tape import exchange, queries
+from viewer.source.tape import exchange, queries
 
 PHASES = ("blocked", "dns", "connect", "send", "wait", "receive")
 TEXT = {"name": str, "value": str}

@@ -14,7 +14,7 @@ from tests.viewer.conftest import HOSTILE, ODD
 from viewer import rows
 from viewer.export import text as export
 from viewer.rows import Exchanges
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 GOLDEN = Path(__file__).parents[2] / "data" / "export"
 

@@ -6,7 +6,7 @@ from tests.cases import each_case
 from tests.viewer.filters.reference import matches, needed
 from viewer.filters.parser import parse
 from viewer.rows import TableRow
-from viewer.tape.conditions import gap_percentile
+from viewer.source.tape.conditions import gap_percentile
 
 ROW: TableRow = {
     "id": "b0f3", "model": "gpt-x", "upstream": "https://API.example.com:8443/v1", "path": "/chat?v=1",

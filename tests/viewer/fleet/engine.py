@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 
 from recorder.commands.centre import Credentials, Target
-from viewer.fleet import tables
 from viewer.fleet.acknowledged import held
 from viewer.fleet.batches import Origin
-from viewer.fleet.client import Centre
 from viewer.fleet.ship import Shipper
-from viewer.fleet.tables import EngineTable
-from viewer.tape import queries
+from viewer.source.clickhouse import tables
+from viewer.source.clickhouse.client import Centre
+from viewer.source.clickhouse.tables import EngineTable
+from viewer.source.tape import queries
 
 FORMATS = {"Int64": "q", "UInt64": "Q", "Int32": "i", "UInt32": "I", "UInt8": "B", "Float64": "d"}
 FORMATS["DateTime('UTC')"] = "I"

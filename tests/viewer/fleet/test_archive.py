@@ -39,7 +39,7 @@ from viewer.fleet.acknowledged import held
 from viewer.fleet.archive import Archiver
 from viewer.fleet.batches import Origin
 from viewer.fleet.files import Files
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 LATER = Clock(wall_ns=lambda: 1_800_000_000 * 10**9)
 

@@ -26,13 +26,13 @@ from viewer import rows
 from viewer.cli import group
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import arriving, figures, gaps, heat, listing, reading
-from viewer.fleet.client import Centre
-from viewer.fleet.errors import NotAtCentre
+from viewer.source.clickhouse import arriving, figures, gaps, heat, listing, reading
+from viewer.source.clickhouse.client import Centre
+from viewer.source.clickhouse.errors import NotAtCentre
+from viewer.source.tape import conditions, live, overview, queries
 from viewer.stats import summary
 from viewer.stats.heatmap import METRICS
 from viewer.stats.summary import Figures, Method
-from viewer.tape import conditions, live, overview, queries
 
 pytestmark = [
     pytest.mark.nightly,

@@ -20,7 +20,7 @@ from viewer.fleet.acknowledged import held
 from viewer.fleet.archive import Archiver
 from viewer.fleet.batches import Origin
 from viewer.fleet.files import Files, in_bucket
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 ROOT = Path(__file__).parents[3]
 PART = 10 << 20

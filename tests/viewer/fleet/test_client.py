@@ -10,8 +10,8 @@ import pytest
 from recorder.commands.centre import Credentials
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS, TARGET, Engine, centre, failed
-from viewer.fleet.client import Centre, MemoryExceeded, Refused, Unavailable
-from viewer.fleet.errors import UnknownExpression
+from viewer.source.clickhouse.client import Centre, MemoryExceeded, Refused, Unavailable
+from viewer.source.clickhouse.errors import UnknownExpression
 
 
 @each_case(

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.tape import schema
-from viewer.fleet import ddl, tables
-from viewer.fleet.tables import EngineColumn, EngineTable
+from viewer.source.clickhouse import ddl, tables
+from viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
 TABLE = EngineTable(
     "things",

@@ -19,15 +19,15 @@ from tests.viewer.fleet.engine import HEADERS
 from viewer import rows
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.fleet import costs, figures, gaps, observed, reading
-from viewer.fleet.client import Centre, MemoryExceeded
-from viewer.fleet.dialect import Dialect
-from viewer.fleet.driver import literal
-from viewer.fleet.errors import NotAtCentre
+from viewer.source.clickhouse import costs, figures, gaps, observed, reading
+from viewer.source.clickhouse.client import Centre, MemoryExceeded
+from viewer.source.clickhouse.dialect import Dialect
+from viewer.source.clickhouse.driver import literal
+from viewer.source.clickhouse.errors import NotAtCentre
+from viewer.source.tape import conditions, queries
 from viewer.stats.metrics import objective
 from viewer.stats.prices import UNITS, Prices, entry
 from viewer.stats.tools.tools import TOOLS
-from viewer.tape import conditions, queries
 
 WHERE = {
     "model:gpt-*": "coalesce(lower(coalesce(request_model, response_model)) LIKE lower('gpt-%'), 0) = 1",

@@ -16,7 +16,7 @@ from tests.recorder.writers import seeds
 from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
 from viewer.fleet import ship as shipping
 from viewer.fleet.acknowledged import path_of
-from viewer.fleet.client import Unavailable
+from viewer.source.clickhouse.client import Unavailable
 
 SETTLED = """SELECT id, outcome, version FROM exchanges JOIN measures m ON m.exchange_no = no
     JOIN settlements s ON s.exchange_no = no"""

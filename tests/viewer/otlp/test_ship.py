@@ -22,7 +22,7 @@ from viewer.fleet.acknowledged import destinations, held
 from viewer.otlp import attributes, ship
 from viewer.otlp.client import Client
 from viewer.otlp.delivery import Delivery
-from viewer.tape import shipping
+from viewer.source.tape import shipping
 
 CLOCK = Clock(sleep=lambda _: None)
 
@@ -60,7 +60,7 @@ def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
     connection: Connection, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
-    monkeypatch.setattr("viewer.tape.session.PAGE", 2)
+    monkeypatch.setattr("viewer.source.tape.session.PAGE", 2)
     with (whole := Receiver()).shipper(tmp_path / "other.db") as shipper:
         assert shipper.finish(connection) == 0
     assert len(whole.ids) == len(set(whole.ids)) > 3
@@ -138,7 +138,7 @@ def test_whenever_a_process_is_killed_each_sample_arrives_once_and_no_span_is_lo
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
     monkeypatch.setattr(ship, "METRICS_SECONDS", 0)
-    monkeypatch.setattr("viewer.tape.session.PAGE", 2)
+    monkeypatch.setattr("viewer.source.tape.session.PAGE", 2)
     with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
         assert shipper.finish(connection) == 0
     assert whole.samples() > 20
@@ -180,7 +180,7 @@ def test_metrics_never_count_what_the_next_process_would_count_again(
     connection: Connection, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
-    monkeypatch.setattr("viewer.tape.session.PAGE", 2)
+    monkeypatch.setattr("viewer.source.tape.session.PAGE", 2)
     receiver = Counting()
     for takes in (1, 0, 99):
         receiver.takes = takes

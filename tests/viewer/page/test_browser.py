@@ -13,7 +13,7 @@ from tests.viewer.commanding import run
 from tests.viewer.conftest import ODD
 from tests.viewer.page.streams import long_stream, one_event, stalled_stream
 from viewer.model.exchange.transcript import Transcript
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 pytestmark = pytest.mark.nightly
 

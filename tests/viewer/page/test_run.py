@@ -11,8 +11,8 @@ from tests import page
 from tests.page import Read, undelta
 from tests.viewer.commanding import run
 from viewer.page import gaps
-from viewer.tape import queries
-from viewer.tape import run as tape_run
+from viewer.source.tape import queries
+from viewer.source.tape import run as tape_run
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from tests.browser import Page, chromium
 from tests.viewer.commanding import run
 from viewer.filters import parser
-from viewer.tape import conditions, overview, queries
-from viewer.tape import run as tape_run
+from viewer.source.tape import conditions, overview, queries
+from viewer.source.tape import run as tape_run
 
 pytestmark = pytest.mark.nightly
 

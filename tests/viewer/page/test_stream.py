@@ -26,11 +26,11 @@ from tests.viewer.page.streams import long_stream
 from viewer import sparkline
 from viewer.model.exchange.transcript import Transcript
 from viewer.report import tools
+from viewer.source.tape import exchange, queries
+from viewer.source.tape.columns import among
+from viewer.source.tape.observed import measured
 from viewer.stats.tools.summary import report_of
 from viewer.stats.tools.tools import TOOLS as OTHERS
-from viewer.tape import exchange, queries
-from viewer.tape.columns import among
-from viewer.tape.observed import measured
 
 EVERY = (COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE)
 

@@ -21,7 +21,7 @@ from tests.relay import Answer, chunk, dial, fetch, on_loop, post, raw, run, unt
 from viewer.replay.cassette import Cassette, Observer, Options
 from viewer.replay.planning import Options as Answers
 from viewer.replay.serve import Served
-from viewer.tape import queries, replayed
+from viewer.source.tape import queries, replayed
 
 CHAT = "/v1/chat/completions"
 KEY = [("authorization", "Bearer sk-test-0123456789")]

@@ -10,7 +10,7 @@ import pytest
 
 from viewer.replay import matching
 from viewer.replay.matching import Asked, Library, Miss, Mode
-from viewer.tape.replayed import Head
+from viewer.source.tape.replayed import Head
 
 CHAT = "/v1/chat/completions"
 OPENAI, ROUTER = "https://api.openai.com", "https://openrouter.ai/api"

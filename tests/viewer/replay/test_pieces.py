@@ -5,8 +5,8 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, ODD, TOOLS, TRUNCATED
 from viewer.replay import pieces
-from viewer.tape import exchange, queries
-from viewer.tape.exchange import FullExchange
+from viewer.source.tape import exchange, queries
+from viewer.source.tape.exchange import FullExchange
 
 
 @pytest.fixture

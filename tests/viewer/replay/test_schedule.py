@@ -8,7 +8,7 @@ import pytest
 from recorder.decode.outcome import Exchange, Reads
 from viewer.replay import faults, schedule
 from viewer.replay.schedule import Schedule
-from viewer.tape.replayed import Answer
+from viewer.source.tape.replayed import Answer
 
 PIECES = [b'data: {"a":1}\n\ndata: {"b"', b":2}\n\n", b": note\n\n", b"data: [DONE]\n\n"]
 AT = [100, 150, 400, 450]

@@ -31,7 +31,7 @@ from viewer.replay.serve import Replay, Served
 from viewer.replay.source import Source
 from viewer.replay.unread import Kernel, Watcher
 from viewer.replay.websocket import Upgrade
-from viewer.tape import queries, replayed
+from viewer.source.tape import queries, replayed
 
 CHAT = "/v1/chat/completions"
 PIECES = [b"data: {}\n\n", b"data: {", b"}\n\n", b"data: [DONE]\n\n"]

@@ -25,7 +25,7 @@ from viewer.replay.faults import parse
 from viewer.replay.matching import Asked, Miss
 from viewer.replay.planning import Greeting, Options, Planner, Talk
 from viewer.replay.source import Source
-from viewer.tape.replayed import Answer, Head
+from viewer.source.tape.replayed import Answer, Head
 
 PATH = "/v1/responses"
 DEFLATE = "permessage-deflate; server_no_context_takeover; client_max_window_bits=12"

@@ -12,8 +12,8 @@ from tests.viewer.timed_exchanges import Part, evenly, outcome, timed, word
 from viewer.model.exchange import pages
 from viewer.report import exchange
 from viewer.rows import DetailRow
-from viewer.tape import queries
-from viewer.tape.exchange import known
+from viewer.source.tape import queries
+from viewer.source.tape.exchange import known
 from viewer.timing.attribution import Attribution
 from viewer.timing.verdicts import Verdict, verdicts
 

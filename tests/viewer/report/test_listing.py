@@ -21,8 +21,8 @@ from viewer.model.exchange import pages
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.transcript import Transcript
 from viewer.report import exchange, tables
-from viewer.tape import exchange as tape
-from viewer.tape import queries
+from viewer.source.tape import exchange as tape
+from viewer.source.tape import queries
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 

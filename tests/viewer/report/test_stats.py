@@ -5,10 +5,10 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import HOSTILE
 from viewer.report import stats as sheets
+from viewer.source.tape import overview
 from viewer.stats import summary
 from viewer.stats.histogram import buckets
 from viewer.stats.metrics import QUANTITIES, objective
-from viewer.tape import overview
 
 
 def shown(connection: Connection, *by: str, slo: str | None = None, width: int | None = None) -> list[str]:

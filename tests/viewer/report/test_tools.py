@@ -20,11 +20,11 @@ from tests.viewer.conftest import COMPLETE, ODD
 from viewer.report import tools
 from viewer.report.tools import FIELDS, render, schema
 from viewer.rows import TableRow
+from viewer.source.tape import queries
+from viewer.source.tape.conditions import Condition
+from viewer.source.tape.observed import observed
 from viewer.stats.tools.summary import measure_observed, report_of
 from viewer.stats.tools.tools import TOOLS, authority
-from viewer.tape import queries
-from viewer.tape.conditions import Condition
-from viewer.tape.observed import observed
 
 ONE = exchanges.c.id == "aaaa000000000001"
 

@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from recorder.tape.schema import exchanges
 from tests.cases import each_case
+from viewer.source.tape import overview
 from viewer.stats import check, summary
 from viewer.stats.metrics import objective
-from viewer.tape import overview
 
 RULES = """
 slo = "ttft<1s"

@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 from recorder.tape import journal
 from tests.cases import each_case
 from tests.viewer.conftest import begin, end, recorded, response
+from viewer.source.tape import overview, queries
 from viewer.stats import summary
 from viewer.stats.metrics import QUANTITIES, objective
 from viewer.stats.summary import Sample
-from viewer.tape import overview, queries
 
 MS = 1_000_000
 

@@ -16,7 +16,7 @@ from recorder.demo import synthetic
 from recorder.tape import file
 from tests.viewer.conftest import event
 from tests.viewer.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
-from viewer.tape import queries
+from viewer.source.tape import queries
 from viewer.timing import verdicts
 from viewer.timing.attribution import FREE_BYTES, Attribution
 from viewer.timing.verdicts import Verdict

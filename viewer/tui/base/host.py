@@ -1,7 +1,7 @@
 """What the application offers its screens: the tape, a clock, and threads for work that must not block the screen.
 
 The tape has one thread with one read-only connection, which answers one question at a time. A question is a function
-of a connection, as in `viewer.tape.queries`. It is abandoned when a newer one with its key is asked, or when nobody
+of a connection, as in `queries`. It is abandoned when a newer one with its key is asked, or when nobody
 waits for its answer any more; its errors are raised where it was asked. Threads are daemons, since none may keep the
 program from ending, and the database library is loaded there, beside the first frame.
 """
@@ -28,9 +28,9 @@ from viewer.tui.base.terminal import Lag
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.fleet.client import Centre
-    from viewer.fleet.copies import Copies
-    from viewer.tape.decoder import Decoders
+    from viewer.source.clickhouse.client import Centre
+    from viewer.source.clickhouse.copies import Copies
+    from viewer.source.tape.decoder import Decoders
 
 T = TypeVar("T")
 Source = Path | Target
@@ -191,13 +191,13 @@ class TapeReader(Reader):
         self._file: tuple[int, int] | None = None
 
     def _asked(self, ask: "Callable[[Connection], Any]") -> Any:
-        from viewer.tape import queries
+        from viewer.source.tape import queries
 
         with queries.explained(self.path):
             return ask(self._connected())
 
     def _connected(self) -> "Connection":
-        from viewer.tape import queries
+        from viewer.source.tape import queries
 
         try:
             status = self.path.stat()
@@ -230,7 +230,7 @@ class CentreReader(Reader):
         self._copying = threading.Lock()
 
     def _asked(self, ask: "Callable[[Connection], Any]") -> Any:
-        from viewer.fleet import reading
+        from viewer.source.clickhouse import reading
 
         if self._connection is not None:
             return ask(self._connection)
@@ -241,7 +241,7 @@ class CentreReader(Reader):
 
         Raises `WiretapeError`.
         """
-        from viewer.fleet.copies import Copies
+        from viewer.source.clickhouse.copies import Copies
 
         with self._copying:
             self._copies = self._copies or Copies(self._pulled)

@@ -182,7 +182,7 @@ class CompareManyScreen(Screen[None]):
 
     def _question(self, connection: "Connection") -> tuple[tuple[int, int], list[Entry] | None]:
         """Return the exchanges, None if nobody has written since they were read, and the version of the tape."""
-        from viewer.tape import live, queries
+        from viewer.source.tape import live, queries
 
         version = queries.version(connection), host(self).tape.openings
         return version, None if version == self._version else live.entries(connection, self._numbers)

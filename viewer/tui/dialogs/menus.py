@@ -343,6 +343,6 @@ def _matching(views: dict[str, str], typed: str) -> list[str]:
 
 def _fitting_count(connection: "Connection", text: str, clock: Clock) -> int:
     from viewer.filters.parser import parse
-    from viewer.tape import conditions, queries
+    from viewer.source.tape import conditions, queries
 
     return queries.count(connection, conditions.condition(parse(text, clock)))

@@ -24,7 +24,7 @@ from viewer.model.exchange.pulse import Pulse
 from viewer.model.exchange.turn import Turn
 from viewer.model.facts import Line
 from viewer.model.states import Tone
-from viewer.tape import exchange
+from viewer.source.tape import exchange
 from viewer.timing.playback import Playback
 from viewer.tui.base.host import CentreReader, host, in_thread
 from viewer.tui.base.keys import hidden

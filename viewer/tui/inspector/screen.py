@@ -19,7 +19,7 @@ from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
-from viewer.tape import exchange, turns
+from viewer.source.tape import exchange, turns
 from viewer.timing.playback import Playback
 from viewer.tui.base.host import CentreReader, host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden

@@ -242,7 +242,7 @@ def _key(one: Line) -> tuple[str, str | int]:
 def _read(connection: "Connection", text: str, clock: Clock, shown: Shown, opened: frozenset[str]) -> Shown:
     """Read what is not as it was shown; in the tape's thread."""
     from viewer.filters.parser import parse
-    from viewer.tape import conditions, conversations, queries
+    from viewer.source.tape import conditions, conversations, queries
 
     version = queries.version(connection)
     where = conditions.condition(parse(text, clock)) if text.strip() else None

@@ -23,16 +23,16 @@ from viewer.model.listing import notices
 from viewer.model.listing.catalog import PAGE, Catalog
 from viewer.model.listing.notices import Term
 from viewer.rows import ListRow, PreviewRow
-from viewer.tape.decoder import LARGE
+from viewer.source.tape.decoder import LARGE
 from viewer.timing.verdicts import Verdict
 from viewer.tui.base.host import CentreReader, Host, Superseded, in_thread
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.fleet.listing import Page
-    from viewer.tape.conditions import Condition
-    from viewer.tape.live import Change
+    from viewer.source.clickhouse.listing import Page
+    from viewer.source.tape.conditions import Condition
+    from viewer.source.tape.live import Change
 
 _BUSY_NS: Final = 2_000_000_000
 _ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
@@ -329,7 +329,7 @@ class Listing:
 
 
 def _advice(connection: "Connection") -> str | None:
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     return None if _is_centre(connection) else queries.advice(connection)
 
@@ -339,8 +339,8 @@ def _is_centre(connection: "Connection") -> bool:
 
 
 def _load_of_centre(connection: "Connection", query: Query, clock: Clock, known: Sequence[int]) -> _Loaded:
-    from viewer.fleet.listing import rows, start_of
-    from viewer.tape import live, queries
+    from viewer.source.clickhouse.listing import rows, start_of
+    from viewer.source.tape import live, queries
 
     began = clock.now()
     page = _page(connection, query)
@@ -355,7 +355,7 @@ def _load_of_centre(connection: "Connection", query: Query, clock: Clock, known:
 
 def _page(connection: "Connection", query: Query, before: "Page | None" = None) -> "Page":
     """Return the numbers of a centre that follow a page, or the first ones."""
-    from viewer.fleet import listing
+    from viewer.source.clickhouse import listing
 
     condition, last = _condition(query), None if before is None else before.numbers[-1]
     if query.order is None:
@@ -366,13 +366,13 @@ def _page(connection: "Connection", query: Query, before: "Page | None" = None) 
 
 
 def _count(connection: "Connection", query: Query) -> int:
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     return queries.count(connection, _condition(query))
 
 
 def _load(connection: "Connection", query: Query, clock: Clock, known: Sequence[int]) -> _Loaded:
-    from viewer.tape import live
+    from viewer.source.tape import live
 
     condition = _condition(query)
     change = live.change(connection, None, condition)
@@ -388,29 +388,29 @@ def _load(connection: "Connection", query: Query, clock: Clock, known: Sequence[
 
 def ids(connection: "Connection", numbers: Sequence[int]) -> dict[int, str]:
     """Return the ids of these exchanges, as far as they are on the tape."""
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     return {number: row["id"] for number in numbers for row in queries.numbered(connection, ("id",), [number])}
 
 
 def _change(connection: "Connection", query: Query, known: "Change", visible: Sequence[int]) -> "Change | None":
-    from viewer.tape import live
+    from viewer.source.tape import live
 
     return live.change(connection, known.seen, _condition(query), visible)
 
 
 def _rows(connection: "Connection", numbers: Sequence[int]) -> list[ListRow]:
-    from viewer.tape import live
+    from viewer.source.tape import live
 
     if _is_centre(connection):
-        from viewer.fleet import listing
+        from viewer.source.clickhouse import listing
 
         return listing.rows(connection, numbers)
     return live.listed(connection, numbers)
 
 
 def _details(connection: "Connection", number: int, limits: Thresholds) -> Details:
-    from viewer.tape import live, queries
+    from viewer.source.tape import live, queries
     from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
@@ -428,7 +428,7 @@ def _details(connection: "Connection", number: int, limits: Thresholds) -> Detai
 
 def _terms(connection: "Connection", filter: Filter) -> list[Term]:
     """Count what fits each term of a filter alone; of a long duration, look whether a thousandth was meant."""
-    from viewer.tape import conditions, live, queries
+    from viewer.source.tape import conditions, live, queries
 
     terms = []
     for term, count in live.alone(connection, filter):
@@ -442,7 +442,7 @@ def _vocabulary(connection: "Connection") -> Vocabulary:
     from viewer.export import fields
     from viewer.filters.fields import FIELDS, MEANINGS
     from viewer.formatting import host
-    from viewer.tape import live
+    from viewer.source.tape import live
 
     values = {name: live.values(connection, name) for name in FROM_TAPE}
     values |= {"upstream": list(dict.fromkeys(map(host, values["upstream"])))}
@@ -450,6 +450,6 @@ def _vocabulary(connection: "Connection") -> Vocabulary:
 
 
 def _condition(query: Query) -> "Condition | None":
-    from viewer.tape import conditions
+    from viewer.source.tape import conditions
 
     return None if query.filter is None else conditions.condition(query.filter)

@@ -67,7 +67,7 @@ def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
 
     Raises `NotFound` where the number is another exchange's by now, `WiretapeError` where the part is too long.
     """
-    from viewer.tape import queries
+    from viewer.source.tape import queries
 
     if ids(connection, [number]).get(number) != id:
         raise NotFound(f"{id[:8]} is not on this tape any more")

@@ -23,12 +23,12 @@ from recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing
 from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.filters.patterns import TooSlow
-from viewer.fleet.errors import NotAtCentre, UnknownExpression
 from viewer.model import states
 from viewer.model.listing import drilling, notices
 from viewer.model.listing.catalog import Marks
 from viewer.model.states import Look, Part
 from viewer.rows import ListRow
+from viewer.source.clickhouse.errors import NotAtCentre, UnknownExpression
 from viewer.tui.base.host import CentreReader, Host, Superseded, host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.offers import Copy
@@ -42,7 +42,7 @@ from viewer.tui.widgets.cursor import CursorList
 from viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
-    from viewer.tape.live import Change
+    from viewer.source.tape.live import Change
 
 POLL_SECONDS: Final = 0.15
 _RETRY_SECONDS: Final = 0.5

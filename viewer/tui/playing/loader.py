@@ -19,8 +19,8 @@ from sqlalchemy.exc import NoResultFound
 from recorder.errors import WiretapeError
 from viewer.model.exchange import opened as opening
 from viewer.model.exchange.opened import Known, Opened
-from viewer.tape import decoder, exchange, queries
-from viewer.tape.decoder import Decoder
+from viewer.source.tape import decoder, exchange, queries
+from viewer.source.tape.decoder import Decoder
 from viewer.tui.base.host import Host, Superseded, in_thread
 
 P = ParamSpec("P")

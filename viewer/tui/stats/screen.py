@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from viewer.filters.syntax import Filter
-    from viewer.tape.conditions import Condition
-    from viewer.tape.overview import Failures
+    from viewer.source.tape.conditions import Condition
+    from viewer.source.tape.overview import Failures
 
 T = TypeVar("T")
 
@@ -403,7 +403,7 @@ _Figures = tuple[list[TableRow], TableRow | None, dict[str, int]]
 
 def _covered(where: "Filter | None") -> "Condition | None":
     """Return the condition for what the figures cover of a selection."""
-    from viewer.tape import conditions, overview
+    from viewer.source.tape import conditions, overview
 
     selected = None if where is None else conditions.condition(where)
     return selected if coverage.names_operation(where) else overview.covered(selected)
@@ -413,8 +413,8 @@ def _figures(
     connection: "Connection", where: "Filter | None", *, by: str, slo: str | None, pooled: bool = False
 ) -> _Figures | None:
     """Return all figures, those of pooled gaps only where asked; None if there are too many gaps to hold."""
+    from viewer.source.tape import conditions, overview
     from viewer.stats.metrics import objective
-    from viewer.tape import conditions, overview
 
     covered = _covered(where)
     if connection.dialect.name != "sqlite":
@@ -431,10 +431,10 @@ def _figures_of_centre(
     connection: "Connection", where: "Filter | None", covered: "Condition | None", by: str, slo: str | None
 ) -> _Figures:
     """Return all figures, which the centre works out."""
-    from viewer.fleet.figures import groups as figures_of
+    from viewer.source.clickhouse.figures import groups as figures_of
+    from viewer.source.tape import conditions, overview
     from viewer.stats.metrics import objective
     from viewer.stats.summary import row_of
-    from viewer.tape import conditions, overview
 
     bounds = objective(slo) if slo else ()
     found, together = (figures_of(connection, keys, covered, bounds=bounds) for keys in ((by,), ()))
@@ -447,11 +447,11 @@ def _figures_of_centre(
 
 def _failures(connection: "Connection", where: "Filter | None") -> "tuple[list[Failures], list[str]]":
     """Return the failures, and the labels that there are."""
-    from viewer.tape import overview
+    from viewer.source.tape import overview
 
     covered = _covered(where)
     if connection.dialect.name != "sqlite":
-        from viewer.fleet.listing import label_keys
+        from viewer.source.clickhouse.listing import label_keys
     else:
         label_keys = overview.label_keys
     return overview.failures(connection, covered), label_keys(connection, covered)
@@ -459,7 +459,7 @@ def _failures(connection: "Connection", where: "Filter | None") -> "tuple[list[F
 
 def _heat(connection: "Connection", where: "Filter | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
     if connection.dialect.name != "sqlite":
-        from viewer.fleet.heat import heat
+        from viewer.source.clickhouse.heat import heat
     else:
-        from viewer.tape.overview import heat
+        from viewer.source.tape.overview import heat
     return heat(connection, metric, room, _covered(where))

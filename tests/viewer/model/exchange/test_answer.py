@@ -12,7 +12,7 @@ from recorder.decode.outcome import Exchange, Read
 from tests.viewer.conftest import COMPLETE, MS, TOOLS, event
 from viewer.model.exchange.answer import Answer, Part, Run
 from viewer.model.exchange.transcript import Track, Transcript, Voice
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 10**12)
 

@@ -9,7 +9,7 @@ from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, TOOLS
 from viewer.model.exchange import events
 from viewer.model.exchange.transcript import Transcript
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1, path="/v1/chat/completions")
 

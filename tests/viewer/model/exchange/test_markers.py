@@ -13,7 +13,7 @@ from viewer.model.exchange import markers
 from viewer.model.exchange.clocks import Times
 from viewer.model.exchange.markers import Goal, Marker
 from viewer.model.exchange.transcript import Transcript
-from viewer.tape import queries
+from viewer.source.tape import queries
 from viewer.timing.playback import Playback
 
 

@@ -12,7 +12,7 @@ from tests.viewer.conftest import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
 from viewer.model.exchange import opened as opening
 from viewer.model.exchange.opened import Opened, Stored
 from viewer.model.exchange.transcript import UNKNOWN
-from viewer.tape import exchange, queries
+from viewer.source.tape import exchange, queries
 
 ID = "e" * 16
 

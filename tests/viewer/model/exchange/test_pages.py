@@ -18,7 +18,7 @@ from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.transcript import UNKNOWN
 from viewer.model.facts import Line
-from viewer.tape import exchange, queries
+from viewer.source.tape import exchange, queries
 
 NOON_NS = 1_772_366_400 * 10**9
 

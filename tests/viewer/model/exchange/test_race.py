@@ -18,7 +18,7 @@ from viewer.model.exchange.race import ALIGNMENTS, Lane, Race
 from viewer.model.exchange.transcript import Transcript
 from viewer.model.states import Silence
 from viewer.rows import DetailRow
-from viewer.tape import exchange, queries
+from viewer.source.tape import exchange, queries
 
 
 class Now:

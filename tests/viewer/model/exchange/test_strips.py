@@ -15,7 +15,7 @@ from viewer import sparkline
 from viewer.model.exchange import markers, strips
 from viewer.model.exchange.strips import Wait
 from viewer.model.exchange.transcript import KINDS, Transcript
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.cases import each_case
 from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, DONE, FAILED, TOOLS, event
 from viewer.model.exchange.transcript import OUTPUT, Track, Transcript
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").iterdir())
 FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 10**9)

@@ -8,7 +8,7 @@ from recorder.decode.outcome import Exchange
 from tests.viewer.conftest import COMPLETE, LIMITED
 from viewer.model.exchange import tree
 from viewer.model.exchange.transcript import Transcript
-from viewer.tape import queries
+from viewer.source.tape import queries
 
 FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1, path="/v1/chat/completions")
 

@@ -9,7 +9,7 @@ from tests.viewer.conftest import LIVE, MS, TOOLS
 from tests.viewer.exchange_rows import detailed
 from viewer.model.exchange import opened, pages
 from viewer.model.exchange.pages import Bar
-from viewer.tape import exchange, queries
+from viewer.source.tape import exchange, queries
 
 
 def bars(connection: Connection, id: str) -> list[Bar]:

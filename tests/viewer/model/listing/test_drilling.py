@@ -10,8 +10,8 @@ from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from viewer.filters.parser import FilterError, parse
 from viewer.model.listing import drilling
+from viewer.source.tape import conditions, overview, queries
 from viewer.stats.metrics import GROUPS
-from viewer.tape import conditions, overview, queries
 
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * 10**9)
 

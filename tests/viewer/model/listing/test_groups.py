@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from tests.cases import each_case
 from viewer.model.listing import groups
+from viewer.source.tape import overview
 from viewer.stats.metrics import GROUPS
 from viewer.stats.summary import FEW
-from viewer.tape import overview
 
 
 @each_case(

@@ -14,7 +14,7 @@ from tests.viewer.exchange_rows import listed
 from viewer.model.listing import preview
 from viewer.model.states import Look
 from viewer.rows import ListRow, PreviewRow
-from viewer.tape import live, queries
+from viewer.source.tape import live, queries
 from viewer.timing.attribution import Attribution
 from viewer.timing.verdicts import Verdict, verdicts
 

@@ -15,7 +15,7 @@ from tests.viewer.exchange_rows import listed
 from viewer.model.listing import ranking
 from viewer.model.listing.ranking import LABELS, Entry, Score
 from viewer.rows import DetailRow, ListRow
-from viewer.tape import live, queries
+from viewer.source.tape import live, queries
 
 SECOND = 1_000_000_000
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * SECOND)

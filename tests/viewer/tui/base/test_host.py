@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from recorder.errors import NotFound
-from viewer.tape import queries
+from viewer.source.tape import queries
 from viewer.tui.base.host import Superseded, TapeReader
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"

@@ -32,8 +32,8 @@ from tests.viewer.tui.staging import (
 from tests.viewer.wires import WIRES
 from viewer.model.exchange import notes
 from viewer.model.exchange.opened import Opened
-from viewer.tape import decoder, queries
-from viewer.tape.decoder import Decoder
+from viewer.source.tape import decoder, queries
+from viewer.source.tape.decoder import Decoder
 from viewer.tui.app import ViewerApp
 from viewer.tui.dialogs.offers import Later
 from viewer.tui.inspector import pages

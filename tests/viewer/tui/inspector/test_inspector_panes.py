@@ -20,7 +20,7 @@ from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows
 from viewer import sparkline
 from viewer.model.exchange.notes import path_of
 from viewer.model.text import markdown
-from viewer.tape import decoder
+from viewer.source.tape import decoder
 from viewer.tui.base import theme as themes
 from viewer.tui.inspector.panes import InspectorPanes
 from viewer.tui.inspector.screen import InspectorScreen

@@ -16,7 +16,7 @@ from recorder.tape import file
 from tests.viewer.fleet import engine as engines
 from tests.viewer.fleet.engine import HEADERS, Listed
 from tests.viewer.tui.staging import Watch, journey, press, seen, shows, typed, wait_for
-from viewer.fleet import listing
+from viewer.source.clickhouse import listing
 from viewer.tui.app import ViewerApp
 from viewer.tui.base.host import CentreReader
 from viewer.tui.list import screen

@@ -23,7 +23,7 @@ from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, point
 from viewer.filters import patterns
 from viewer.model import settings
 from viewer.model.listing.layout import COLUMNS
-from viewer.tape import queries
+from viewer.source.tape import queries
 from viewer.tui.app import ViewerApp
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.help import entries

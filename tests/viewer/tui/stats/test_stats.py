@@ -30,8 +30,8 @@ from tests.viewer.tui.staging import (
 )
 from viewer.filters.parser import parse
 from viewer.model.listing.groups import Table, figure
+from viewer.source.tape import conditions, queries
 from viewer.stats.heatmap import LEGEND
-from viewer.tape import conditions, queries
 from viewer.tui.base.theme import THEMES, scale
 from viewer.tui.stats.groups import FailureList, GroupTable
 from viewer.tui.stats.heat import HeatGrid
@@ -341,7 +341,7 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
 
 
 def test_more_gaps_than_there_is_room_for_are_left_to_the_command(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from viewer.tape import overview
+    from viewer.source.tape import overview
 
     monkeypatch.setattr(overview, "MOST_GAPS", 3)
 

@@ -1,0 +1,47 @@
+"""Columns: one expression for each field of a row."""
+
+import pytest
+from sqlalchemy import Connection, select
+
+from recorder.tape.schema import exchanges
+from tests.cases import each_case
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE
+from tests.viewer.random_filters import ended, engine, fill
+from viewer import rows
+from viewer.source.tape.columns import JOINED, column, flagged
+
+
+@each_case("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])
+def test_every_field_has_a_column(connection: Connection, field: str) -> None:
+    with connection.begin():
+        assert len(connection.execute(select(column(field)).select_from(JOINED)).all()) == 7
+
+
+@pytest.mark.parametrize(
+    ("id", "model", "outcome", "reads", "size"),
+    [
+        (COMPLETE, "gpt-x-mini", "complete", 6, sum(len(data) for _, data in COMPLETE_READS)),
+        (LIVE, "gpt-x", "open", 2, sum(len(data) for _, data in COMPLETE_READS[:2])),
+    ],
+)
+def test_an_open_exchange_shows_what_is_there(
+    connection: Connection, id: str, model: str, outcome: str, reads: int, size: int
+) -> None:
+    wanted = select(*map(column, ("model", "outcome", "reads", "bytes"))).select_from(JOINED)
+    with connection.begin():
+        (found,) = connection.execute(wanted.where(exchanges.c.id == id))
+    assert tuple(found) == (model, outcome, reads, size)
+
+
+@each_case(
+    ("flags", "shown"),
+    [("", 50.0), ("burst", None), ("backpressure burst coalesced", None), ("bursting", 50.0), ("outburst", 50.0)],
+)
+def test_tokens_a_second_are_withheld_where_the_answer_came_in_a_burst(flags: str, shown: float | None) -> None:
+    made = engine()
+    wanted = select(*map(column, ("tps_user", "e2e_tps", "tpot_ms")), flagged("burst")).select_from(JOINED)
+    with made.connect() as connection:
+        fill(connection, ended(flags=flags, tps_user=50.0, e2e_tps=40.0, tpot_ns=2e7))
+        with connection.begin():
+            assert tuple(connection.execute(wanted).one()) == (shown, 40.0, 2e7, shown is None)
+    made.dispose()

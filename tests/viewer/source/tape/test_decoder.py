@@ -1,0 +1,129 @@
+"""Exchanges decoded in processes of their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.decode.stalls import Thresholds
+from recorder.errors import TapeError
+from tests.viewer.conftest import COMPLETE, MS, TOOLS
+from viewer.model.exchange.opened import Opened
+from viewer.source.tape import queries
+from viewer.source.tape.decoder import Decoders
+
+
+@pytest.fixture
+def decoders(tape: Path) -> Iterator[Decoders]:
+    made = Decoders(tape, Thresholds(stall_ms=2999))
+    yield made
+    made.close()
+
+
+def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, decoders: Decoders) -> None:
+    begun: list[Opened] = []
+    decoder = decoders.ask(queries.find(connection, TOOLS))
+    found = decoder.answer(begun.append)
+    assert list(found.transcript.at) == [at * MS for at in (50, 3050, 3060, 3070, 3070)]
+    assert [one.lasted_ns for one in found.verdicts] == [3_000_000_000]
+    assert [(one.judged, one.slowness is None) for one in (*begun, found)] == [
+        (False, True),
+        (True, True),
+        (True, False),
+    ]
+    assert decoder.process.poll() == 0
+
+
+def test_one_that_waits_is_taken_first_and_only_once(connection: Connection, decoders: Decoders) -> None:
+    decoders.ready()
+    waiting = decoders.waiting
+    decoders.ready()
+    first, second = (decoders.ask(queries.find(connection, TOOLS)) for _ in range(2))
+    assert first is waiting
+    assert second is not waiting
+    assert [len(one.answer().transcript) for one in (first, second)] == [5, 5]
+
+
+def test_one_that_was_ended_while_it_waited_is_not_taken(connection: Connection, decoders: Decoders) -> None:
+    decoders.ready()
+    waiting = decoders.waiting
+    assert waiting is not None
+    waiting.process.kill()
+    waiting.process.wait()
+    assert len(decoders.ask(queries.find(connection, TOOLS)).answer().transcript) == 5
+
+
+def test_whatever_was_read_ahead_the_one_that_is_asked_for_comes(connection: Connection, decoders: Decoders) -> None:
+    tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
+    for ahead, asked, events in ((tools, tools, 5), (tools, complete, 9), (999, complete, 9)):
+        decoders.ready(ahead, 1)
+        assert len(decoders.ask(asked).answer().transcript) == events
+
+
+def test_of_several_that_may_be_wanted_the_last_was_read(connection: Connection, decoders: Decoders) -> None:
+    tools, complete = (queries.find(connection, id) for id in (TOOLS, COMPLETE))
+    decoders.ready(tools, 1)
+    decoders.ready(complete, 1)
+    waiting = decoders.waiting
+    assert waiting is not None
+    assert waiting.ahead == complete
+    decoders.ready(tools, 1 << 30)  # so large a one is read when it is asked for
+    assert waiting.ahead == complete
+    assert len(decoders.ask(complete).answer().transcript) == 9
+
+
+def test_another_takes_the_place_of_one_that_has_died_and_what_it_was_told_is_forgotten(
+    connection: Connection, decoders: Decoders
+) -> None:
+    no = queries.find(connection, TOOLS)
+    for _ in range(2):
+        decoders.ready(no, 1)
+        waiting = decoders.waiting
+        assert waiting is not None
+        waiting.process.kill()
+        waiting.process.wait()
+        waiting.read_ahead(no + 1)  # it cannot know yet that nobody listens
+        decoders.ready(no, 1)
+        assert decoders.waiting is not waiting
+    assert len(decoders.ask(no).answer().transcript) == 5
+    decoders.ready(no, 1)
+    last = decoders.waiting
+    assert last is not None
+    last.process.kill()
+    last.process.wait()
+    last.read_ahead(no + 1)
+    decoders.close()
+
+
+def test_nothing_waits_any_more_once_they_are_closed(tape: Path) -> None:
+    decoders = Decoders(tape, Thresholds())
+    decoders.ready()
+    waiting = decoders.waiting
+    decoders.close()
+    decoders.ready()
+    assert waiting is not None
+    assert waiting.process.poll() is not None
+    assert decoders.waiting is None
+
+
+def test_one_that_nobody_asks_ends_by_itself(decoders: Decoders) -> None:
+    decoders.ready()
+    waiting = decoders.waiting
+    assert waiting is not None
+    assert waiting.process.stdin is not None
+    waiting.process.stdin.close()
+    assert waiting.process.wait(60) == 0
+
+
+def test_who_waits_for_one_that_is_ended_is_told(connection: Connection, decoders: Decoders) -> None:
+    decoders.ready()
+    decoder = decoders.ask(queries.find(connection, TOOLS))
+    decoder.process.kill()
+    with pytest.raises(TapeError, match="its process was ended"):
+        decoder.answer()
+
+
+def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
+    with pytest.raises(TapeError, match="cannot be decoded"):
+        Decoders(tmp_path / "none.db", Thresholds()).ask(1).answer()

@@ -1,0 +1,102 @@
+"""Following: each exchange once, in the order of ending, from a tape that is being written."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recorder.tape import file, journal
+from recorder.tape.store import Store
+from tests.viewer.conftest import (
+    COMPLETE,
+    COMPLETE_READS,
+    FAILED,
+    LIMITED,
+    LIMITED_READS,
+    LIVE,
+    ODD,
+    TOOLS,
+    begin,
+    end,
+    response,
+)
+from viewer.filters.parser import parse
+from viewer.source.tape import conditions, following, queries
+
+LATER, LAST = "9000000000000008", "9000000000000009"
+
+
+class Over(Exception):
+    """There is no further step."""
+
+
+def ending(id: str, parts: list[tuple[int, bytes]], status: int = 200) -> Iterator[journal.Frame]:
+    yield from response(id, parts, status)
+    yield end(id, parts)
+
+
+def write(path: Path, frames: list[journal.Frame]) -> None:
+    with file.writing(path, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(journal.Session("u", "0.1.0", 1, None, "", [], "2026-03-01T12:00:00.000000Z"))
+        store.settle(store.append(frames))
+
+
+@pytest.fixture
+def growing(tape: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "tape.db"
+    copy.write_bytes(tape.read_bytes())
+    return copy
+
+
+def followed(path: Path, steps: list[list[journal.Frame]], expression: str = '""') -> list[list[str]]:
+    """Give the ids of each batch but the first; before each poll one step is written, and nothing is waited for."""
+    pending = iter(steps)
+
+    def wait() -> None:
+        try:
+            write(path, next(pending))
+        except StopIteration:
+            raise Over from None
+
+    batches = []
+    with queries.opened(path) as connection, contextlib.suppress(Over):
+        for batch in following.ended(connection, ("id",), conditions.condition(parse(expression)), wait=wait):
+            batches.append([row["id"] for row in batch])
+    return batches[1:]
+
+
+def test_the_last_that_ended_come_first(growing: Path) -> None:
+    with queries.opened(growing) as connection:
+        assert [row["id"] for row in next(following.ended(connection, ("id",), last=3))] == [LIMITED, FAILED, ODD]
+        assert next(following.ended(connection, ("id",), last=0)) == []
+        where = conditions.condition(parse("is:ok"))
+        assert [row["id"] for row in next(following.ended(connection, ("id",), where))] == [COMPLETE, TOOLS]
+
+
+def test_an_exchange_comes_when_it_ends_and_once(growing: Path) -> None:
+    steps = [
+        [begin(LATER, 8, b"{}")],
+        [],
+        [end(LIVE, COMPLETE_READS[:2])],
+        [],
+        list(ending(LATER, COMPLETE_READS)),
+        [begin(LAST, 9, b"{}"), *ending(LAST, LIMITED_READS, 429)],
+    ]
+    assert followed(growing, steps) == [[LIVE], [LATER], [LAST]]
+
+
+def test_what_ends_between_two_polls_comes_in_the_order_of_ending(growing: Path) -> None:
+    slow = [(20_000, COMPLETE_READS[0][1])]
+    step = [begin(LATER, 8, b"{}"), begin(LAST, 9, b"{}"), *ending(LATER, slow), *ending(LAST, COMPLETE_READS)]
+    assert followed(growing, [step]) == [[LAST, LATER]]
+
+
+def test_only_what_fits_when_it_has_ended_comes(growing: Path) -> None:
+    steps = [
+        [begin(LATER, 8, b"{}"), begin(LAST, 9, b"{}"), *ending(LATER, LIMITED_READS, 429)],
+        list(ending(LAST, COMPLETE_READS)),
+    ]
+    assert followed(growing, steps, "is:ok") == [[LAST]]
+    assert followed(growing, [[]], "is:ok") == []

@@ -1,0 +1,181 @@
+"""What a list asks of a tape that grows."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.tape import file, journal, retention
+from recorder.tape.store import Store
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, begin, end, event, response
+from viewer import rows
+from viewer.filters.parser import parse
+from viewer.source.tape import conditions, queries
+from viewer.source.tape import live as watching
+
+
+def where(text: str) -> Any:
+    return conditions.condition(parse(text))
+
+
+def session(pid: int = 1) -> journal.Session:
+    return journal.Session(str(pid), "0", pid, None, "http://127.0.0.1:1", [("", "https://u")], "2026-03-01T12:00:00Z")
+
+
+def write(path: Path, *frames: journal.Frame, settle: bool = False) -> None:
+    with file.writing(path, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(session())
+        store.recover()
+        store.append(list(frames))
+        if settle:
+            store.settle(store.unsettled())
+
+
+def test_numbers_ascend_or_stand_in_the_order_of_a_field(connection: Connection) -> None:
+    assert watching.numbers(connection) == [1, 2, 3, 4, 5, 6, 7]
+    assert watching.numbers(connection, where("-is:live"))[-1] == 6
+    assert watching.numbers(connection, None, "max_stall_ms", descending=True)[0] == 2
+    assert watching.numbers(connection, where("status:200"), "ttft_ms") == [6, 5, 2, 3, 1, 7]
+
+
+def test_a_list_begins_with_the_first_start_and_ends_with_the_last(connection: Connection) -> None:
+    first, last = "2026-03-01T12:00:01.000000Z", "2026-03-01T12:00:07.000000Z"
+    assert watching.started(connection) == watching.started(connection, range(1, 8)) == (first, last)
+    assert watching.started(connection, [2]) == ("2026-03-01T12:00:02.000000Z",) * 2
+    assert watching.started(connection, range(2, 20_000)) == ("2026-03-01T12:00:02.000000Z",) * 2
+    assert watching.started(connection, []) is None
+
+
+def test_a_running_exchange_is_measured_as_far_as_it_is(connection: Connection) -> None:
+    (row,) = watching.listed(connection, [7])
+    assert (row.no, row.id, row.outcome) == (7, LIVE, "open")
+    assert (row.model, row.events, row.output_chunks, row.ttft_ms) == ("gpt-x", 2, 1, 110.0)
+    assert (row.last_read_ms, row.duration_ms, row.flags) == (110.0, None, [])
+
+
+def test_what_is_not_on_the_tape_is_left_out(connection: Connection) -> None:
+    assert [row.no for row in watching.listed(connection, [99, 1])] == [1]
+    assert watching.preview(connection, 99) is None
+
+
+def test_the_first_look_says_what_there_is(connection: Connection) -> None:
+    found = watching.change(connection, None)
+    assert found is not None
+    assert (found.seen.total, found.running, found.fits, found.seen.newest) == (7, 1, [7], 7)
+    assert found.seen.unsettled == {7}
+    assert found.recorder is not None
+    assert found.recorder.upstreams == [["", "https://api.example.com"]]
+    assert watching.change(connection, found.seen) is None
+
+
+def test_changes_are_what_is_new_and_what_ran(tmp_path: Path) -> None:
+    path, parts = tmp_path / "tape.db", COMPLETE_READS
+    first, second = begin("a" * 16, 1, b"{}"), begin("b" * 16, 2, b"{}")
+    write(path, first, *response(first.id, parts[:2]))
+    with queries.opened(path) as connection:
+        seen = watching.change(connection, None, where("is:live"))
+        assert seen is not None
+        write(path, second, *response(second.id, parts), end(second.id, parts), settle=True)
+        later = watching.change(connection, seen.seen, where("is:live"), [1])
+        assert later is not None
+        # The second recorder has marked what the first one left open.
+        assert (later.seen.total, later.running, later.fits, later.unfit) == (2, 0, [], [1, 2])
+        again = watching.change(connection, seen.seen, None, [1])
+        assert again is not None
+        assert [(row.no, row.outcome) for row in again.rows] == [(1, "interrupted"), (2, "complete")]
+
+
+def test_that_exchanges_were_deleted_is_a_change_even_where_others_came(tmp_path: Path) -> None:
+    path, ids = tmp_path / "tape.db", ["a" * 16, "b" * 16]
+    write(path, *(begin(id, 1, b"{}") for id in ids))
+    with queries.opened(path) as connection:
+        before = watching.change(connection, None)
+        assert before is not None
+        with file.writing(path, "a test") as writing:
+            assert sum(retention.erase(writing, ids[1:])) == 1
+        write(path, begin("c" * 16, 2, b"{}"))
+        after = watching.change(connection, before.seen)
+        assert after is not None
+        assert (after.seen.total, after.deleted) == (2, True)
+        write(path, begin("d" * 16, 3, b"{}"))
+        last = watching.change(connection, after.seen)
+        assert last is not None
+        assert (last.seen.total, last.deleted) == (3, False)
+
+
+def test_an_exchange_that_has_ended_is_unsettled_until_it_is_measured(tmp_path: Path) -> None:
+    path, one = tmp_path / "tape.db", begin("a" * 16, 1, b"{}")
+    write(path, one, *response(one.id, COMPLETE_READS), end(one.id, COMPLETE_READS))
+    with queries.opened(path) as connection:
+        found = watching.change(connection, None)
+        assert found is not None
+        assert (found.seen.unsettled, found.running) == ({1}, 0)
+
+
+def test_an_empty_tape_has_nothing_and_nobody(tmp_path: Path) -> None:
+    with file.writing(tmp_path / "tape.db", "a test"):
+        pass
+    with queries.opened(tmp_path / "tape.db") as connection:
+        found = watching.change(connection, None)
+        assert found is not None
+        assert (found.seen.total, found.recorder, found.seen.newest) == (0, None, 0)
+        assert watching.numbers(connection) == []
+
+
+def test_each_term_is_counted_alone(connection: Connection) -> None:
+    found = watching.alone(connection, parse("is:live ttft>900s"))
+    assert [(str(term), count) for term, count in found] == [("outcome:open", 1), ("ttft>900s", 0)]
+    assert [count for _, count in watching.alone(connection, parse("is:live"))] == [1]
+
+
+def test_values_are_the_commonest_first(connection: Connection) -> None:
+    found = watching.values(connection, "model")
+    assert found[0] == "gpt-x-mini"
+    assert watching.values(connection, "upstream") == ["https://api.example.com"]
+
+
+def test_a_preview_has_the_end_of_the_text(connection: Connection) -> None:
+    found = watching.preview(connection, 1)
+    assert found is not None
+    assert (found.texts["content"], found.sizes["content"], found.texts["reasoning"]) == ("Hello, world", 12, None)
+    live = watching.preview(connection, 7)
+    assert live is not None
+    assert (live.texts["content"], live.sizes["content"]) == ("Hel", 3)
+
+
+@pytest.mark.parametrize("size", [3 << 20])
+def test_what_is_read_of_a_line_does_not_grow_with_the_line(size: int, tmp_path: Path) -> None:
+    path, long = tmp_path / "tape.db", HOSTILE + "x" * size
+    parts = [(10, event({"content": long}, model=long)), (20, event({}, "stop") + b"data: [DONE]\n\n")]
+    one = begin("a" * 16, 1, b"{}", "/" + "y" * 3000)
+    write(path, one, *response(one.id, parts), end(one.id, parts), settle=True)
+    with queries.opened(path) as connection:
+        found = watching.preview(connection, 1)
+        assert found is not None
+        values = (*found.texts.values(), *dataclasses.asdict(found.row).values())
+        assert sum(len(value) for value in values if isinstance(value, str)) < 8000
+        assert (found.sizes["content"] or 0) > size
+        assert found.row.last_read_ms is None
+
+
+def test_exchanges_come_in_the_order_asked_for_and_what_is_gone_is_left_out(connection: Connection) -> None:
+    numbers = [queries.find(connection, id) for id in (TOOLS, COMPLETE)]
+    found = watching.entries(connection, [numbers[0], 999, numbers[1]])
+    assert [(one.no, one.row.id) for one in found] == [(numbers[0], TOOLS), (numbers[1], COMPLETE)]
+
+
+def test_the_figures_of_several_are_those_of_the_tape(connection: Connection) -> None:
+    no = queries.find(connection, COMPLETE)
+    (one,) = watching.entries(connection, [no])
+    detail = queries.detail(connection, no)
+    assert [getattr(one.row, name) for name in rows.LISTED] == [getattr(detail, name) for name in rows.LISTED]
+    assert len(one.gaps) == 3 * 8
+
+
+def test_one_of_several_that_runs_is_measured_until_its_last_read(connection: Connection) -> None:
+    (one,) = watching.entries(connection, [queries.find(connection, LIVE)])
+    assert (one.row.ttft_ms, one.row.last_read_ms, one.row.outcome, one.gaps) == (110.0, 110.0, "open", b"")
+    assert (one.row.duration_ms, one.run.heartbeat_at[:10], one.run.ended_at) == (None, "2026-03-01", None)

@@ -1,0 +1,99 @@
+"""The overview of a tape: figures as the command gives them, maps, failures, labels."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection
+
+from tests.viewer.commanding import run
+from viewer.filters.parser import parse
+from viewer.source.tape import conditions, overview, queries
+from viewer.source.tape.conditions import unpacked
+from viewer.source.tape.overview import Failures
+from viewer.stats.metrics import objective
+
+
+def test_figures_are_those_of_the_command(connection: Connection, tape: Path) -> None:
+    said = run(tape, "stats", "--by", "outcome", "--slo", "ttft<100ms", "--format", "json").output
+    assert overview.figures(connection, "outcome", bounds=objective("ttft<100ms"))[0] == json.loads(said)
+
+
+def test_the_total_is_that_of_the_command_without_groups(connection: Connection, tape: Path) -> None:
+    rows, total = overview.figures(connection, "model")
+    assert rows == overview.figures(connection, "model")[0]
+    assert [total] == json.loads(run(tape, "stats", "--format", "json").output)
+    nobody = conditions.condition(parse("model:nobody"))
+    assert overview.figures(connection, "model", nobody) == ([], None)
+
+
+def test_without_gaps_all_but_their_figures_are_the_same(connection: Connection) -> None:
+    whole = overview.figures(connection, "model")[0]
+    quick = overview.figures(connection, "model", gaps=False)[0]
+    for a, b in zip(whole, quick, strict=True):
+        differing = {name for name in a if a[name] != b[name]}
+        assert all(name.startswith(("icl_", "read_gap_", "coalesced", "warnings")) for name in differing)
+
+
+def test_pooled_gaps_are_counted_before_they_are_held(connection: Connection) -> None:
+    assert overview.pooled(connection) == 13
+    assert overview.pooled(connection, conditions.condition(parse("model:nobody"))) == 0
+
+
+def test_failures_are_counted_by_how_they_failed(connection: Connection) -> None:
+    found = overview.failures(connection)
+    assert {(one.outcome, one.code, one.status, one.count) for one in found} >= {
+        ("http_error", "rate_limit_exceeded", 429, 1),
+        ("error_event", "server_overloaded", 200, 1),
+    }
+    assert sum(one.count for one in found) == 4
+    assert overview.failures(connection, conditions.condition(parse("is:ok"))) == []
+    assert overview.failures(connection, conditions.condition(parse("status:429")))[0] == Failures(
+        "http_error", "rate_limited", "rate_limit_exceeded", 429, 1
+    )
+
+
+def test_labels_are_named(connection: Connection) -> None:
+    assert overview.label_keys(connection) == ["k", "run"]
+    assert overview.label_keys(connection, conditions.condition(parse("status:429"))) == []
+
+
+def test_a_map_of_gaps_counts_every_gap_once(connection: Connection) -> None:
+    found = overview.heat(connection, "gap", (20, 40))
+    assert found is not None
+    drawn = np.array(found.counts)
+    gaps = [gap for row in overview.figures(connection, "model")[0] for gap in [row["icl_n"]] if gap]
+    assert drawn.sum() + found.same_read >= sum(gaps)
+    assert found.same_read > 0
+
+
+def test_a_cell_of_gaps_counts_the_exchanges_that_have_such_a_gap_once_each(connection: Connection) -> None:
+    found = overview.heat(connection, "gap", (1, 2))
+    assert found is not None
+    gaps = [unpacked(packed) for _, packed in queries.packed_gaps(connection)]
+    for row, (told,) in enumerate(found.exchanges):
+        low, high = found.limits(row)
+        assert told == sum(any((low or 1) <= gap < high for gap in one) for one in gaps)
+    assert sum(map(sum, found.counts)) > sum(map(sum, found.exchanges))
+
+
+def test_a_map_of_times_counts_exchanges(connection: Connection) -> None:
+    found = overview.heat(connection, "ttft", (20, 40))
+    assert found is not None
+    assert found.counts == found.exchanges
+    assert sum(map(sum, found.counts)) == 5
+
+
+@pytest.mark.parametrize("metric", ["gap", "ttft", "tps"])
+def test_where_there_is_nothing_there_is_no_map(metric: str, connection: Connection) -> None:
+    assert overview.heat(connection, metric, (20, 10), conditions.condition(parse("model:nobody"))) is None
+    assert overview.heat(connection, metric, (20, 10), conditions.condition(parse("status:429"))) is None
+
+
+def test_a_map_fits_the_room_that_it_is_given(connection: Connection) -> None:
+    found = overview.heat(connection, "gap", (3, 4))
+    assert found is not None
+    assert found.columns <= 3
+    assert len(found.bands) <= 4
+    assert {len(line) for line in found.counts} == {found.columns}

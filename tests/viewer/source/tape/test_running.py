@@ -1,0 +1,48 @@
+"""An exchange that still runs, measured as far as it is."""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy.exc import NoResultFound
+
+from tests.viewer.conftest import COMPLETE, LIVE
+from tests.viewer.exchange_rows import listed
+from viewer.rows import DetailRow
+from viewer.source.tape import exchange, live, queries
+
+
+def measured(connection: Connection, id: str) -> DetailRow:
+    no = queries.find(connection, id)
+    return live.filled(queries.detail(connection, no), live.figures(connection, no))
+
+
+def test_what_has_come_is_measured_and_how_it_will_end_is_not(connection: Connection) -> None:
+    row = measured(connection, LIVE)
+    assert (row.ttft_ms, row.events, row.output_chunks, row.model) == (110.0, 2, 1, "gpt-x")
+    assert (row.outcome, row.duration_ms, row.tps_user, row.icl_p50_ms) == ("open", None, None, None)
+
+
+def test_measured_again_one_that_has_ended_is_the_same(connection: Connection) -> None:
+    before = queries.detail(connection, queries.find(connection, COMPLETE))
+    assert measured(connection, COMPLETE) == replace(before, flags=[])
+
+
+def test_only_what_runs_and_is_not_large_is_measured() -> None:
+    assert live.is_measurable(listed(outcome="open", bytes=live.LARGEST))
+    assert not live.is_measurable(listed(outcome="open", bytes=live.LARGEST + 1))
+    assert not live.is_measurable(listed(outcome="complete", bytes=live.LARGEST))
+
+
+def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:
+    with pytest.raises(NoResultFound):
+        live.figures(connection, 999)
+
+
+def test_what_runs_is_decoded_and_measured_once_per_change(connection: Connection) -> None:
+    no = queries.find(connection, LIVE)
+    assert live.figures(connection, no) is live.figures(connection, no)
+    first, second = exchange.stored(connection, no).decoded, exchange.stored(connection, no).decoded
+    assert first is not None
+    assert first is second
+    assert exchange.stored(connection, queries.find(connection, COMPLETE)).decoded is None

@@ -1,0 +1,50 @@
+"""Turns as they are read of a tape: what one continues, what was asked over a WebSocket."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recorder.decode.prompt import Prompt, Text
+from recorder.errors import NotFound
+from tests.conversation import ASK, response, side
+from tests.recorder import frames
+from tests.viewer import conversing
+from tests.viewer.conftest import LIMITED, recorded
+from viewer.model.exchange.turn import Turn
+from viewer.source.tape import queries, turns
+
+
+def read(tape: Path, id: str) -> Turn:
+    with queries.opened(tape) as connection:
+        return turns.turn(connection, queries.find(connection, id))
+
+
+def prompt_of(tape: Path, id: str) -> Prompt:
+    with queries.opened(tape) as connection:
+        return turns.prompt(connection, queries.find(connection, id))
+
+
+def test_a_turn_is_read_with_the_one_that_it_continues(tmp_path: Path) -> None:
+    tape = recorded(tmp_path / "t.db", list(conversing.frames()))
+    first, second = read(tape, conversing.FIRST), read(tape, conversing.SECOND)
+    assert (first.since, first.repeated) == ("", 0)
+    assert (second.since, second.repeated) == (conversing.FIRST[:8], 2)
+
+
+def test_what_was_asked_over_a_websocket_is_one_conversation(tmp_path: Path) -> None:
+    upstream, client = side(), side(client=True)
+    more = json.dumps({"type": "response.create", "input": "Again", "previous_response_id": "resp_1"})
+    came = [bytes(upstream.send_data("".join(one))) for number in (1, 2) for one in response(number, f"Hi {number}")]
+    sent = [bytes(client.send_data(ASK)), b"", b"", bytes(client.send_data(more)), b"", b""]
+    tape = recorded(tmp_path / "t.db", frames.websocket("abcd000000000001", came, sent))
+    turn = read(tape, "abcd000000000001")
+    assert turn.asked.prompt is not None
+    assert [one.parts for one in turn.asked.prompt.messages] == [(Text("Hi"),), (Text("Hi 1"),), (Text("Again"),)]
+    assert (turn.asked.answer, turn.repeated) == ((Text("Hi 2"),), 2)
+    assert "on this WebSocket" in turn.since
+
+
+def test_a_request_without_messages_cannot_be_compared(tape: Path) -> None:
+    with pytest.raises(NotFound, match=f"in the request of {LIMITED}: its body is no JSON object"):
+        prompt_of(tape, LIMITED)

@@ -1,0 +1,1 @@
+"""Where exchanges are read from: a tape, or a ClickHouse server."""

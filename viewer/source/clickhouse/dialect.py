@@ -1,0 +1,279 @@
+"""The expressions of the tape in ClickHouse's SQL: filters and columns are written once, for both.
+
+An exchange and its measures are one row of the centre's table `exchanges`, of which `FINAL` is the newest. What an
+expression asks for that only a tape has is `NotAtCentre`. Every construct that release 18.16 knows is written so that
+it does; `viewer.source.tape` uses no others.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Column, TableValuedAlias, null, types
+from sqlalchemy import func as functions
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.sql import operators, visitors
+from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQLCompiler
+from sqlalchemy.sql.elements import False_
+from sqlalchemy.sql.functions import Function
+
+from recorder.decode.dialects.registry import BY_API
+from recorder.tape import schema
+from viewer.model import prices
+from viewer.source.clickhouse import driver, re2
+from viewer.source.clickhouse.ddl import literal
+from viewer.source.clickhouse.errors import NotAtCentre
+from viewer.source.clickhouse.tables import EXCHANGES
+from viewer.source.tape import columns, pricing
+from viewer.stats.prices import UNITS
+
+_PLACES: Final = {
+    (one.source.table.name, one.source.name): one.name for one in EXCHANGES.columns if one.source is not None
+}
+"""The names of the centre's columns by those of the tape."""
+
+_OWN: Final = {
+    ("exchanges", "no"): "concat(started_at, ' ', id)",
+    ("exchanges", "labels"): "[label_names, label_values]",
+    ("measures", "exchange_no"): "decoder_version",
+}
+"""Columns of a tape that a centre has in another form; the order by this `no` is the order in time."""
+
+_EARLIEST, _LATEST = "1971", "2105"
+"""Between these years a time is a `DateTime`."""
+
+_ELSEWHERE: Final = {
+    columns.COST: "costs, which are worked out here, by your prices",
+    columns.CONVERSATION: "conversations",
+    columns.CONTINUED: "what an exchange continues",
+    columns.ABOVE: "the tree of a conversation",
+}
+"""Functions that only tapes have, and what they are for."""
+
+
+class Compiler(SQLCompiler):
+    """Writes a statement over `columns.JOINED` as one over the centre's table."""
+
+    def visit_join(self, join: Any, *args: Any, **kwargs: Any) -> str:
+        """Write exchanges with their measures, the only join there is, as one table."""
+        if join is not columns.JOINED:
+            raise NotAtCentre(f"the table {join.right.description}")
+        return self.process(join.left, *args, **kwargs)
+
+    def visit_table(self, table: Any, *args: Any, **kwargs: Any) -> str:
+        """Write the table, with the newest version of each row only."""
+        if table not in (schema.exchanges, schema.measures):
+            raise NotAtCentre(f"the table {table.name}")
+        return f"{EXCHANGES.name} FINAL"
+
+    def visit_column(self, column: Any, *args: Any, **kwargs: Any) -> str:
+        """Write the centre's name of a column."""
+        table = column.table
+        if isinstance(table, TableValuedAlias):
+            return f"label_{column.name}"
+        if table is None:
+            return super().visit_column(column, *args, **kwargs)
+        if (named := _name(column)) is None:
+            raise NotAtCentre(f"{column.name}")
+        return named
+
+    def visit_label(self, label: Any, *args: Any, **kwargs: Any) -> str:
+        """Write an expression with its name; NULL for a column that the centre lacks: of it nothing is known there."""
+        element = label.element
+        is_absent = _is_absent(element)
+        is_absent |= isinstance(element, Function) and element.name in _ELSEWHERE
+        known = null().label(label.name) if is_absent else label
+        if isinstance(label.type, columns.Cost | columns.Currency):
+            cost = next(
+                one for one in visitors.iterate(element) if isinstance(one, Function) and one.name == columns.COST
+            )
+            known = functions.tuple(*cost.clauses, type_=label.type).label(label.name)
+        written: str = super().visit_label(known, *args, **kwargs)  # type: ignore[no-untyped-call]
+        return written
+
+    def visit_select(self, select_stmt: Any, *args: Any, **kwargs: Any) -> str:
+        """Write a query; one within another counts what is there of an open exchange, of which the centre has none."""
+        if self.stack:
+            return "NULL"
+        written: str = super().visit_select(select_stmt, *args, **kwargs)  # type: ignore[no-untyped-call]
+        return written
+
+    def visit_unary(self, unary: Any, *args: Any, **kwargs: Any) -> str:
+        """Write whether there is a label of some kind, which is all that is asked so."""
+        if unary.operator is operators.exists:
+            fits = self.process(unary.element.element.whereclause)
+            return f"arrayExists((label_key, label_value) -> {fits}, label_names, label_values)"
+        written: str = super().visit_unary(unary, *args, **kwargs)  # type: ignore[no-untyped-call]
+        return written
+
+    def visit_cast(self, cast: Any, **kw: Any) -> str:
+        """Write a cast by a function, for which NULL stays NULL."""
+        to = "toFloat64" if isinstance(cast.type, types.Float) else "toString"
+        return f"{to}({self.process(cast.clause, **kw)})"
+
+    def visit_case(self, clause: Any, **kw: Any) -> str:
+        """Write a CASE over conditions as the function that it is."""
+        if clause.value is not None:
+            written: str = super().visit_case(clause, **kw)  # type: ignore[no-untyped-call]
+            return written
+        parts = [self.process(part, **kw) for pair in clause.whens for part in pair]
+        parts.append("NULL" if clause.else_ is None else self.process(clause.else_, **kw))
+        return f"multiIf({', '.join(parts)})"
+
+    def visit_binary(self, binary: Any, *args: Any, **kw: Any) -> str:
+        """Write an expression; what compares the start does so by the column that the table is sorted by, too."""
+        if binary.operator is operators.is_ and isinstance(binary.right, False_):
+            return f"coalesce({self.process(binary.left, **kw)} = 0, 0)"
+        text: str = super().visit_binary(binary, *args, **kw)  # type: ignore[no-untyped-call]
+        if binary.left is not schema.exchanges.c.started_at and binary.left is not schema.exchanges.c.no:
+            return text
+        limits = getattr(binary.right, "value", None)
+        bounds = _bounds(binary.operator, limits if isinstance(limits, list | tuple) else [limits])
+        return f"({' AND '.join([text, *bounds])})" if bounds else text
+
+    def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        r"""Write a comparison without regard to the case of ASCII's letters, in which `\` escapes already."""
+        return f"lower({self.process(binary.left, **kw)}) LIKE lower({self.process(binary.right, **kw)})"
+
+    def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """Write a search for a regular expression, without regard to case."""
+        return f"match({self.process(binary.left, **kw)}, {_fixed('(?i-s)' + re2.written(binary.right.value))})"
+
+    def visit_json_getitem_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """Write the value of a label, NULL if there is none."""
+        place = f"indexOf(label_names, {self.process(binary.right, **kw)})"
+        return f"if({place} = 0, NULL, label_values[{place}])"
+
+    def visit_json_valid_func(self, function: Any, **kw: Any) -> str:
+        """Write that labels are what they should be: they are not stored as JSON."""
+        return "1"
+
+    def visit_typeof_func(self, function: Any, **kw: Any) -> str:
+        """Write the type that SQLite would name: a column has no values of another one."""
+        return "'text'"
+
+    def visit_instr_func(self, function: Any, **kw: Any) -> str:
+        """Write at which place a text is in another."""
+        return f"position{self.function_argspec(function, **kw)}"
+
+    def visit_substr_func(self, function: Any, **kw: Any) -> str:
+        """Write a part of a text."""
+        return f"substring{self.function_argspec(function, **kw)}"
+
+    def visit_has_gap_func(self, function: Any, **kw: Any) -> str:
+        """Write whether there is a gap between two bounds, both included."""
+        gaps, least, most = (self.process(one, **kw) for one in function.clauses)
+        return f"arrayExists(gap -> gap >= {least} AND gap <= {most}, {gaps})"
+
+    def visit_gap_percentile_func(self, function: Any, **kw: Any) -> str:
+        """Write a percentile of the gaps above 0, as `viewer.source.tape.conditions.gap_percentile` works it out."""
+        gaps, share = (self.process(one, **kw) for one in function.clauses)
+        place = f"((length(sorted) - 1) * {share})"
+        low = f"toInt64(floor({place}))"
+        high = f"least({low} + 2, toInt64(length(sorted)))"
+        between = f"sorted[{low} + 1] + (sorted[{high}] - sorted[{low} + 1]) * ({place} - {low})"
+        rounded = f"arrayMap(x -> {_HALF_TO_EVEN}, [{between}])[1]"
+        ordered = f"arraySort(arrayFilter(gap -> gap > 0, {gaps}))"
+        return f"arrayMap(sorted -> if(empty(sorted), NULL, {rounded}), [{ordered}])[1]"
+
+    def visit_currency_of_func(self, function: Any, **kw: Any) -> str:
+        """Write that the engine knows no prices."""
+        return "NULL"
+
+    def visit_cache_total_of_func(self, function: Any, **kw: Any) -> str:
+        """Write all tokens of a request, as `viewer.stats.prices.Usage` works them out; NULL if there are none."""
+        api, given, read, written = (self.process(one, **kw) for one in function.clauses)
+        outside = [_fixed(name) for name, one in BY_API.items() if not one.input_has_cache]
+        cached = f"(coalesce({read}, 0) + coalesce({written}, 0))"
+        besides = f"coalesce({api} IN ({', '.join(outside)}), 0)"
+        total = f"multiIf({besides}, {given} + {cached}, {cached} > {given}, NULL, {given})"
+        return f"if({read} IS NULL, NULL, nullIf({total}, 0))"
+
+    def visit_function(self, func: Any, *args: Any, **kwargs: Any) -> str:
+        """Refuse what only a tape can work out."""
+        if func.name in _ELSEWHERE:
+            raise NotAtCentre(_ELSEWHERE[func.name])
+        return super().visit_function(func, *args, **kwargs)
+
+
+_HALF_TO_EVEN: Final = "toInt64(floor(x)) + (x - floor(x) > 0.5 OR (x - floor(x) = 0.5 AND toInt64(floor(x)) %% 2 = 1))"
+"""Rounds as Python does; what the engine's own function makes of a half depends on its release."""
+
+_LEAST: Final = (operators.gt, operators.ge, operators.eq)
+_MOST: Final = (operators.lt, operators.le, operators.eq)
+
+
+def _bounds(operator: Any, limits: Sequence[Any]) -> list[str]:
+    """Return what a comparison of the start, or of a `no`, which begins with it, says of the second that it is in."""
+    if not limits or not all(isinstance(one, str) and _EARLIEST <= one < _LATEST for one in limits):
+        return []
+    if operator is operators.in_op:
+        return [f"started IN ({', '.join(map(_second, sorted({one[:19] for one in limits})))})"]
+    bounds = [(">=", min(limits))] * (operator in _LEAST) + [("<=", max(limits))] * (operator in _MOST)
+    return [f"started {sign} {_second(one)}" for sign, one in bounds]
+
+
+def _second(moment: str) -> str:
+    """Return the second of a time, as the column `started` has it."""
+    return f"toDateTime({_fixed(moment[:19].replace('T', ' '))}, 'UTC')"
+
+
+def _fixed(text: str) -> str:
+    """Return a text as a literal within a statement that parameters are put into."""
+    return literal(text).replace("%", "%%")
+
+
+def _is_absent(element: Any) -> bool:
+    """Return whether an expression is a column that the centre lacks, or the beginning of one."""
+    if isinstance(element, Function) and element.name == "substr":
+        element = next(iter(element.clauses))
+    return isinstance(element, Column) and _name(element) is None
+
+
+def _name(column: Any) -> str | None:
+    """Return what a column of the tape is at the centre, None if it has it not."""
+    key = column.table.name, column.name
+    return _OWN.get(key) or _PLACES.get(key)
+
+
+class _Cost(columns.Cost):
+    def result_processor(self, dialect: Any, coltype: Any) -> Any:
+        known = prices.read()
+
+        def cost(facts: Any) -> float | None:
+            units = pricing.cost(known, *facts)
+            return None if units is None else units / float(UNITS)
+
+        return cost
+
+
+class _Currency(columns.Currency):
+    def result_processor(self, dialect: Any, coltype: Any) -> Any:
+        known = prices.read()
+        return lambda facts: None if pricing.cost(known, *facts) is None else known.currency
+
+
+class _Names(IdentifierPreparer):
+    def format_label(self, label: Any, name: str | None = None) -> str:
+        """Return a name that no column has: ClickHouse would take it for the column within the expression, too."""
+        return self.quote(f"_{name or label.name}")
+
+
+class Dialect(DefaultDialect):
+    """ClickHouse as far as it is read."""
+
+    name = "clickhouse"
+    driver = "wiretape"
+    default_paramstyle = "pyformat"
+    statement_compiler = Compiler
+    type_compiler_cls = GenericTypeCompiler
+    preparer = _Names
+    colspecs = {columns.Cost: _Cost, columns.Currency: _Currency}
+    supports_native_boolean = False
+    div_is_floordiv = False
+    supports_simple_order_by_label = False
+    supports_statement_cache = True
+
+    @classmethod
+    def import_dbapi(cls) -> Any:
+        """Return the driver."""
+        return driver

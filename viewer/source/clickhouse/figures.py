@@ -1,0 +1,268 @@
+"""The figures of groups of exchanges, worked out in the engine; nothing but figures is fetched.
+
+Every percentile is exact, and is taken from the same neighbours as those of a tape; those of gaps (`gaps`)
+are estimated where there are too many. Gaps are ranked in the memory of the server, up to `plan.RANKED_GAP_BYTES` for
+each: where it has not so much, they are estimated, too.
+"""
+
+import contextlib
+import functools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Float, Integer, Select, and_, func, literal, not_, or_, select, true
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import NullType
+
+from recorder.decode.outcome import OUTCOMES
+from recorder.tape.schema import exchanges, measures
+from viewer.source.clickhouse import costs, gaps
+from viewer.source.clickhouse.client import MemoryExceeded
+from viewer.source.clickhouse.errors import NotAtCentre
+from viewer.source.tape import queries
+from viewer.source.tape.columns import JOINED, cache_total, column
+from viewer.source.tape.conditions import Condition
+from viewer.source.tape.overview import FLAGGED, OUTCOME, group_of, sortable
+from viewer.stats import summary
+from viewer.stats.histogram import EDGES, filled
+from viewer.stats.metrics import QUANTITIES, Bound, Quantity
+from viewer.stats.prices import Paid, Prices
+from viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Method
+
+_OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
+_COMPLETE: Final = func.coalesce(measures.c.outcome == "complete", literal(0)) == 1
+
+
+def groups(
+    connection: Connection,
+    by: Sequence[str] = (),
+    where: Condition | None = None,
+    *,
+    include_failed: bool = False,
+    method: Method = "linear",
+    bounds: Sequence[Bound] = (),
+    drawn: Quantity | None = None,
+    most: int | None = gaps.MOST_EXACT,
+    prices: Prices | None = None,
+) -> list[Figures]:
+    """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
+
+    `drawn` is a quantity whose histogram is asked for, too. The percentiles of gaps are estimated if there are more
+    than `most`, or if the server has too little memory to rank them and `most` is not None. Raises `NotAtCentre` for
+    what is not known there.
+    """
+    if "conversation" in by:
+        raise NotAtCentre("conversations")
+    measured = true() if include_failed else _COMPLETE
+    ask = functools.partial(_asked, connection, by, where, measured, method, bounds, drawn)
+    try:
+        made = ask(most)
+    except MemoryExceeded:
+        if not most:
+            raise
+        made = ask(0)  # estimates need less
+    if prices:
+        spent, known = costs.by_group(connection, by, where, prices)
+        for one in made:
+            cost, n = spent[one.key], known[one.key]
+            unknown_n = max(one.paid.unknown_n - n, 0)
+            one.paid = replace(one.paid, cost=cost, cost_n=n, unknown_n=unknown_n, currency=prices.currency)
+    return sorted(made, key=lambda one: sortable(one.key))
+
+
+def _asked(
+    connection: Connection,
+    by: Sequence[str],
+    where: Condition | None,
+    measured: ColumnElement[Any],
+    method: Method,
+    bounds: Sequence[Bound],
+    drawn: Quantity | None,
+    most: int | None,
+) -> list[Figures]:
+    """Return the figures of each group, without costs."""
+    for plan in gaps.plans(connection, by, where, measured, method, most):
+        statement = _statement(by, measured, plan, bounds, drawn)
+        statement = queries.filtered(statement.select_from(JOINED), where).group_by(*map(group_of, by))
+        with connection.begin():
+            rows = connection.execute(statement).all()
+        with contextlib.suppress(gaps.Changed):  # then the next plan, and the last one cannot
+            return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), plan, bounds, drawn) for row in rows]
+    raise AssertionError("nothing is changed for the last plan")
+
+
+def _statement(
+    by: Sequence[str], measured: ColumnElement[Any], plan: gaps.Plan, bounds: Sequence[Bound], drawn: Quantity | None
+) -> Select[Any]:
+    complete = _COMPLETE
+    reported = measures.c.output_tokens.is_not(None)
+    after_2xx = _true(exchanges.c.status.between(200, 299))
+    total = cache_total()
+    counted = [
+        func.count(),
+        func.min(exchanges.c.started_at),
+        func.max(exchanges.c.started_at),
+        _count(measured),
+        *(_count(OUTCOME.in_((name,))) for name in _OUTCOMES),
+        *(_count(and_(OUTCOME.in_((name,)), after_2xx)) for name in _OUTCOMES),
+        *(func.sum(measures.c[name]) for name in TOKENS),
+        _count(reported),
+        _count(and_(or_(complete, _true(measures.c.output_chunks > 0)), not_(reported))),
+        *_met(bounds, complete),
+        *(_count(and_(measured, _true(flag))) for flag in FLAGGED),
+        _count(complete),
+        func.sumIf(measures.c.cache_read_input_tokens, total.is_not(None)),
+        func.sum(total),
+        func.count(total),
+        *(_Values(_value(quantity), measured, plan.method) for quantity in QUANTITIES.values() if quantity.column),
+        *plan.columns(by, measured),
+        *_spread(drawn, measured),
+    ]
+    return select(*map(group_of, by), *counted)
+
+
+def _true(condition: ColumnElement[Any]) -> ColumnElement[Any]:
+    return func.coalesce(condition, literal(0)) == 1
+
+
+def _count(condition: Any) -> ColumnElement[int]:
+    return func.countIf(condition, type_=Integer)
+
+
+def _value(quantity: Quantity) -> ColumnElement[Any]:
+    """Return the expression of a quantity: what is whole in ns, other durations in ms."""
+    value = column(quantity.column or "")
+    return value / literal(1e6, Float) if quantity.unit == "ms" and not quantity.is_whole else value
+
+
+def _spread(drawn: Quantity | None, measured: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
+    """Yield how many values of a quantity are 0, and how many are within each of the buckets, where it is asked for."""
+    if drawn is not None and drawn.column is None:
+        yield _Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float))
+    elif drawn is not None:
+        yield _Spread(
+            func.groupArrayIf(column(drawn.column or ""), measured), literal(1e6 if drawn.unit == "ms" else 1.0)
+        )
+
+
+def _met(bounds: Sequence[Bound], complete: ColumnElement[Any]) -> Iterator[ColumnElement[int]]:
+    """Yield how many complete exchanges break a bound, and of how many others a bounded value is not known."""
+    if not bounds:
+        return
+    broken, unknown = list[ColumnElement[Any]](), list[ColumnElement[Any]]()
+    for bound in bounds:
+        value = column(bound.quantity.column or "")
+        amount = value / literal(1e6, Float) if bound.quantity.unit == "ms" else value
+        limit = literal(bound.limit, Float)
+        broken.append(_true(amount >= limit if bound.is_highest else amount <= limit))
+        unknown.append(value.is_(None))
+    yield _count(and_(complete, or_(*broken)))
+    yield _count(and_(complete, or_(*unknown), not_(or_(*broken))))
+
+
+class _Values(FunctionElement[Any]):
+    """The statistics of one value of each measured exchange."""
+
+    name = "values"
+    type = NullType()
+    inherit_cache = False
+
+    def __init__(self, value: ColumnElement[Any], measured: ColumnElement[Any], method: Method) -> None:
+        super().__init__(value, measured)
+        self.method = method
+
+
+@compiles(_Values, "clickhouse")
+def _(element: _Values, compiler: Any, **kw: Any) -> str:
+    value, measured = (compiler.process(one, **kw) for one in element.clauses)
+    return _summed(f"arraySort(groupArrayIf({value}, {measured}))", element.method)
+
+
+class _Spread(FunctionElement[Any]):
+    """How many values of an array, divided by their unit, are 0, and how many are between `EDGES`."""
+
+    name = "spread"
+    type = NullType()
+    inherit_cache = False
+
+
+@compiles(_Spread, "clickhouse")
+def _(element: _Spread, compiler: Any, **kw: Any) -> str:
+    values, unit = (compiler.process(one, **kw) for one in element.clauses)
+    borders = [(">= {low!r}", "< {high!r}")] * (len(EDGES) - 1)
+    borders[0], borders[-1] = ("> 0", borders[0][1]), (borders[-1][0], "<= inf")
+    counted = [
+        f"arrayCount(x -> x / {unit} {least} AND x / {unit} {most}, v)".format(low=low, high=high)
+        for (least, most), (low, high) in zip(borders, pairwise(EDGES), strict=True)
+    ]
+    return f"arrayMap(v -> [arrayCount(x -> x = 0, v), {', '.join(counted)}], [{values}])[1]"
+
+
+def _summed(ordered: str, method: Method) -> str:
+    """Write n, sum, sum of squares about the mean, least, most, lower and higher neighbours of an ordered array.
+
+    The squares are not those of `varPopStable`, whose states do not travel between the shards of release 18.16.
+    """
+    n = "toInt64(length(v))"
+    lower, higher = (
+        ", ".join(f"v[{place.sql(n, percent)} + 1]" for percent in PERCENTILES) for place in gaps.PLACES[method]
+    )
+    squares = "arraySum(x -> (x - mean) * (x - mean), v)"
+    parts = f"{n}, arraySum(v), {squares}, v[1], v[-1], [{lower}], [{higher}]"
+    return f"arrayMap((v, mean) -> ({parts}), [{ordered}], [arraySum({ordered}) / length({ordered})])[1]"
+
+
+def _figures(
+    key: tuple[Any, ...], values: Iterator[Any], plan: gaps.Plan, bounds: Sequence[Bound], drawn: Quantity | None
+) -> Figures:
+    size, first, last, measured = (next(values) for _ in range(4))
+    outcomes, after_2xx = ({name: next(values) for name in _OUTCOMES} for _ in range(2))
+    tokens = {name: next(values) for name in TOKENS}
+    with_usage, without_usage = next(values), next(values)
+    missed, unknown = (next(values), next(values)) if bounds else (0, 0)
+    flagged = [next(values) for _ in FLAGGED]
+    complete, cached, given, cached_n = (next(values) for _ in range(4))
+    own = {
+        quantity.name: _statistics(next(values), plan.method, 1e6 if quantity.is_whole else 1)
+        for quantity in QUANTITIES.values()
+        if quantity.column
+    }
+    every, moving = plan.read(key, values)
+    pooled = {"icl": _statistics(every, plan.method, 1e6), "read_gap": _statistics(moving, plan.method, 1e6)}
+    zeros, *spread = next(values) if drawn is not None else [0]
+    return Figures(
+        key=key,
+        size=size,
+        outcomes=Counter(outcomes),
+        after_2xx=Counter(after_2xx),
+        first_at=first if size else None,
+        last_at=last if size else None,
+        measured=measured,
+        tokens=tokens,
+        with_usage=with_usage,
+        without_usage=without_usage,
+        objective=(complete - missed - unknown, missed, unknown) if bounds else None,
+        gaps_of_0=every[0] - moving[0],
+        chunks=every[0] + int(own["ttft"]["n"] or 0),
+        statistics={**own, **pooled},
+        flagged=flagged,
+        paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),
+        histogram=filled(0 if drawn is None or drawn.name == "read_gap" else zeros, spread),
+        is_estimated=plan.is_estimated,
+    )
+
+
+def _statistics(found: Any, method: Method, unit: float) -> dict[str, float | None]:
+    """Return the statistics of values by name, of what the engine says of them."""
+    n, total, squares, least, most, lower, higher = found
+    if not n:
+        return summary.statistics(0, 0, 0, 0, 0, [])
+    sides = zip(PERCENTILES, lower, higher, strict=True)
+    shares = [summary.interpolated(n, *one) if method == "linear" else float(one[1]) for one in sides]
+    made = summary.statistics(n, float(total), float(squares) / n, float(least), float(most), shares, unit)
+    return {name: None if value is None or math.isnan(value) else value for name, value in made.items()}

@@ -1,0 +1,114 @@
+"""A centre's exchanges as the viewer lists them: their numbers by key, so many at once, and the rows of those in sight.
+
+A number is when an exchange began, and its id. Whatever the centre holds, no more is read than is looked at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, null, or_, select
+
+from recorder.tape import packing
+from recorder.tape.schema import exchanges, measures
+from viewer.rows import ListRow
+from viewer.source.clickhouse.client import Centre
+from viewer.source.clickhouse.tables import EXCHANGES
+from viewer.source.tape import live, queries
+from viewer.source.tape.columns import JOINED, column
+from viewer.source.tape.conditions import Condition
+
+AT_ONCE: Final = 1024
+"""So many numbers are read at once."""
+
+_WINDOWS: Final = (timedelta(hours=1), timedelta(days=1), timedelta(weeks=1), None)
+"""How far back the newest are looked for, until there are enough of them; None: without a limit."""
+
+_NO: Final = exchanges.c.no
+_STARTED_AT: Final = exchanges.c.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Numbers in their order, the value of the order of the last one, and whether more may follow."""
+
+    numbers: list[int]
+    last: Any = None
+    goes_on: bool = False
+
+
+def check(centre: Centre) -> None:
+    """Raise `Refused` or `Unavailable` for a centre that cannot be listed."""
+    centre.query(f"SELECT 1 FROM {EXCHANGES.name} LIMIT 1")
+
+
+def start_of(number: Any) -> str:
+    """Return when an exchange of a centre began, by its number."""
+    return str(number).partition(" ")[0]
+
+
+def newest(connection: Connection, where: Condition | None = None, after: int | None = None) -> Page:
+    """Return the numbers of the newest exchanges that fit, or of those that follow a number."""
+    end = _newest_start(connection) if after is None else datetime.fromisoformat(start_of(after))
+    beyond = () if after is None else (after > _NO,)
+    numbers: list[int] = []
+    for window in _WINDOWS if end is not None else (None,):
+        since = () if window is None or end is None else (f"{(end - window):%Y-%m-%dT%H:%M:%S}" <= _STARTED_AT,)
+        statement = queries.filtered(select(_NO).select_from(JOINED), where).where(*beyond, *since)
+        with connection.begin():
+            numbers = list(connection.execute(statement.order_by(_NO.desc()).limit(AT_ONCE)).scalars())
+        if len(numbers) == AT_ONCE:
+            return Page(numbers, goes_on=True)
+    return Page(numbers)
+
+
+def ordered(
+    connection: Connection, where: Condition | None, by: str, *, descending: bool, after: tuple[Any, int] | None = None
+) -> Page:
+    """Return the numbers in the order of a field, unknown last, or of those that follow a value and a number."""
+    key = column(by)
+    statement = queries.filtered(select(_NO, key.label("key")).select_from(JOINED), where)
+    if after is not None:
+        statement = statement.where(_beyond(key, *after, descending=descending))
+    order = (key.desc() if descending else key).nulls_last(), _NO.desc()
+    with connection.begin():
+        found = connection.execute(statement.order_by(*order).limit(AT_ONCE)).all()
+    return Page([no for no, _ in found], found[-1][1] if found else None, len(found) == AT_ONCE)
+
+
+def _beyond(key: ColumnElement[Any], value: Any, number: int, *, descending: bool) -> ColumnElement[bool]:
+    """Return the condition for what follows in an order."""
+    if value is None:
+        return and_(key.is_(None), number > _NO)
+    further = key < value if descending else key > value
+    return or_(further, and_(key == value, number > _NO), key.is_(None))
+
+
+def _newest_start(connection: Connection) -> datetime | None:
+    """Return when the newest exchange began, in whole seconds; None if there is none."""
+    with connection.begin():  # whatever its version is: when an exchange began never changes
+        text = connection.exec_driver_sql(f"SELECT toString(max(started)) FROM {EXCHANGES.name}").scalar_one()
+    return None if text < "1970-01-02" else datetime.fromisoformat(text) + timedelta(seconds=1)
+
+
+def rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
+    """Return the rows of these exchanges, as far as they are at the centre."""
+    few_gaps = func.arraySlice(measures.c.icl, 1, live.MOST_GAPS + 1)
+    statement = select(_NO, null(), few_gaps, *live.short_columns()).select_from(JOINED).where(_NO.in_(numbers))
+    with connection.begin():
+        found = connection.execute(statement).all()
+    return [live.row_of(no, None, _if_few(gaps), values) for no, _, gaps, *values in found]
+
+
+def _if_few(packed: bytes) -> bytes | None:
+    gaps = packing.unpack_gaps(packed)
+    return None if len(gaps) > 8 * live.MOST_GAPS else gaps
+
+
+def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
+    """Return the keys of labels, the most frequent first, as `overview.label_keys` does of a tape."""
+    key = func.arrayJoin(literal_column("label_names"))
+    statement = queries.filtered(select(key).select_from(JOINED), where).group_by(key)
+    with connection.begin():
+        return list(connection.execute(statement.order_by(func.count().desc(), key).limit(most)).scalars())

@@ -1,0 +1,110 @@
+"""The exchanges of a centre as those tools would have measured them whose definitions need no more than its columns."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from recorder.clock import wall_ns
+from recorder.errors import WiretapeError
+from recorder.tape.schema import exchanges, measures
+from viewer.source.tape import queries
+from viewer.source.tape.columns import JOINED
+from viewer.source.tape.conditions import Condition
+from viewer.stats.tools.request import Request, admitted
+from viewer.stats.tools.summary import Addend, measure_seen
+from viewer.stats.tools.tools import authority
+
+_NEEDED: Final = {
+    "vllm": "which chunks have choices, and when each came",
+    "sglang": "the lines of each stream, and when each came",
+    "aiperf": "the first choice of each chunk",
+    "guidellm": "the lines of each stream, and the first choice in each",
+    "genai-perf": "the text of each chunk, and the read that brought it",
+    "llmperf": "the lines of each stream",
+    "litellm": "the role and the output of each chunk",
+    "traceloop": "which chunks are errors",
+}
+_ABSENT: Final = {"mlperf": (), "otel": ("time_per_output_chunk_s",), "langfuse": ()}
+"""Of the tools that can be followed, the metrics that need more: gaps of a centre are between output chunks only."""
+
+_FACTS: Final = select(
+    exchanges.c.no, exchanges.c.started_at, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns,
+    exchanges.c.gap_bytes, exchanges.c.framing, measures.c.outcome, measures.c.error_code, measures.c.duration_ns,
+    measures.c.flags, measures.c.api, measures.c.events, measures.c.chunks, measures.c.ttfc_ns, measures.c.ttft_ns,
+    measures.c.latency_ns, measures.c.output_tokens,
+).select_from(JOINED)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Counted(Request):
+    """An exchange without its body; of chunks the first and the last are known, of gaps none."""
+
+    first_ns: int | None = None
+    output_ns: tuple[int | None, int | None] = (None, None)
+    tokens: int | None = None
+
+    def reported_tokens(self) -> int | None:
+        return self.tokens
+
+    def chunk_times(self, *, output: bool) -> list[int]:
+        return [at for at in (self.output_ns if output else (self.first_ns,)) if at is not None]
+
+
+class Unmeasurable(WiretapeError):
+    """A tool's definition needs what a centre does not have."""
+
+    exit_code = 2
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"--as {name} needs {_NEEDED[name]}, which a centre does not have: copy to a tape what it is to measure, "
+            "with 'wiretape pull'"
+        )
+
+
+def absent(tool: str) -> list[str]:
+    """Return the names of the metrics of a tool that a centre cannot tell."""
+    name = tool.partition("@")[0]
+    return [one.name for one in authority(tool).metrics if one.key in _ABSENT[name]]
+
+
+def measured(connection: Connection, tool: str, where: Condition | None = None) -> Iterator[Addend]:
+    """Yield the exchanges that `where` selects as a tool measures them. Raises `Unmeasurable` for most tools."""
+    name = tool.partition("@")[0]
+    if name in _NEEDED:
+        raise Unmeasurable(name)
+    apis = authority(tool).apis
+    for batch in queries.in_batches(connection, _FACTS, where, fetch=lambda centre, facts: centre.execute(facts).all()):
+        for row in batch:
+            started_ns = wall_ns(row.started_at)
+            end_ns = None if started_ns is None or row.end_ns is None else started_ns + row.end_ns
+            yield measure_seen(tool, _seen(row, apis)), row.outcome or "open", started_ns, end_ns
+
+
+def _seen(row: Any, apis: Collection[str]) -> Request | str:
+    flags = set((row.flags or "").split())
+    seen = Request(row.status, row.ended_by, row.end_ns, row.outcome or "open", row.error_code, row.duration_ns)
+    counted = _Counted(
+        *(seen.status, seen.ended_by, seen.end_ns, seen.outcome, seen.error_code, seen.duration_ns),
+        first_ns=row.ttfc_ns,
+        output_ns=(row.ttft_ns, row.latency_ns),
+        tokens=row.output_tokens,
+    )
+    return admitted(
+        seen,
+        counted,
+        is_stream="nonstream" not in flags,
+        is_whole=not row.gap_bytes and not flags & {"decode_limit", "undecoded", "no_timing"},
+        is_known=_is_known(row, flags, apis),
+    )
+
+
+def _is_known(row: Any, flags: set[str], apis: Collection[str]) -> bool:
+    """Return True if the body was server-sent events of one of these APIs, or nothing at all."""
+    if row.framing == "websocket":
+        return False
+    if not row.events:
+        return not row.chunks
+    return row.api in (*apis, None) or "malformed" in flags

@@ -1,0 +1,178 @@
+"""The fields of an exchange's row as SQL expressions, over exchanges left-joined to measures.
+
+What a list shows, what a filter compares and what a sort orders by is the same. SELECTs are in `viewer.source.tape`.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Float,
+    Integer,
+    Table,
+    TableValuedAlias,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    true,
+    type_coerce,
+)  # fmt: skip
+
+from recorder.decode.metrics import METRICS
+from recorder.tape.schema import bodies, exchanges, measures, segments
+from viewer import rows
+from viewer.stats.prices import UNITS
+
+JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
+"""What the expressions select from: every exchange, measured or not."""
+
+
+_CACHED: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+CONVERSATION: Final = "conversation_of"
+CONTINUED: Final = "continued_by"
+ABOVE: Final = "number_above"
+"""Functions of SQL (`resolver`): the name of an exchange's conversation, the id of what it continues, and
+the number of what it hangs on in the tree."""
+
+
+COST: Final = "cost_of"
+CURRENCY: Final = "currency_of"
+CACHE_TOTAL: Final = "cache_total_of"
+"""Functions of SQL (`pricing`): what an exchange cost in units of `viewer.stats.prices`, the currency, and
+all tokens of a request of which those from a cache are known."""
+
+
+class Cost(Float[float]):
+    """What an exchange cost, in the currency."""
+
+
+class Currency(Text):
+    """The currency of a cost that is known."""
+
+
+def among(numbers: Iterable[int]) -> ColumnElement[bool]:
+    """Return the condition that an exchange is one of these; however many they are, they are one bound value."""
+    known = list(numbers)
+    if not all(isinstance(no, int) for no in known):  # a centre has texts for numbers
+        return exchanges.c.no.in_(known)
+    listed = func.json_each(json.dumps(known)).table_valued("value")
+    return exchanges.c.no.in_(select(listed.c.value))
+
+
+def column(field: str) -> ColumnElement[Any]:
+    """Return the expression of a field; of an open exchange, reads and bytes are counted from what is there.
+
+    A metric is withheld where the exchange has one of the flags that its entry names: of a burst it is not known how
+    fast it was made, and where usage counts tokens that did not come, so is all that divides time by them.
+    """
+    if field in _WORKED_OUT:
+        return _WORKED_OUT[field]()
+    unmeasured = measures.c.exchange_no.is_(None)
+    match field:
+        case "model":
+            return func.coalesce(exchanges.c.request_model, measures.c.response_model)
+        case "outcome":
+            return func.coalesce(measures.c.outcome, "open")  # what has ended is measured a moment later
+        case "reads":
+            counted = _sum(_count(bodies.c.sizes), bodies) + _sum(_count(segments.c.sizes), segments)
+            return _typed(case((unmeasured, counted), else_=measures.c.reads), measures.c.reads)
+        case "bytes":
+            summed = _sum(bodies.c.size, bodies) + _sum(func.length(segments.c.data), segments)
+            return _typed(case((unmeasured, summed), else_=measures.c.bytes), measures.c.bytes)
+        case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
+            return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
+    stored = rows.stored_name(field)
+    if (metric := METRICS.get(stored)) is not None and metric.withheld:
+        value = measures.c[stored]
+        return _typed(case((or_(*map(flagged, metric.withheld)), null()), else_=value), value)
+    expression: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
+    return expression
+
+
+def cost_units() -> ColumnElement[int]:
+    """Return what an exchange cost, in units of `viewer.stats.prices`."""
+    names = ("input_tokens", "output_tokens", "reasoning_tokens", *_CACHED, "cache_creation_1h_input_tokens")
+    counts = (measures.c[name] for name in names)
+    facts = (measures.c.outcome, measures.c.flags, exchanges.c.started_at)
+    called = (column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api)
+    return func.cost_of(*facts, *called, *counts, type_=BigInteger)
+
+
+def resolved(function: str) -> ColumnElement[Any]:
+    """Return what one of the functions of a resolver says of an exchange."""
+    value: ColumnElement[Any] = getattr(func, function)(exchanges.c.no, type_=Integer if function == ABOVE else Text)
+    return value
+
+
+def cache_total() -> ColumnElement[int]:
+    """Return all tokens of the request of an exchange; null where it is not known how many of them a cache had."""
+    counts = (measures.c[name] for name in ("api", "input_tokens", *_CACHED))
+    total: ColumnElement[int] = func.cache_total_of(*counts, type_=BigInteger)
+    return case((measures.c.cache_read_input_tokens.is_not(null()), total))  # most have none: that costs no call
+
+
+def _cache_hit_rate() -> ColumnElement[float]:
+    total = cache_total()  # null, too, where the count of those from the cache is none
+    return case((total.is_not(null()), cast(measures.c.cache_read_input_tokens, Float) / total))
+
+
+_WORKED_OUT: Final[dict[str, Callable[[], ColumnElement[Any]]]] = {
+    "conversation": lambda: resolved(CONVERSATION),
+    "continues": lambda: resolved(CONTINUED),
+    "cost": lambda: type_coerce(cost_units() / literal(float(UNITS)), Cost()),
+    "currency": lambda: func.currency_of(cost_units(), type_=Currency),
+    "cache_hit_rate": _cache_hit_rate,
+}
+"""The expressions of `rows.WORKED_OUT`."""
+
+
+def _sum(value: ColumnElement[Any], table: Table) -> ColumnElement[Any]:
+    summed = select(func.coalesce(func.sum(value), 0)).where(table.c.exchange_no == exchanges.c.no)
+    return summed.correlate(exchanges).scalar_subquery()
+
+
+def _count(array: ColumnElement[Any]) -> ColumnElement[Any]:
+    return case((func.json_valid(array) == 1, func.json_array_length(array)))
+
+
+def last_read() -> ColumnElement[Any]:
+    """Return the expression of when the last read came of an exchange that is open."""
+    own = segments.c.exchange_no == exchanges.c.no
+    last = select(func.max(segments.c.seq)).where(own).correlate(exchanges).scalar_subquery()
+    # An array that is damaged has no elements here.
+    deltas = func.json_each(case((func.json_valid(segments.c.at_ns) == 1, segments.c.at_ns))).table_valued("value")
+    summed = (
+        select(func.sum(deltas.c.value)).select_from(segments.join(deltas, true())).where(own, segments.c.seq == last)
+    )
+    return type_coerce(summed.correlate(exchanges).scalar_subquery(), exchanges.c.end_ns.type)
+
+
+def _typed(one: ColumnElement[Any], column: Column[Any]) -> ColumnElement[Any]:
+    """Return an expression with the type of a column, so that its values are checked as those of the column."""
+    return type_coerce(one, column.type)
+
+
+def label(key: str) -> ColumnElement[Any]:
+    """Return the expression of a label's value; null where there is none."""
+    return case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels[key].as_string()))
+
+
+def each_label() -> TableValuedAlias:
+    """Return the labels of an exchange as rows of `key` and `value`."""
+    intact = case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels), else_="{}")
+    return func.json_each(intact).table_valued("key", "value")
+
+
+def flagged(flag: str) -> ColumnElement[bool]:
+    """Return the condition that an exchange is measured and carries a flag."""
+    return func.instr(literal(" ") + measures.c.flags + " ", f" {flag} ") > 0

@@ -1,0 +1,349 @@
+"""What a filter means in SQL: a condition over exchanges left-joined to measures.
+
+What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
+`-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
+patterns of which one must fit all of it. Durations compare to the nanosecond. Of tool calls the text is
+`name(arguments)`, as `show` prints them. Of gaps, any of the exchange may fit; they are looked for in the exchange's
+histogram first, and among all gaps only where that leaves it open.
+
+Each condition is true or false and never null, values are bound parameters, and a regular expression is SQLite's
+REGEXP, whose function `register` adds to a connection.
+"""
+
+import functools
+import json
+import math
+import re
+import sqlite3
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from operator import ge, gt, le, lt
+from typing import Any, Final
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    LargeBinary,
+    Text,
+    and_,
+    case,
+    cast,
+    exists,
+    false,
+    func,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+    true,
+    type_coerce,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from recorder.decode import encoding
+from recorder.decode.metrics import percentile
+from recorder.tape import packing
+from recorder.tape.schema import exchanges, measures
+from viewer.filters.fields import FIELDS, having
+from viewer.filters.patterns import Searches
+from viewer.filters.syntax import (
+    Among,
+    And,
+    Compare,
+    Filter,
+    Labelled,
+    Match,
+    Not,
+    Number,
+    Or,
+    Pattern,
+    Regex,
+    Span,
+    Word,
+)
+from viewer.source.tape.columns import column, each_label, label
+
+Condition = ColumnElement[bool]
+Check = Callable[[ColumnElement[Any]], Condition]
+
+ORDERS: Final[dict[str, Callable[[Any, Any], Any]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+"""What the operators that compare do."""
+
+WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
+"""Where a bare word is looked for, besides `text` and the values of labels, and in which style."""
+
+_LONGEST_GAP = 2**63 - 1
+
+
+def register(connection: sqlite3.Connection, searches: Searches) -> None:
+    """Register the functions behind REGEXP (the `searches`), `gap:` and `gap.p50:` and its like on a connection."""
+    connection.create_function("regexp", 2, searches.search, deterministic=True)
+    connection.create_function("uncoded", 2, _uncoded, deterministic=True)
+    connection.create_function("has_gap", 3, _has_gap, deterministic=True)
+    connection.create_function("gap_percentile", 2, _stored_percentile, deterministic=True)
+
+
+@functools.singledispatch
+def condition(filter: Filter) -> Condition:
+    """Return a filter as a condition on `columns.JOINED`."""
+    raise TypeError(filter)
+
+
+@condition.register
+def _(filter: And) -> Condition:
+    return and_(*map(condition, filter.parts))
+
+
+@condition.register
+def _(filter: Or) -> Condition:
+    return or_(*map(condition, filter.parts))
+
+
+@condition.register
+def _(filter: Not) -> Condition:
+    return not_(condition(filter.part))
+
+
+@condition.register
+def _(filter: Word) -> Condition:
+    each = each_label()
+    labelled = exists().where(_like(each.c.value, shapes("within", filter.pattern)))
+    named = [_known(_like(column(name), shapes(how, filter.pattern))) for name, how in WORD_IN.items()]
+    within = [_known(_like(text, shapes("within", filter.pattern))) for text in _texts("text")]
+    return or_(*named, labelled, *within)
+
+
+@condition.register
+def _(filter: Compare) -> Condition:
+    if filter.field == "gap":
+        return _gapped([_span(filter)], negated=False)
+    if filter.field == "started_at":  # never null; without a function around it, its index serves
+        return _compared(exchanges.c.started_at, filter)
+    return _known(_compared(column(filter.field), filter))
+
+
+def _compared(one: ColumnElement[Any], filter: Compare) -> Condition:
+    compared: Condition = ORDERS[filter.order](one, filter.limit)
+    return compared
+
+
+@condition.register
+def _(filter: Among) -> Condition:
+    if filter.field == "gap":
+        return _gapped(filter.spans, filter.negated)
+    return _holds(
+        [column(filter.field)], lambda one: or_(*(_between(one, *span) for span in filter.spans)), filter.negated
+    )
+
+
+@condition.register
+def _(filter: Regex) -> Condition:
+    texts = _texts(filter.field)
+    if filter.field == "flags":
+        texts = [func.coalesce(column("flags"), "")]
+    elif filter.field == "prompt":  # as it is: a body that is not UTF-8 reaches the function as bytes
+        texts = [type_coerce(_request(), Text)]
+    return _holds(texts, lambda one: one.regexp_match(filter.pattern), filter.negated)
+
+
+@condition.register
+def _(filter: Labelled) -> Condition:
+    judged = [_holds([label(key)], _fits_label(pattern), filter.negated) for key, pattern in filter.labels]
+    return and_(*judged) if filter.negated else or_(*judged)
+
+
+@condition.register
+def _(filter: Match) -> Condition:
+    if filter.field == "has":
+        present = or_(*(column(name).is_not(null()) for (word,) in filter.patterns for name in having(word)))
+        return not_(present) if filter.negated else present
+    wanted = field_shapes(filter)
+    return _holds(_texts(filter.field), lambda one: _like(one, wanted), filter.negated)
+
+
+def _holds(columns: Sequence[ColumnElement[Any]], check: Check, negated: bool) -> Condition:
+    """Require that a column passes the check; negated, that none does although one is known."""
+    passed = or_(*(_known(check(one)) for one in columns))
+    return and_(or_(*(one.is_not(null()) for one in columns)), not_(passed)) if negated else passed
+
+
+def _known(check: Condition) -> Condition:
+    return func.coalesce(check, false(), type_=Boolean)
+
+
+def _between(one: ColumnElement[Any], low: Number | None, high: Number | None) -> Condition:
+    return and_(true() if low is None else one >= low, true() if high is None else one <= high)
+
+
+def _gapped(spans: Sequence[Span], negated: bool) -> Condition:
+    """Require a gap within one of the spans, ends included; negated, that there are gaps and none is within."""
+    within = or_(*(_gap_within(low, high) for low, high in spans))
+    return and_(_known(func.length(measures.c.icl) > 0), not_(within)) if negated else within
+
+
+def _gap_within(low: Number | None, high: Number | None) -> Condition:
+    """Require a gap from `low` to `high`, by the histogram where that decides: it counts gaps by their bit lengths.
+
+    Only where a border is within a bucket, and that bucket is all that speaks for it, are the gaps looked at.
+    """
+    least, most = math.ceil(low or 0), min(_LONGEST_GAP if high is None else math.floor(high), _LONGEST_GAP)
+    if least > most:
+        return false()
+    first, last = least.bit_length(), most.bit_length()
+    sure_from = first + (least > (1 << first) >> 1)
+    sure_to = last - (most < (1 << last) - 1)
+    with_gap: Condition = func.has_gap(measures.c.icl, least, most, type_=Boolean)
+    looked_at = [] if (sure_from, sure_to) == (first, last) else [(_counted(first, last), with_gap)]
+    # Only what CASE comes to is worked out: of AND and OR both sides would be.
+    return case((_counted(sure_from, sure_to), true()), *looked_at, else_=false())
+
+
+def _counted(first: int, last: int) -> Condition:
+    """Require that the histogram has counted a gap of so many bits, at least and at most."""
+    if first > last:
+        return false()
+    nothing = bytes(4 * (last - first + 1))
+    return _GapCounted(measures.c.gap_hist, literal(4 * first + 1), literal(len(nothing)), literal(nothing))
+
+
+class _GapCounted(FunctionElement[bool]):
+    """Whether so many bytes of a histogram, from a place, are more than nothing."""
+
+    name = "gap_counted"
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(_GapCounted)
+def _(counted: _GapCounted, compiler: Any, **kw: Any) -> str:
+    hist, place, length, nothing = counted.clauses
+    compiled: str = compiler.process(func.substr(hist, place, length, type_=LargeBinary) > nothing, **kw)
+    return compiled
+
+
+@compiles(_GapCounted, "clickhouse")  # where it is an array of counts, of which each had four bytes
+def _(counted: _GapCounted, compiler: Any, **kw: Any) -> str:
+    hist, place, length = (compiler.process(one, **kw) for one in list(counted.clauses)[:3])
+    return f"arrayExists(count -> count > 0, arraySlice({hist}, intDiv({place}, 4) + 1, intDiv({length}, 4)))"
+
+
+def _has_gap(gaps: bytes | None, least: int, most: int) -> bool:
+    return any(least <= gap <= most for gap in unpacked(_stored(gaps)))
+
+
+def _stored_percentile(gaps: bytes | None, fraction: float) -> int | None:
+    return gap_percentile(_stored(gaps), fraction)
+
+
+def _stored(gaps: Any) -> bytes:
+    """Return the gaps in a cell, of which nothing has been checked."""
+    return packing.unpack_gaps(gaps) if isinstance(gaps, bytes) and packing.are_gaps(gaps) else b""
+
+
+def _span(filter: Compare) -> Span:
+    """Return the whole numbers on one side of a limit."""
+    limit = filter.limit
+    assert not isinstance(limit, str)
+    match filter.order:
+        case ">":
+            return math.floor(limit) + 1, None
+        case ">=":
+            return limit, None
+        case "<":
+            return None, math.ceil(limit) - 1
+    return None, limit
+
+
+def _fits_label(pattern: Pattern | None) -> Check:
+    return lambda one: one.is_not(null()) if pattern is None else _like(one, [pattern])
+
+
+_NOT_REUSED: Final = case((exchanges.c.connection_reused.is_(false()), "no"))
+
+
+def _texts(field: str) -> list[ColumnElement[Any]]:
+    if field == "flags":  # a space around each
+        return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
+    own: dict[str, Callable[[], ColumnElement[Any]]] = {
+        "request_body": lambda: cast(_request(), Text),
+        "tool_calls": _called,
+        "connection_reused": lambda: case((column("connection_reused"), "yes"), else_=_NOT_REUSED),
+    }
+    return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
+
+
+def _request() -> ColumnElement[Any]:
+    """Return the body of a request without its content encoding."""
+    body, headers = column("request_body"), exchanges.c.request_headers
+    is_coded = and_(body.is_not(null()), type_coerce(headers, Text).contains('"content-encoding"'))
+    return case((is_coded, func.uncoded(headers, body)), else_=body)
+
+
+def _uncoded(headers: str, body: Any) -> Any:
+    try:
+        return encoding.uncoded(json.loads(headers), body) if isinstance(body, bytes) else body
+    except (ValueError, TypeError):  # the cell is damaged
+        return body
+
+
+def _called() -> ColumnElement[str]:
+    """Return the tool calls as `show` prints them, `name(arguments)`, each on its line; null if there are none."""
+    calls = column("tool_calls")
+    each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
+    name, arguments = (func.coalesce(func.json_extract(each.c.value, f"$.{key}"), "") for key in ("name", "arguments"))
+    return select(func.group_concat(name + "(" + arguments + ")", "\n")).scalar_subquery()
+
+
+def _like(one: ColumnElement[Any], wanted: Sequence[Pattern]) -> Condition:
+    return or_(*(one.ilike("%".join(map(_escaped, shape)), escape="\\") for shape in wanted))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+def shapes(style: str, pattern: Pattern) -> list[Pattern]:
+    """Return the shapes of a pattern that is looked for in a style."""
+    first, *rest = pattern
+    match style:
+        case "prefix":
+            return [(*pattern, "")]
+        case "within":
+            return [("", *pattern, "")]
+        case "word":
+            spaced = (f" {first}", *rest[:-1], f"{rest[-1]} ") if rest else (f" {first} ",)
+            return [("", *spaced, "")]
+        case "path":
+            return [pattern, _then(pattern, "?")]
+        case "in_host":
+            return [("", "://", *pattern, "")]
+        case "host":
+            host = ("", f"://{first}", *rest)
+            return [pattern, host, _then(host, "/"), _then(host, ":")]
+    return [pattern]
+
+
+def _then(pattern: Pattern, sign: str) -> Pattern:
+    return (*pattern[:-1], pattern[-1] + sign, "")
+
+
+def field_shapes(match: Match) -> list[Pattern]:
+    """Return the shapes of which a field's text must fit one."""
+    return [shape for pattern in match.patterns for shape in shapes(FIELDS[match.field].style, pattern)]
+
+
+def unpacked(gaps: bytes | None) -> Sequence[int]:
+    """Return packed gaps, int64, in ns; a number that is cut off at the end is left out."""
+    numbers = array("q", (gaps or b"")[: len(gaps or b"") // 8 * 8])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def gap_percentile(gaps: bytes | None, fraction: float) -> int | None:
+    """Return a percentile of packed gaps, in ns: of those between reads, since chunks of one read are 0 apart."""
+    between = sorted(gap for gap in unpacked(gaps) if gap > 0)
+    return round(percentile(between, fraction)) if between else None

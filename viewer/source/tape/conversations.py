@@ -1,0 +1,107 @@
+"""The conversations of a tape: the totals of each, and the exchanges that it has."""
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
+
+from recorder.decode.outcome import FAILURES
+from recorder.tape.schema import exchanges, measures
+from viewer import rows
+from viewer.model.listing.conversations import tree
+from viewer.rows import ConversationRow, TurnRow
+from viewer.source.tape import queries
+from viewer.source.tape.columns import ABOVE, CONTINUED, JOINED, among, column, cost_units, label, resolved
+from viewer.source.tape.conditions import Condition
+from viewer.stats.prices import UNITS
+
+_SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "duration_ms")
+_NAME: Final = column("conversation")
+_LONGEST: Final = 200
+_ASKED: Final = 3
+
+
+def listed(connection: Connection, where: Condition | None = None, limit: int | None = None) -> list[ConversationRow]:
+    """Return the conversations of the exchanges that fit, with totals of these: the one with the newest first.
+
+    Raises `PricesWrong`.
+    """
+    with connection.begin():
+        currency: str | None = connection.execute(select(func.currency_of(0))).scalar_one()
+    numbers = func.min(exchanges.c.no), func.max(exchanges.c.no)
+    totals = (
+        func.min(exchanges.c.started_at),
+        func.max(exchanges.c.started_at),
+        func.count(),
+        _count(column("outcome").in_(FAILURES)),
+        _count(exchanges.c.ended_by.is_(None)),
+        func.json_group_array(column("model").distinct()),
+        *(func.sum(column(name)) for name in _SUMMED),
+        func.sum(cost_units()) if currency else null(),
+    )
+    statement = queries.filtered(select(_NAME, *numbers, *totals).select_from(JOINED), where).where(_NAME.is_not(None))
+    statement = statement.group_by(_NAME).order_by(numbers[1].desc()).limit(limit)
+    with connection.begin():
+        found = connection.execute(statement).all()
+        firsts = {no: first for no, *first in connection.execute(_firsts([row[1] for row in found]))}
+    return [_row(name, firsts[first], currency, *totals) for name, first, _, *totals in found]
+
+
+def _count(condition: Condition) -> ColumnElement[Any]:
+    return func.sum(case((condition, 1), else_=0))
+
+
+def _firsts(numbers: Sequence[int]) -> Any:
+    """Return the statement for what is shown of the first exchange of each conversation."""
+    columns = (exchanges.c.no, exchanges.c.id, label("argv0"), measures.c.asked)
+    return select(*columns).select_from(JOINED).where(among(numbers))
+
+
+def _row(
+    name: str, first: Sequence[Any], currency: str | None, started_at: str, last_at: str, *totals: Any
+) -> ConversationRow:
+    (id, argv0, asked), (count, failed, running, models, asked_for, answered, cached, took_ns, units) = first, totals
+    named = sorted(model for model in json.loads(models) if isinstance(model, str))
+    counts = count, failed, running, named, asked_for, answered, cached, rows.ms(took_ns)
+    paid = (None, None) if units is None else (units / UNITS, currency)
+    return ConversationRow(name, id, started_at, last_at, *counts, argv0, asked, *paid)
+
+
+def left_out(connection: Connection, where: Condition | None = None) -> int:
+    """Count the exchanges that fit and are part of no conversation, as a list of models is."""
+    fits = _NAME.is_(None) if where is None else where & _NAME.is_(None)
+    return queries.count(connection, fits)
+
+
+def turns(connection: Connection, names: Iterable[str], where: Condition | None = None) -> dict[str, list[TurnRow]]:
+    """Return the exchanges of some conversations that fit, as the tree of each has them, by its name."""
+    named = func.json_each(json.dumps(list(names))).table_valued("value")
+    statement = queries.filtered(_turns(), where).where(_NAME.in_(select(named.c.value)))
+    found: dict[str, dict[int, Any]] = {}
+    with connection.begin():
+        for name, no, *values in connection.execute(statement):
+            found.setdefault(name, {})[no] = values
+    return {name: _tree(exchanges) for name, exchanges in found.items()}
+
+
+@functools.cache
+def _turns() -> Select[Any]:
+    calls = column("tool_calls")
+    each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
+    tools = select(func.group_concat(func.json_extract(each.c.value, "$.name"), ", ")).scalar_subquery()
+    said = [func.substr(text, 1, _LONGEST) for text in (column("content"), tools)]
+    *tokens, duration = (column(name) for name in _SUMMED)
+    named = [column(name) for name in ("id", "started_at", "model", "outcome")]
+    hangs = resolved(ABOVE), resolved(CONTINUED).is_not(None)
+    return select(_NAME, exchanges.c.no, *hangs, duration, column("asked"), *named, *tokens, *said).select_from(JOINED)
+
+
+def _tree(exchanges: Mapping[int, Sequence[Any]]) -> list[TurnRow]:
+    found, first = [], min(exchanges)
+    for no, depth in tree({no: (above, continues) for no, (above, continues, *_) in exchanges.items()}):
+        above, _, duration_ns, asked, *named = exchanges[no]
+        is_known = no == first or (above in exchanges and asked == exchanges[above][_ASKED])
+        found.append(TurnRow(no, depth, rows.ms(duration_ns), None if is_known else asked, *named))
+    return found

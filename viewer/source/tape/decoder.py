@@ -1,0 +1,151 @@
+"""Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
+
+Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started,
+and read ahead, before anybody wants what comes of it. What decoding gives is in `viewer.model.exchange.opened`;
+what is read of the tape for it, in `exchange`.
+"""
+
+import contextlib
+import pickle
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, cast
+
+from recorder import children
+from recorder.decode.stalls import Thresholds
+from recorder.errors import TapeError
+from recorder.sanitize import safe
+
+if TYPE_CHECKING:
+    from viewer.model.exchange.opened import Opened
+
+LARGE: Final = 1 << 20
+"""A body of more bytes is decoded in a process of its own."""
+
+_LARGEST_AHEAD: Final = 32 << 20
+"""Whoever wants another exchange waits until this one is read: 12 MiB of 100,000 reads take 0.09 s."""
+
+_FURTHER: Final = 2
+"""So many stages of judging, as of `opened.begin`, follow what decoding gives."""
+
+_PIPE_BYTES: Final = 1 << 20
+"""What comes of a hundred thousand events is 20 MB: the fewer times either side waits for the other, the better."""
+
+_CHILD: Final = "import gc; gc.disable(); from viewer.source.tape.exchange import decode_asked; decode_asked()"
+
+
+class Decoders:
+    """Processes that decode, one exchange each; one at most, `waiting`, waits for what it is to decode."""
+
+    def __init__(self, tape: Path, limits: Thresholds) -> None:
+        self._tape, self._limits = tape, limits
+        self.waiting: Decoder | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def ready(self, no: int | None = None, size: int = 0) -> None:
+        """Start one that waits; if an exchange is named, it reads that, with a body of `size` bytes, meanwhile."""
+        with self._lock:
+            if self._closed:
+                return
+            self.waiting = self._spare() or Decoder(self._tape, self._limits)
+            if no is not None and size <= _LARGEST_AHEAD:
+                self.waiting.read_ahead(no)
+
+    def ask(self, no: int) -> "Decoder":
+        """Ask the one that waits, or a new one, to decode an exchange; whoever asks must take its answer."""
+        with self._lock:
+            spare = self._spare()
+        decoder = spare or Decoder(self._tape, self._limits)
+        decoder.ask(no)
+        return decoder
+
+    def _spare(self) -> "Decoder | None":
+        """Take away the one that waits; if somebody has ended it, there is none."""
+        taken, self.waiting = self.waiting, None
+        if taken is None or taken.process.poll() is None:
+            return taken
+        taken.dismiss()
+        return None
+
+    def close(self) -> None:
+        """End the one that waits; no other will."""
+        with self._lock:
+            self._closed = True
+            waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            waiting.dismiss()
+
+
+class Decoder:
+    """A `process` that decodes one exchange of a tape, and is gone then. If killed, its answer is an error."""
+
+    def __init__(self, tape: Path, limits: Thresholds) -> None:
+        self._question = tape, limits
+        self.ahead: int | None = None
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks, or dismisses, closes it
+        self.process = subprocess.Popen(
+            children.python("-c", _CHILD),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            env=children.environment(),
+            pipesize=_PIPE_BYTES,
+            start_new_session=True,
+        )
+
+    def dismiss(self) -> None:
+        """End one that has nothing to decode."""
+        self.process.kill()
+        self._hang_up()
+        with self._words, self.process:
+            pass
+
+    def read_ahead(self, no: int) -> None:
+        """Make it read an exchange that it is likely to be asked for."""
+        if no != self.ahead:
+            self.ahead = no
+            self._say(no, is_asked=False)
+
+    def ask(self, no: int) -> None:
+        """Ask for an exchange; if the process is gone, its answer will tell."""
+        self._say(no, is_asked=True)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it is gone, and what it was told with it
+            cast(IO[bytes], self.process.stdin).close()
+
+    def _say(self, no: int, *, is_asked: bool) -> None:
+        questions = cast(IO[bytes], self.process.stdin)
+        with contextlib.suppress(BrokenPipeError):  # it is gone: `answer` says why
+            pickle.dump((*self._question, no, is_asked), questions)
+            questions.flush()
+
+    def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
+        """Wait for what was asked for; `begun` is given what there is of it until then. Raises `TapeError`."""
+        with self._words:
+            try:
+                return self._answered(begun)
+            except (EOFError, pickle.UnpicklingError) as error:
+                self.process.wait()
+                raise TapeError(f"the exchange cannot be decoded ({self._why()})") from error
+
+    def _answered(self, begun: "Callable[[Opened], None] | None") -> "Opened":
+        """Take what the process writes as it comes, so that it is never held twice."""
+        answered = cast(IO[bytes], self.process.stdout)
+        with self.process, answered:
+            found: Opened = pickle.load(answered)
+            for _ in range(_FURTHER):
+                if begun is not None:
+                    begun(found)
+                found = found.with_stage(pickle.load(answered))
+            return found
+
+    def _why(self) -> str:
+        self._words.seek(0)
+        last_line = self._words.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return safe(last_line) or "its process was ended"

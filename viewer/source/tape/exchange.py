@@ -1,0 +1,191 @@
+"""One exchange: what can be told of it at once, and all of it with its body decoded.
+
+The first is quick however large the exchange is, the second takes as long as decoding does: that of a large one is left
+to a process of its own (`decoder`). As in `queries`, each query is short. Timestamps are ns since T0.
+"""
+
+import contextlib
+import os
+import pickle
+import sys
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import NoResultFound
+
+from recorder.decode import encoding
+from recorder.decode.decoder import Decoded, decode
+from recorder.decode.outcome import Exchange, Read, Reads
+from recorder.errors import WiretapeError
+from recorder.process import Run
+from recorder.tape import reading
+from recorder.tape.schema import exchanges, measures
+from viewer import rows
+from viewer.model.exchange import opened
+from viewer.model.exchange.opened import Known, Stored
+from viewer.model.exchange.transcript import Transcript
+from viewer.rows import DetailRow, Headers, Request
+from viewer.source.tape import live, queries
+from viewer.source.tape.columns import JOINED, column
+from viewer.stats.prices import PricesWrong
+
+
+@dataclass(frozen=True, slots=True)
+class FullExchange:
+    """All that a tape holds of one exchange, and what its body says; `size` is how many bytes of it upstream sent."""
+
+    row: DetailRow
+    request: Request
+    response_headers: Headers
+    facts: Exchange
+    sent_ns: int | None
+    size: int
+    reads: Reads
+    body: bytes
+    decoded: Decoded
+
+    @property
+    def started(self) -> datetime:
+        """The wall time at T0. Raises `TapeDamaged`."""
+        return rows.timestamp(self.row.started_at)
+
+    @property
+    def last_ns(self) -> int | None:
+        """When it ended; while it is open, its last read."""
+        return self.facts.end_ns if self.facts.end_ns is not None else max(self.reads.at_ns, default=None)
+
+    @property
+    def ending(self) -> str:
+        """How it ended: its outcome, and the message of the error or the transport, if there is one."""
+        detail = f" ({self.row.outcome_detail})" if self.row.outcome_detail else ""
+        message = self.row.error_message or self.row.ended_detail
+        return f"{self.row.outcome}{detail}{f': {message}' if message else ''}"
+
+
+def full(connection: Connection, no: int) -> FullExchange:
+    """Read and decode all of an exchange."""
+    sent = select(exchanges.c.response_headers, exchanges.c.sent_ns, exchanges.c.bytes).where(exchanges.c.no == no)
+    with connection.begin():
+        row, request = queries.detail_of(connection, no), queries.request_of(connection, no)
+        headers, sent_ns, size = connection.execute(sent).one()
+        facts, its_reads, body = reading.answer(connection, no)
+    decoded = decode(facts, its_reads, body)
+    return FullExchange(row, request, headers or [], facts, sent_ns, size, its_reads, body, decoded)
+
+
+def reads_between(connection: Connection, no: int, first: int, last: int) -> dict[int, Read]:
+    """Return the reads of an exchange from seq `first` to `last` by their seq, those that are on the tape.
+
+    All reads of an exchange come with its body (`stored`), which takes longer.
+    """
+    with connection.begin():
+        its_reads = reading.reads_of(connection, no)
+    low, high = bisect_left(its_reads.seq, first), bisect_right(its_reads.seq, last)
+    return {read.seq: read for read in its_reads[low:high]}
+
+
+def known(connection: Connection, no: int) -> Known:
+    """Return what can be told of an exchange without decoding it, its cost unless the prices have a mistake.
+
+    Raises sqlalchemy's `NoResultFound`.
+    """
+    row = queries.detail(connection, no)
+    with contextlib.suppress(PricesWrong):
+        row = replace(row, **queries.worked_out(connection, no, rows.PAID))
+    if live.is_measurable(row):
+        row = live.filled(row, live.figures(connection, no))
+    request = queries.request(connection, no)
+    timed = select(exchanges.c.end_ns, exchanges.c.response_headers).where(exchanges.c.no == no)
+    gaps = select(measures.c.icl).where(measures.c.exchange_no == no)
+    with connection.begin():
+        end_ns, headers = connection.execute(timed).one()
+        packed: bytes | None = connection.execute(gaps).scalar()
+    return Known(row, request, headers or [], recorder(connection, no), end_ns or 0, packed or b"")
+
+
+def recorder(connection: Connection, no: int) -> Run:
+    """Return the run that records an exchange, as it stands. Raises sqlalchemy's `NoResultFound`."""
+    with connection.begin():
+        return reading.run_of(connection, no)
+
+
+def stored(connection: Connection, no: int) -> Stored:
+    """Read an exchange's answer. Raises sqlalchemy's `NoResultFound`."""
+    known = select(exchanges.c.id, measures.c.outcome).outerjoin(measures).where(exchanges.c.no == no)
+    with connection.begin():
+        facts, its_reads, body = reading.answer(connection, no)
+        id, outcome = connection.execute(known).one()
+    is_measured = facts.ended_by is None and len(body) <= live.LARGEST  # so it has been decoded by now
+    decoded = live.decoded(facts, its_reads, body) if is_measured else None
+    return Stored(id, facts, its_reads, body, outcome or "open", decoded)
+
+
+def is_final(connection: Connection, no: int, answer: Stored) -> bool:
+    """Return whether an answer read before had ended and been measured, and still is the one of this number."""
+    now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).outerjoin(measures)
+    with connection.begin():
+        row = connection.execute(now.where(exchanges.c.no == no)).one()
+    return None not in row and tuple(row) == (answer.id, answer.facts.ended_by, answer.outcome)
+
+
+def weight(connection: Connection, no: int) -> int:
+    """Return how many bytes of an answer are to be decoded, as far as it has come; of a compressed one, at a guess.
+
+    Raises sqlalchemy's `NoResultFound`.
+    """
+    statement = select(column("bytes"), exchanges.c.response_headers).select_from(JOINED).where(exchanges.c.no == no)
+    with connection.begin():
+        size, headers = connection.execute(statement).one()
+    coding = encoding.coding_of(headers or [])
+    return int(size) * (1 if encoding.is_identity(coding) else live.RATIO)
+
+
+def preliminary(row: DetailRow) -> Transcript:
+    """Return the texts that the tape has already, as if one event had brought them all, until the body is decoded."""
+    texts = [("reasoning", row.reasoning), ("content", row.content), ("refusal", row.refusal)]
+    calls = [(call["name"] or "", call["arguments"] or "") for call in row.tool_calls or ()]
+    return Transcript.of_texts({kind: text for kind, text in texts if text}, calls)
+
+
+def decode_asked() -> None:
+    """Open the exchange that stdin asks for, and write it to stdout: first what is quick to have. The process ends.
+
+    What stdin names before, without asking for it yet, is read ahead.
+    """
+    ahead: dict[int, Stored] = {}
+    try:
+        while True:
+            tape, limits, no, is_asked = pickle.load(sys.stdin.buffer)
+            if is_asked:
+                break
+            ahead = _ahead(tape, no)
+    except EOFError:
+        os._exit(0)  # nobody asks any more
+    try:
+        with queries.opened(tape) as connection:
+            read = ahead.get(no)
+            answer = read if read is not None and is_final(connection, no, read) else stored(connection, no)
+    except WiretapeError as error:
+        sys.exit(str(error))
+    except NoResultFound:
+        sys.exit("it is not on the tape any more")
+    found, further = opened.begin(answer, limits)
+    _tell(found)
+    for stage in further:
+        _tell(stage())
+    os._exit(0)  # what is in memory need not be put away one by one
+
+
+def _tell(what: object) -> None:
+    pickle.dump(what, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+    sys.stdout.buffer.flush()
+
+
+def _ahead(tape: Path, no: int) -> dict[int, Stored]:
+    # What goes wrong is told when it is asked for.
+    with contextlib.suppress(WiretapeError, NoResultFound), queries.opened(tape) as connection:
+        return {no: stored(connection, no)}
+    return {}

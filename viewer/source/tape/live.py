@@ -1,0 +1,346 @@
+"""The SELECTs behind a list that is looked at while its tape grows: what fits, what has changed, and who records.
+
+As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
+that a line of many megabytes costs no more than any other. An exchange that still runs is measured from what is there,
+unless that is much, and is the same on every screen. What is done with the rows is left to `viewer.model.listing`.
+"""
+
+import functools
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, Text, bindparam, case, cast, func, select
+
+from recorder.decode import encoding
+from recorder.decode.decoder import Decoded, decode
+from recorder.decode.derive import derive
+from recorder.decode.metrics import Measures
+from recorder.decode.outcome import Exchange, Reads
+from recorder.process import Run
+from recorder.tape import cells, reading
+from recorder.tape.schema import exchanges, measures, sessions
+from viewer import rows
+from viewer.filters.syntax import And, Filter
+from viewer.model.listing.ranking import Entry
+from viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
+from viewer.source.tape import conditions, queries
+from viewer.source.tape.columns import JOINED, among, column, last_read
+from viewer.source.tape.conditions import Condition
+
+LONGEST: Final = 256
+"""So many characters of a text are read for the list."""
+
+TAIL: Final = 4000
+"""So many characters of the end of an answer are read for the preview."""
+
+LARGEST: Final = 512 << 10
+"""A body of more bytes is not measured before its exchange has ended."""
+
+RATIO: Final = 20
+"""So many times larger a compressed event stream may well be without its coding."""
+
+MEASURED: Final = (
+    "response_model", "api", "operation", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
+    "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation_1h_input_tokens", "ttfb_ms", "ttfc_ms",
+    "ttft_ms", "ttfo_ms", "ttst_ms", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "icl_mean_ms", "icl_p50_ms",
+    "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "events", "comments", "chunks",
+    "output_chunks", "coalesced_fraction", "sparkline",
+)  # fmt: skip
+"""The fields of a row that an exchange which still runs has: not what can only be known at its end."""
+
+R = TypeVar("R", bound=ListRow)
+
+_FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
+
+
+_TEXTS: Final = frozenset({
+    "method", "path", "upstream", "model", "outcome_detail", "error_code", "error_message", "finish_reason",
+    "ended_detail", "flags", "sparkline",
+})  # fmt: skip
+_TAILS: Final = ("content", "reasoning", "refusal")
+_MOST_ROWS: Final = 256
+MOST_GAPS: Final = 128
+"""More gaps are not read for the list: their sparkline, of 24 cells, is exact enough for a column."""
+
+_MOST_VALUES: Final = 200
+_MOST_STARTED: Final = 10_000
+_MOST_TERMS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was known of a tape when it was last looked at."""
+
+    version: int
+    total: int = 0
+    newest: int = 0
+    unsettled: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is otherwise than when the tape was last looked at.
+
+    `fits` are the exchanges that are new, still run or ran then, as far as they fit; `unfit` those that do not. `rows`
+    are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are gone from the
+    tape.
+    """
+
+    seen: Seen
+    running: int
+    recorder: Run | None
+    fits: list[int] = field(default_factory=list)
+    unfit: list[int] = field(default_factory=list)
+    rows: list[ListRow] = field(default_factory=list)
+    deleted: bool = False
+
+
+def numbers(
+    connection: Connection, where: Condition | None = None, by: str | None = None, *, descending: bool = False
+) -> list[int]:
+    """Return the numbers of the exchanges that fit: ascending, or in the order of a field, unknown last."""
+    if by is None:
+        source = exchanges if where is None else JOINED
+        statement = select(func.json_group_array(exchanges.c.no)).select_from(source)
+        return sorted(_numbers_of(connection, statement if where is None else statement.where(where)))
+    key = column(by).desc() if descending else column(by)
+    inner = select(exchanges.c.no).select_from(JOINED).order_by(key.nulls_last(), exchanges.c.no.desc())
+    listed = (inner if where is None else inner.where(where)).subquery()
+    return _numbers_of(connection, select(func.json_group_array(listed.c.no)))
+
+
+def newest(connection: Connection, where: Condition | None, most: int) -> list[int]:
+    """Return the numbers of the newest exchanges that fit, the newest first, at most so many."""
+    statement = select(exchanges.c.no).select_from(JOINED).order_by(exchanges.c.no.desc()).limit(most)
+    with connection.begin():
+        return list(connection.execute(queries.filtered(statement, where)).scalars())
+
+
+def started(connection: Connection, numbers: Collection[int] | None = None) -> tuple[str, str] | None:
+    """Return when the first and the last of these exchanges began, of all if there are no numbers; None of none.
+
+    Of very many, only those with the least and the greatest number are looked at: they are nearly always the ones.
+    """
+    ends = [select(end(exchanges.c.started_at)) for end in (cells.least, cells.greatest)]
+    if numbers is not None:
+        few = numbers if len(numbers) <= _MOST_STARTED else (min(numbers), max(numbers))
+        ends = [end.where(among(few)) for end in ends]
+    with connection.begin():  # each on its own: an index gives one end, not both
+        first, last = (connection.execute(end).scalar() for end in ends)
+    return None if first is None or last is None else (first, last)
+
+
+def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
+    """Return the rows of these exchanges, as far as they are on the tape; the open ones measured as far as they are."""
+    with connection.begin():
+        found = connection.execute(_listed(), {"numbers": numbers}).all()
+    listed = []
+    room = LARGEST
+    for no, last_ns, gaps, *values in found:
+        row = row_of(no, last_ns, gaps, values)
+        if is_measurable(row, room):
+            room -= row.bytes or 0
+            row = filled(row, figures(connection, no))
+        listed.append(row)
+    return listed
+
+
+def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[Any]) -> ListRow:
+    """Return a row of the list, with the values of `short_columns`."""
+    return ListRow(no=no, last_read_ms=rows.ms(last_ns), gaps=gaps, **rows.exchange(LISTED, values))
+
+
+def short_columns() -> list[ColumnElement[Any]]:
+    """Return what a row of the list is made of, texts cut."""
+    return [_short(name).label(name) for name in LISTED]
+
+
+@functools.cache
+def _listed() -> Select[Any]:
+    unended = case((exchanges.c.ended_by.is_(None), last_read()))
+    is_wide = func.substr(measures.c.icl, 1, 1, type_=LargeBinary) == b"\x08"
+    most_bytes = case((is_wide, 1 + 8 * MOST_GAPS), else_=1 + 4 * MOST_GAPS)
+    few_gaps = case((func.length(measures.c.icl) <= most_bytes, measures.c.icl))
+    statement = select(exchanges.c.no, unended, few_gaps, *short_columns()).select_from(JOINED)
+    return statement.where(exchanges.c.no.in_(bindparam("numbers", expanding=True)))
+
+
+def change(
+    connection: Connection, seen: Seen | None, where: Condition | None = None, looked_at: Iterable[int] = ()
+) -> Change | None:
+    """Return what has changed on the tape since it was `seen` (None: never); None if nobody has written to it.
+
+    Rows are read of those that are new and of those that are `looked_at`, the newest of them at most.
+    """
+    version = queries.version(connection)
+    if seen is not None and seen.version == version:
+        return None
+    known = seen or Seen(version)
+    with connection.begin():  # of one moment: what comes after it is seen the next time
+        total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
+        new = _new(connection, known) if seen else set()
+        newest = connection.execute(select(func.max(exchanges.c.no))).scalar() or 0
+        unsettled = _unmeasured(connection, known.unsettled | new) if seen else _all_unmeasured(connection)
+        running = connection.execute(select(func.count()).where(exchanges.c.ended_by.is_(None))).scalar_one()
+        recorder = reading.newest_run(connection)
+        affected = sorted(known.unsettled | new if seen else unsettled)
+        fitting = _fitting(connection, affected, where)
+    kept = [no for no in affected if no in fitting]
+    shown = new.union(looked_at)
+    return Change(
+        Seen(version, total, newest, frozenset(unsettled)),
+        running,
+        recorder,
+        kept,
+        [no for no in affected if no not in fitting],
+        listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:]),
+        deleted=seen is not None and total < seen.total + len(new),
+    )
+
+
+def alone(connection: Connection, where: Filter) -> list[tuple[Filter, int]]:
+    """Return the terms of a filter, at most the first few, and how many exchanges fit each of them alone."""
+    terms = where.parts[:_MOST_TERMS] if isinstance(where, And) else (where,)
+    return [(term, queries.count(connection, conditions.condition(term))) for term in terms]
+
+
+def values(connection: Connection, field: str) -> list[str]:
+    """Return the values that a text field has on the tape, the commonest first, as far as a filter can name them."""
+    text = func.substr(cast(column(field), Text), 1, LONGEST)
+    statement = select(text).select_from(JOINED).group_by(text).order_by(func.count().desc()).limit(_MOST_VALUES)
+    with connection.begin():
+        return [value for value in connection.execute(statement).scalars() if value]
+
+
+def preview(connection: Connection, no: int) -> PreviewRow | None:
+    """Return a row of the list, with the process that recorded it, and the ends of its texts; None if it is gone."""
+    found = listed(connection, [no])
+    if not found:
+        return None
+    tails = [func.substr(column(name), -TAIL, type_=column(name).type) for name in _TAILS]
+    sizes = [func.length(column(name)) for name in _TAILS]
+    tools = func.substr(cast(column("tool_calls"), Text), 1, TAIL)
+    pid = select(sessions.c.pid).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges).scalar_subquery()
+    statement = select(pid, tools, *tails, *sizes).select_from(JOINED).where(exchanges.c.no == no)
+    with connection.begin():
+        read = connection.execute(statement).one_or_none()
+    if read is None:
+        return None
+    recorder_pid, calls, *read_texts = read
+    texts = dict(zip(_TAILS, read_texts, strict=False))
+    lengths = dict(zip(_TAILS, read_texts[len(_TAILS) :], strict=True))
+    if is_measurable(found[0]):
+        so_far = figures(connection, no)
+        measured = {name: getattr(so_far, name) for name in _TAILS}
+        texts = {name: None if text is None else text[-TAIL:] for name, text in measured.items()}
+        lengths = {name: None if text is None else len(text) for name, text in measured.items()}
+    return PreviewRow(replace(found[0], recorder_pid=recorder_pid), texts | {"tool_calls": calls}, lengths)
+
+
+def without_texts(row: ListRow) -> PreviewRow:
+    """Return a row of the list as a preview of which no text is known."""
+    return PreviewRow(row, dict.fromkeys((*_TAILS, "tool_calls")), dict.fromkeys(_TAILS))
+
+
+def is_measurable(row: ListRow, most: int = LARGEST) -> bool:
+    """Return whether an exchange still runs and is known not to be larger than that."""
+    return row.outcome == "open" and row.bytes is not None and row.bytes <= most
+
+
+def figures(connection: Connection, no: int) -> Measures:
+    """Measure an exchange as far as it is; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
+    with connection.begin():
+        facts, its_reads, body = reading.answer(connection, no)
+    if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
+        return derive(facts, [], b"")
+    return _measure_once(_hashable_facts(facts), _hashable(its_reads), body)
+
+
+def decoded(facts: Exchange, reads: Reads, body: bytes) -> Decoded:
+    """Decode what there is of an exchange: once per change, whichever list, preview or pane asks first."""
+    return _decode_once(_hashable_facts(facts), _hashable(reads), body)
+
+
+def _hashable_facts(facts: Exchange) -> Exchange:
+    return facts if facts.sent is None else replace(facts, sent=replace(facts.sent, reads=_hashable(facts.sent.reads)))
+
+
+def _hashable(reads: Reads) -> Reads:
+    seq, at_ns, start, size = (tuple(column) for column in (reads.seq, reads.at_ns, reads.start, reads.size))
+    return Reads(seq, at_ns, tuple(reads.relayed_ns), start, size)
+
+
+_decode_once = functools.lru_cache(8)(decode)
+
+
+@functools.lru_cache(8)
+def _measure_once(facts: Exchange, reads: Reads, body: bytes) -> Measures:
+    return derive(facts, reads, body, _decode_once(facts, reads, body))
+
+
+def filled(row: R, figures: Measures) -> R:
+    """Return a row with these figures, as far as it has their fields; a model that was asked for is not replaced."""
+    values = rows.exchange(MEASURED, [getattr(figures, rows.stored_name(name)) for name in MEASURED])
+    values["model"] = row.model or figures.response_model
+    values["flags"] = [flag for flag in figures.flags if flag in _FLAGS]
+    changed = {name: value for name, value in values.items() if hasattr(row, name)}
+    if isinstance(row, DetailRow):
+        changed["metrics"] = {name: values.get(name, value) for name, value in row.metrics.items()}
+    return replace(row, **changed)
+
+
+def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
+    """Return these exchanges as a table of several shows them, as far as they are on the tape."""
+    return [entry for no in numbers if (entry := _entry(connection, no)) is not None]
+
+
+def _entry(connection: Connection, no: int) -> Entry | None:
+    found = listed(connection, [no])
+    if not found:
+        return None
+    with connection.begin():
+        gaps: bytes | None = connection.execute(select(measures.c.icl).where(measures.c.exchange_no == no)).scalar()
+        run = reading.run_of(connection, no)
+    if is_measurable(found[0]):
+        gaps = figures(connection, no).icl
+    return Entry(no, found[0], run, gaps or b"")
+
+
+def _numbers_of(connection: Connection, statement: Any) -> list[int]:
+    # One row for all: a row for each of a hundred thousand costs ten times as much.
+    with connection.begin():
+        return msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[int])
+
+
+def _short(name: str) -> ColumnElement[Any]:
+    return func.substr(column(name), 1, LONGEST, type_=column(name).type) if name in _TEXTS else column(name)
+
+
+def _new(connection: Connection, known: Seen) -> set[int]:
+    return set(connection.execute(select(exchanges.c.no).where(exchanges.c.no > known.newest)).scalars())
+
+
+def _unmeasured(connection: Connection, candidates: Collection[int] | None = None) -> set[int]:
+    """Return those, of these exchanges or of all, that still run or are not measured yet."""
+    statement = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
+    if candidates is not None:
+        statement = statement.where(among(candidates))
+    return set(connection.execute(statement).scalars())
+
+
+def _all_unmeasured(connection: Connection) -> set[int]:
+    """Return all of them; nearly always they are those that run, which an index has."""
+    running = set(connection.execute(select(exchanges.c.no).where(exchanges.c.ended_by.is_(None))).scalars())
+    total, measured = (
+        connection.execute(select(func.count()).select_from(table)).scalar_one() for table in (exchanges, measures)
+    )
+    return running if measured + len(running) == total else _unmeasured(connection)
+
+
+def _fitting(connection: Connection, affected: list[int], where: Condition | None) -> set[int]:
+    if not affected:
+        return set()
+    statement = select(exchanges.c.no).select_from(JOINED).where(among(affected))
+    return set(connection.execute(statement if where is None else statement.where(where)).scalars())

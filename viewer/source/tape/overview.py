@@ -1,0 +1,330 @@
+"""A tape as a whole: samples of its groups for statistics, a heatmap over time, its failures; the SELECTs for these.
+
+As in `queries`, each query is short, and its transaction ends before the next begins. Numbers are read as columns and
+never pass through rows of named fields; the gaps of all exchanges of a group lie side by side in one array.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
+
+from recorder.decode.outcome import OUTCOMES
+from recorder.tape import cells
+from recorder.tape.schema import COVERED, exchanges, measures
+from viewer.rows import TableRow
+from viewer.source.tape import queries
+from viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
+from viewer.stats import heatmap, summary
+from viewer.stats.heatmap import Heatmap
+from viewer.stats.metrics import QUANTITIES, Bound
+from viewer.stats.prices import Paid
+from viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
+
+Condition = ColumnElement[bool]
+
+MOST_GAPS: Final = 12_000_000
+"""More pooled gaps than this are not held in memory, of 8 bytes each: their figures are left to the command."""
+
+
+_HEADS: Final = {"day": len("2026-01-01"), "hour": len("2026-01-01T00")}
+_CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, UNMEASURED))}
+FLAGGED: Final = (
+    and_(flagged("burst"), measures.c.tps_user.is_not(None)),
+    flagged("backpressure"),
+    and_(flagged("hidden_tokens"), measures.c.tps_user.is_not(None)),
+    flagged("clock_suspect"),
+    flagged("imported"),
+    flagged("no_timing"),
+)
+"""The conditions that `summary.Figures.flagged` counts among the measured exchanges, in its order."""
+OUTCOME: Final = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
+"""Elsewhere an exchange that has ended and is not measured counts as open; it is missing from the figures."""
+
+_PAID: Final = 3
+"""So many columns say what was paid: the cost, the tokens from the cache, and all tokens of the request."""
+
+_COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
+SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
+"""The field that an exchange has which is part of the map of a metric: that of gaps, their greatest."""
+_NOT_FAILED: Final = ("complete", "open")
+
+
+def covered(where: Condition | None) -> Condition:
+    """Return the condition for what rates and latencies cover of what `where` selects."""
+    return COVERED if where is None else and_(where, COVERED)
+
+
+def left_out(connection: Connection, where: Condition | None = None) -> dict[str, int]:
+    """Count what they leave out of it, by operation, the most frequent first."""
+    operation = column("operation").label("operation")
+    statement = select(operation, func.count()).select_from(JOINED).where(not_(COVERED))
+    statement = queries.filtered(statement, where).group_by(operation).order_by(func.count().desc(), operation)
+    with connection.begin():
+        return {str(name): count for name, count in connection.execute(statement)}
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How many exchanges failed in one way; None is unknown."""
+
+    outcome: str
+    detail: str | None
+    code: str | None
+    status: int | None
+    count: int
+
+
+def figures(
+    connection: Connection, by: str, where: Condition | None = None, bounds: Sequence[Bound] = (), *, gaps: bool = True
+) -> tuple[list[TableRow], TableRow | None]:
+    """Return the statistics of each group, and those of all together, without a key; None if there are none.
+
+    Without `gaps` those of pooled gaps are left unknown, which is far faster.
+    """
+    found = samples(connection, (by,), where, gaps=gaps)
+    rows = [summary.row(one, (by,), bounds=bounds) for one in found]
+    return rows, summary.row(Sample.together(found), (), bounds=bounds) if found else None
+
+
+def samples(
+    connection: Connection,
+    by: Sequence[str] = (),
+    where: Condition | None = None,
+    *,
+    include_failed: bool = False,
+    gaps: bool = True,
+) -> list[Sample]:
+    """Read the exchanges that `where` selects, in groups, ordered by their keys; without `by`, one group of all.
+
+    Only complete exchanges are `measured`, unless `include_failed`. `gaps` false leaves the gaps unread.
+    """
+    with connection.begin():
+        currency = connection.execute(select(func.currency_of(0))).scalar_one()
+    groups: dict[Key, _Group] = {} if by else {(): _Group()}
+    for batch in queries.in_batches(connection, _sample_statement(by, gaps, include_failed, currency), where):
+        numbers = np.array([row[3 + len(by) :] for row in batch], np.float64)
+        members: dict[Key, list[int]] = {}
+        for at, row in enumerate(batch):
+            key = tuple(row[3 : 3 + len(by)])
+            group = groups.setdefault(key, _Group())
+            group.gaps += row[1] or b""
+            group.starts = min(group.starts[0] or row[2], row[2]), max(group.starts[1] or row[2], row[2])
+            members.setdefault(key, []).append(at)
+        for key, places in members.items():
+            groups[key].numbers.append(numbers[places])
+    return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=sortable)]
+
+
+@dataclass(slots=True)
+class _Group:
+    """What was read of a group: a row of numbers for each exchange, all gaps, and when the first and last started."""
+
+    numbers: list[NDArray[np.float64]] = field(default_factory=list)
+    gaps: bytearray = field(default_factory=bytearray)
+    starts: tuple[str | None, str | None] = (None, None)
+
+
+def group_of(name: str) -> ColumnElement[Any]:
+    """Return the expression of a group's name: `label.KEY`, or one of `GROUPS`."""
+    if name.startswith("label."):
+        return label(name.removeprefix("label."))
+    if name in _HEADS:
+        head = func.substr(exchanges.c.started_at, 1, _HEADS[name], type_=Text)
+        return case((func.typeof(exchanges.c.started_at) == "text", head))  # of a blob it is one, too
+    return column(name)
+
+
+def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, currency: str | None) -> Select[Any]:
+    icl = measures.c.icl if include_failed else case((measures.c.outcome == "complete", measures.c.icl))
+    columns = (
+        exchanges.c.no,
+        icl if gaps else null(),
+        exchanges.c.started_at,
+        *map(group_of, by),
+        case(_CODES, value=OUTCOME, else_=_CODES[UNMEASURED]),
+        exchanges.c.status,
+        measures.c.output_chunks,
+        *(measures.c[name] for name in TOKENS),
+        *(column(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
+        cost_units() if currency else null(),
+        measures.c.cache_read_input_tokens,
+        cache_total(),
+        *FLAGGED,
+    )
+    return select(*columns)
+
+
+def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None) -> Sample:
+    width = 3 + len(TOKENS) + len(_COLUMNS) + _PAID + len(FLAGGED)
+    table = np.concatenate([np.empty((0, width)), *group.numbers])
+    codes, statuses, chunks = table[:, 0], table[:, 1], table[:, 2]
+    columns = {name: table[:, 3 + at].copy() for at, name in enumerate(TOKENS)}
+    for at, quantity in enumerate(_COLUMNS.values(), 3 + len(TOKENS)):
+        columns[quantity.name] = table[:, at] / (1e6 if quantity.unit == "ms" else 1)
+    complete = codes == _CODES["complete"]
+    measured = np.ones(len(table), bool) if include_failed else complete
+    sample = Sample(
+        key,
+        _counts(codes),
+        _counts(codes[(statuses >= 200) & (statuses < 300)]),
+        complete,
+        complete | (chunks > 0),
+        measured,
+        columns,
+        np.frombuffer(group.gaps, "<i8"),
+        *group.starts,
+        *np.count_nonzero(table[measured, -len(FLAGGED) :] > 0, axis=0).tolist(),
+    )
+    sample.paid = _paid(table[:, -len(FLAGGED) - _PAID : -len(FLAGGED)], complete, currency)
+    return sample
+
+
+def _paid(table: NDArray[np.float64], complete: NDArray[np.bool_], currency: str | None) -> Paid:
+    """Add up what was paid; each number is whole, and their sums are exact."""
+    costs, cached, totals = table.T
+    has_cost, has_total = ~np.isnan(costs), ~np.isnan(totals)
+    return Paid(
+        cost=sum(map(int, costs[has_cost].tolist())),
+        cost_n=int(has_cost.sum()),
+        unknown_n=int((complete & ~has_cost).sum()),
+        cached=int(cached[has_total].sum()),
+        input=int(totals[has_total].sum()),
+        cached_n=int(has_total.sum()),
+        currency=currency,
+    )
+
+
+def _counts(codes: NDArray[np.float64]) -> Counter[str]:
+    counts = np.bincount(codes.astype(np.int64), minlength=len(_CODES)).tolist()
+    return Counter({name: count for name, count in zip(_CODES, counts, strict=True) if count})
+
+
+def sortable(key: Iterable[Any]) -> list[tuple[bool, str]]:
+    """Return what the keys of groups are put in order by: numbers as such, unknown last."""
+    return [(part is None, f"{part:>9}" if isinstance(part, int) else str(part)) for part in key]
+
+
+def pooled(connection: Connection, where: Condition | None = None) -> int:
+    """Count the gaps that the figures of groups would pool, about."""
+    statement = select(func.coalesce(func.sum(measures.c.output_chunks), 0)).select_from(JOINED)
+    with connection.begin():
+        return int(connection.execute(queries.filtered(statement, where)).scalar_one())
+
+
+def failures(connection: Connection, where: Condition | None = None, most: int = 50) -> list[Failures]:
+    """Count the ways in which exchanges did not become complete, the most frequent first."""
+    names = [column(name).label(name) for name in ("outcome", "outcome_detail", "error_code", "status")]
+    failed = column("outcome").not_in(_NOT_FAILED)
+    statement = queries.filtered(select(*names, func.count().label("count")).select_from(JOINED), where).where(failed)
+    order = (func.count().desc(), *names)
+    with connection.begin():
+        found = connection.execute(statement.group_by(*names).order_by(*order).limit(most)).all()
+    return [Failures(*row) for row in found]
+
+
+def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
+    """Return the keys of labels, the most frequent first."""
+    each = each_label()
+    statement = queries.filtered(select(each.c.key).select_from(JOINED.join(each, true())), where)
+    with connection.begin():
+        found = connection.execute(statement.group_by(each.c.key).order_by(func.count().desc(), each.c.key).limit(most))
+        return [str(key) for (key,) in found]
+
+
+_NO_GAPS: Final = bytes(4 * 64)
+
+
+def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
+    """Count a metric of `heatmap.METRICS` over time, in at most `room` columns and rows; None if there is nothing."""
+    ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
+    statement = select(*ends).select_from(JOINED)
+    with connection.begin():
+        first, last = connection.execute(queries.filtered(statement, where)).one()
+    if first is None:
+        return None
+    earliest, latest = sorted(_seconds([first, last]).tolist())
+    start, step_s, count = heatmap.columns(earliest, latest, room[0])
+    counts = np.zeros((64, count), np.int64)
+    found: list[NDArray[np.int64]] = []
+    had: list[NDArray[np.uint64]] = []
+    for at_s, values, hists in _spread(connection, metric, where):
+        places, bits = (at_s - start) // step_s, _bits(values)
+        known = (places >= 0) & (places < count)  # the others began at a time that cannot be read
+        places, bits, hists = places[known], bits[known], None if hists is None else hists[known]
+        if hists is None:
+            np.add.at(counts, (bits, places), 1)
+            continue
+        for place in np.unique(places):
+            counts[:, place] += hists[places == place].sum(axis=0, dtype=np.int64)
+        found.append(places)
+        had.append(np.packbits(hists > 0, axis=1, bitorder="little").view("<u8")[:, 0])
+    each = np.concatenate(found) if found else None
+    alike = None if each is None else Alike(each, np.concatenate(had), np.ones(len(each), np.int64))
+    return laid(metric, (start, step_s), counts, alike, room[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Exchanges of a map that have gaps of the same bit lengths: their column, a bit for each length, how many."""
+
+    places: NDArray[np.int64]
+    had: NDArray[np.uint64]
+    count: NDArray[np.int64]
+
+    def having(self, low: int, end: int, columns: int) -> list[int]:
+        """Count, column by column, those that have a gap of at least `low` and less than `end` bits."""
+        wanted = (self.had & np.uint64((1 << end) - (1 << low))) != 0
+        counted = np.bincount(self.places[wanted], self.count[wanted], minlength=columns)
+        return [int(count) for count in counted]
+
+
+def laid(
+    metric: str,
+    times: tuple[int, int],
+    counts: NDArray[np.int64],
+    alike: Alike | None,
+    room: int,
+) -> Heatmap | None:
+    """Lay counts out by bit length and column; of gaps, `alike` says how many exchanges have them."""
+    same_read = int(counts[0].sum()) if metric == "gap" else 0
+    if metric != "tps":
+        counts[0] = 0
+    seen = np.flatnonzero(counts.sum(axis=1))
+    if not len(seen):
+        return None
+    floor = heatmap.FLOORS[metric]
+    bands = heatmap.bands(max(floor, int(seen[0])), max(floor, int(seen[-1])), room)
+    lows = [0 if at == len(bands) - 1 else low for at, (low, _) in enumerate(bands)]
+    ends = [64, *lows[:-1]]
+    spans = list(zip(lows, ends, strict=True))
+    rows = [counts[low:end].sum(axis=0).tolist() for low, end in spans]
+    of = rows if alike is None else [alike.having(max(low, 1), end, counts.shape[1]) for low, end in spans]
+    return Heatmap(metric, *times, bands, rows, of, same_read)
+
+
+def _spread(
+    connection: Connection, metric: str, where: Condition | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.uint32] | None]]:
+    """Yield of the exchanges that have a value: when each started (s), its value, its gaps by bit length."""
+    value = column(SPREAD[metric])
+    columns: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
+    columns += [measures.c.gap_hist] if metric == "gap" else []
+    for batch in queries.in_batches(connection, select(*columns).where(value.is_not(None)), where):
+        hists = None
+        if metric == "gap":
+            hists = np.frombuffer(b"".join(row[3] or _NO_GAPS for row in batch), "<u4").reshape(-1, 64)
+        yield _seconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
+
+
+def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the bit lengths of whole numbers, or of the whole parts of rates; below 2^53 that is exact."""
+    return np.minimum(np.frexp(np.floor(values))[1].astype(np.int64), 63)
+
+
+def _seconds(instants: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([text[:19] for text in instants], "datetime64[s]").astype(np.int64)

@@ -1,0 +1,68 @@
+"""What exchanges cost, as functions of SQL; the prices are read when a statement first asks for them."""
+
+import sqlite3
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from viewer.model import prices
+from viewer.source.tape.columns import CACHE_TOTAL, COST, CURRENCY
+from viewer.stats.prices import Names, Prices, usage
+
+ADDITIVE: Final = "reasoning_additive"
+"""The flag of usage whose output does not count reasoning."""
+
+MOST_TOKENS: Final = (1 << 52) - 1
+"""More are no count."""
+
+
+class Pricing:
+    """Knows the prices for the statements of one engine."""
+
+    def __init__(self) -> None:
+        self._prices: Prices | None = None
+
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Add the functions to a connection."""
+        connection.create_function(COST, 13, self._cost)
+        connection.create_function(CURRENCY, 1, self._currency)
+        connection.create_function(CACHE_TOTAL, 4, _cache_total, deterministic=True)
+
+    def prepare(self, _connection: Connection, _cursor: Any, statement: str, *__: Any) -> None:
+        """Read the prices before a statement that asks for a cost. Raises `PricesWrong`."""
+        if self._prices is None and (f"{COST}(" in statement or f"{CURRENCY}(" in statement):
+            self._prices = prices.read()
+
+    @property
+    def _known(self) -> Prices:
+        return self._prices or Prices()
+
+    def _currency(self, cost: Any) -> str | None:
+        """Return the currency of a cost; None if there is no cost, or there are no prices."""
+        return self._known.currency if cost is not None and self._known else None
+
+    def _cost(self, *facts: Any) -> int | None:
+        return cost(self._known, *facts)
+
+
+def cost(prices: Prices, outcome: Any, flags: Any, started_at: Any, *rest: Any) -> int | None:
+    """Return what an exchange cost by prices, given the arguments of `COST`; None if that is not known."""
+    names, (input, output, reasoning, *cached) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
+    if outcome != "complete" or not isinstance(started_at, str):
+        return None
+    besides = (reasoning or 0) if isinstance(flags, str) and ADDITIVE in flags.split() else 0
+    return prices.cost(names, started_at, usage(names.api, input, output, *cached, reasoning_besides=besides))
+
+
+def _cache_total(api: Any, input: Any, read: Any, write: Any) -> int | None:
+    known = usage(_text(api), _count(input), None, _count(read), _count(write))
+    return None if known.cache_hit_rate is None else known.total_input
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: Any) -> int | None:
+    """Return a cell of which nothing has been checked, if it is a count."""
+    return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else None

@@ -1,0 +1,477 @@
+"""The viewer's SELECTs: a tape in, rows out (as columns for statistics: `samples`).
+
+Every query is short: its transaction ends before a row is handed on, so that a reader never holds up the writer's
+checkpoints, and what belongs together (an exchange's facts and its body) is read in one. Lists come in batches, so that
+memory does not grow with the tape. What a row looks like is left to `rows`, decoding to `recorder.decode.derive`.
+"""
+
+import contextlib
+import functools
+import itertools
+import json
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Select, and_, bindparam, event, func, not_, or_, select, type_coerce
+from sqlalchemy.exc import DatabaseError, DBAPIError
+
+from recorder.decode import encoding
+from recorder.decode.decoder import Decoded, decode
+from recorder.decode.metrics import DECODER_VERSION
+from recorder.decode.outcome import FAILURES, NOT_SHIPPED, Exchange, Reads
+from recorder.errors import NotFound, TapeDamaged, TapeError
+from recorder.sanitize import safe
+from recorder.tape import cells, file, reading
+from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM
+from recorder.tape.schema import bodies as _bodies
+from recorder.tape.schema import exchanges as _exchanges
+from recorder.tape.schema import measures as _measures
+from viewer import rows
+from viewer.filters.patterns import Searches, TooSlow
+from viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
+from viewer.source.tape import conditions
+from viewer.source.tape.columns import JOINED, column, flagged
+from viewer.source.tape.conditions import Condition
+from viewer.source.tape.pricing import Pricing
+from viewer.source.tape.resolver import Resolver, begun
+
+K = TypeVar("K")
+
+BATCH = 1000
+_BATCH_OF_CENTRE = 20_000  # each batch is a request, and goes through the table again
+_BATCH_OF_EXCHANGES = 200
+_MOST_HELD = 16 << 20
+_HEADS = select(
+    *(_exchanges.c[name] for name in ("no", "request_headers", "response_headers", "framing", "path")),
+    reading.REQUEST_NEEDED,
+)
+_REQUEST: Final[Select[Any]] = select(
+    *(_exchanges.c[name] for name in ("id", "method", "path", "upstream")),
+    *(_exchanges.c[f"request_{name}"] for name in ("headers", "body", "size", "sha256")),
+    _exchanges.c.labels,
+)
+_SENDERS: Final = {"upstream": FROM_UPSTREAM, "client": FROM_CLIENT}
+EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
+"""What is said wherever an exchange is asked of a tape that has none."""
+EMPTY_CENTRE: Final = "the centre holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
+
+OUTDATED: Final = "an older decoder measured this tape: 'wiretape db rebuild' brings its measures up to date"
+"""What is said where measures are shown that are not what this program would derive."""
+
+_LEAST_PREFIX = 4
+_CANDIDATES = 5
+
+
+@contextlib.contextmanager
+def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[Connection]:
+    """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words.
+
+    At the end `report` is given a line for each row that was found damaged; by itself it prints them on stderr.
+    """
+    engine = file.read_engine(path)
+    searches, resolver, pricing = Searches(), Resolver(), Pricing()
+    event.listen(engine, "connect", lambda connection, _: conditions.register(connection, searches))
+    event.listen(engine, "connect", lambda connection, _: resolver.register(connection))
+    event.listen(engine, "connect", lambda connection, _: pricing.register(connection))
+    event.listen(engine, "before_cursor_execute", resolver.prepare)
+    event.listen(engine, "before_cursor_execute", pricing.prepare)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    event.listen(engine, "begin", lambda _: searches.begin())
+    with explained(path), engine.connect() as connection:
+        try:
+            yield connection
+        finally:
+            for line in _damage(connection):
+                (report or report_damage)(line)
+
+
+def _damage(connection: Connection) -> list[str]:
+    """Return what the queries of a connection have found damaged."""
+    damage = cells.damage_of(connection)
+    if not damage:
+        return []
+    connection.rollback()
+    with contextlib.suppress(DBAPIError), connection.begin():
+        return list(damage.lines(connection, _exchanges.metadata))
+    return []
+
+
+def report_damage(line: str) -> None:
+    """Print on standard error what was found damaged."""
+    print(f"wiretape: {safe(line)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Raise what goes wrong within, while a tape is read, as a `TapeError` in our words."""
+    try:
+        with file.explained(path):
+            yield
+    except TapeError as error:
+        # SQLite has no code of its own for an error in a function of ours, and of these only searches raise one.
+        if "user-defined function" in str(error.__cause__):
+            raise TooSlow from error
+        raise
+    except (zlib.error, json.JSONDecodeError, msgspec.MsgspecError) as error:
+        raise TapeDamaged(f"{path} is damaged ({error}): run 'wiretape db check'") from error
+
+
+def in_batches(
+    connection: Connection,
+    statement: Select[Any],
+    where: Condition | None = None,
+    *,
+    newest_first: bool = False,
+    limit: int | None = None,
+    fetch: Callable[[Connection, Select[Any]], Sequence[Any]] = cells.fetch,
+) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a statement over `JOINED`, whose first column is `no`, in the order of that.
+
+    Each batch is read in a transaction of its own; `limit` is how many rows there are at most.
+    """
+    statement = filtered(statement.select_from(JOINED), where)
+    statement = statement.order_by(_exchanges.c.no.desc() if newest_first else _exchanges.c.no)
+    last, left = None, limit
+    most = BATCH if connection.dialect.name == "sqlite" else _BATCH_OF_CENTRE
+    while left is None or left > 0:
+        size = most if left is None else min(most, left)
+        query = statement.limit(size)
+        if last is not None:
+            query = query.where(_exchanges.c.no < last if newest_first else _exchanges.c.no > last)
+        with connection.begin():
+            batch = fetch(connection, query)
+        if batch:
+            yield batch
+            last = batch[-1][0]
+        if len(batch) < size:
+            return
+        left = None if left is None else left - size
+
+
+def exchanges(
+    connection: Connection,
+    fields: tuple[str, ...] = rows.FIELDS,
+    *,
+    newest_first: bool = False,
+    limit: int | None = None,
+    where: Condition | None = None,
+) -> Exchanges:
+    """Return the exchanges that fit, oldest first unless told otherwise, with these fields: at most `limit`."""
+    batches = in_batches(connection, _selected(fields), where, newest_first=newest_first, limit=limit)
+    return Exchanges(fields, batches)
+
+
+def ordered(
+    connection: Connection,
+    fields: tuple[str, ...],
+    by: str,
+    *,
+    descending: bool = False,
+    limit: int | None = None,
+    where: Condition | None = None,
+) -> Iterator[TableRow]:
+    """Yield the exchanges in the order of a field, unknown last and otherwise the newest first; like `exchanges`.
+
+    Their numbers are read first: of each exchange of the tape, no more than that is held.
+    """
+    key = column(by).desc() if descending else column(by)
+    statement = filtered(select(_exchanges.c.no).select_from(JOINED), where)
+    statement = statement.order_by(key.nulls_last(), _exchanges.c.no.desc()).limit(limit)
+    with connection.begin():
+        numbers = connection.execute(statement).scalars().all()
+    yield from numbered(connection, fields, numbers)
+
+
+def numbered(
+    connection: Connection, fields: tuple[str, ...], numbers: Sequence[int], where: Condition | None = None
+) -> Iterator[TableRow]:
+    """Yield the exchanges of these numbers that fit, in this order."""
+    for start in range(0, len(numbers), BATCH):
+        batch = numbers[start : start + BATCH]
+        statement = filtered(_selected(fields).select_from(JOINED).where(_exchanges.c.no.in_(batch)), where)
+        with connection.begin():
+            found = {no: values for no, *values in cells.fetch(connection, statement)}
+        yield from (rows.exchange(fields, found[no]) for no in batch if no in found)
+
+
+def detail(connection: Connection, no: int) -> DetailRow:
+    """Return all that is known of one exchange, except its events, reads and bytes."""
+    with connection.begin():
+        return detail_of(connection, no)
+
+
+def detail_of(connection: Connection, no: int) -> DetailRow:
+    """Return what `detail` does, within a transaction."""
+    return rows.detail(*connection.execute(_detail(), {"no": no}).one())
+
+
+@functools.cache
+def _detail() -> Select[Any]:
+    return _selected(rows.DETAILED).select_from(JOINED).where(_exchanges.c.no == bindparam("no"))
+
+
+def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WORKED_OUT) -> dict[str, Any]:
+    """Return fields of an exchange that are worked out only when asked for, by name. Raises `PricesWrong`."""
+    with connection.begin():
+        known = begun(connection, no)
+        left = [field for field in fields if field not in known]
+        row = connection.execute(_selected(left).select_from(JOINED).where(_exchanges.c.no == no)).one()
+    known |= zip(left, row[1:], strict=True)
+    return {field: known[field] for field in fields}
+
+
+def find(connection: Connection, reference: str) -> int:
+    """Return the number of the exchange that is meant: `@` the newest, `@-1` the one before it, `@err` the newest that
+    failed, or a prefix of its id.
+
+    Raises `NotFound` with up to five candidates if there is none, or more than one.
+    """
+    if reference.startswith("@"):
+        return _find_newest(connection, reference)
+    if len(reference) < _LEAST_PREFIX:
+        raise NotFound(f"{safe(reference)!r} is too short: give at least {_LEAST_PREFIX} characters of an id, or @")
+    prefix = reference.lower()
+    column = _exchanges.c.id
+    statement = select(_exchanges.c.no, column).where(column >= prefix, column < prefix + "~").order_by(column)
+    with connection.begin():
+        found = connection.execute(statement.limit(_CANDIDATES + 1)).all()
+    if len(found) == 1:
+        no: int = found[0][0]  # of a centre a text
+        return no
+    if not found:
+        raise NotFound(f"no exchange {safe(reference)}{_newest_ids(connection)}")
+    more = " and more" if len(found) > _CANDIDATES else ""
+    fitting = ", ".join(safe(row[1]) for row in found[:_CANDIDATES])
+    raise NotFound(f"{safe(reference)} fits several exchanges: {fitting}{more}: give more of the id")
+
+
+def _find_newest(connection: Connection, reference: str) -> int:
+    match = re.fullmatch(r"@(?:(err)|-([0-9]{1,9}))?", reference)
+    if match is None:
+        raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-1 the one before it, @err a failed one")
+    failed = column("outcome").in_(FAILURES) if match[1] else None
+    statement = filtered(select(_exchanges.c.no).select_from(JOINED), failed)
+    statement = statement.order_by(_exchanges.c.no.desc()).offset(int(match[2] or 0)).limit(1)
+    with connection.begin():
+        no: int | None = connection.execute(statement).scalar()
+    if no is None:
+        raise NotFound(f"no exchange {reference}{_newest_ids(connection)}")
+    return no
+
+
+def _newest_ids(connection: Connection) -> str:
+    statement = select(_exchanges.c.id).order_by(_exchanges.c.no.desc()).limit(_CANDIDATES)
+    with connection.begin():
+        ids = connection.execute(statement).scalars().all()
+    return f"; the newest: {', '.join(map(safe, ids))}" if ids else f": {EMPTY}"
+
+
+def decoded(connection: Connection, no: int) -> Decoded:
+    """Decode an exchange's body, or what there is of it so far."""
+    return observed(connection, no)[2]
+
+
+def body(connection: Connection, no: int) -> bytes:
+    """Return the response body, byte for byte as upstream sent it."""
+    with connection.begin():
+        return reading.stored_body(connection, no)
+
+
+def request(connection: Connection, no: int) -> Request:
+    """Return the request of an exchange."""
+    with connection.begin():
+        return request_of(connection, no)
+
+
+def request_of(connection: Connection, no: int) -> Request:
+    """Return the request of an exchange, within a transaction."""
+    return Request(*connection.execute(_REQUEST.where(_exchanges.c.no == no)).one())
+
+
+def headers(connection: Connection, no: int) -> tuple[Headers, Headers]:
+    """Return the headers of an exchange's request and of its response."""
+    columns = (_exchanges.c.request_headers, _exchanges.c.response_headers)
+    with connection.begin():
+        asked, answered = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
+    return asked or [], answered or []
+
+
+def reads(connection: Connection, no: int) -> list[TableRow]:
+    """Return an exchange's reads; over a WebSocket, those of both directions as they came."""
+    with connection.begin():
+        directions = {sender: reading.reads_of(connection, no, stream) for sender, stream in _SENDERS.items()}
+    found = [rows.read(one) | {"sender": sender} for sender, its_reads in directions.items() for one in its_reads]
+    return sorted(found, key=lambda row: row["at_ms"])
+
+
+def sent(connection: Connection, no: int) -> bytes:
+    """Return what the client sent over a WebSocket, byte for byte."""
+    with connection.begin():
+        return reading.stored_body(connection, no, FROM_CLIENT)
+
+
+def all_reads(connection: Connection, where: Condition | None = None) -> Iterator[TableRow]:
+    """Yield every read of the exchanges that fit, oldest exchange first, each with the id of its exchange."""
+    for id, its_reads in all_reads_packed(connection, where):
+        yield from ({"id": id, **rows.read(one)} for one in its_reads)
+
+
+def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
+    """Return every chunk of the exchanges that fit, oldest exchange first; one exchange is decoded at a time."""
+    return Chunks(decoded_bodies(connection, _numbers(connection, where)), limit)
+
+
+def decoded_bodies(connection: Connection, numbered: Iterable[tuple[int, K]]) -> Iterator[tuple[K, Decoded]]:
+    """Yield the decoded bodies of exchanges, each with the key that comes with its number.
+
+    Several are read at once, as far as they are not large, with nothing but what decides how they are decoded.
+    """
+    numbered = iter(numbered)
+    while batch := dict(itertools.islice(numbered, _BATCH_OF_EXCHANGES)):
+        sizes = select(_bodies.c.exchange_no, _bodies.c.size).where(_bodies.c.exchange_no.in_(batch))
+        with connection.begin():
+            known = {no: size or 0 for no, size in connection.execute(sizes)}
+        group, held = list[int](), 0
+        for no in batch:
+            if group and held + known.get(no, 0) > _MOST_HELD:
+                yield from ((batch[one], decoded) for one, decoded in _decoded_group(connection, group))
+                group, held = [], 0
+            group.append(no)
+            held += known.get(no, 0)
+        yield from ((batch[one], decoded) for one, decoded in _decoded_group(connection, group))
+
+
+def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tuple[int, Decoded]]:
+    body_no = _bodies.c.exchange_no
+    packed = select(body_no, _bodies.c.data, _bodies.c.size).where(body_no.in_(group))
+    try:
+        with connection.begin():
+            heads = {row.no: row for row in connection.execute(_HEADS.where(_exchanges.c.no.in_(group)))}
+            reads = reading.reads_of_all(connection, group)
+            data = {no: (data, size) for no, data, size in connection.execute(packed)}
+    except DatabaseError:  # what is damaged is left out of each by itself
+        heads, reads, data = {}, {}, {}
+    for no in group:
+        try:
+            body, its_reads = encoding.unpack(*data[no]), reads[no]
+            if heads[no].framing == "websocket":
+                raise ValueError("the client's side is needed, too")
+        except (KeyError, TypeError, ValueError):  # it still runs, is damaged, or has two directions
+            yield no, chunks(connection, no)
+        else:
+            yield no, decode(_as_answer(heads[no]), its_reads, body)
+
+
+def chunks(connection: Connection, no: int) -> Decoded:
+    """Decode an exchange's body as `decoded` does, with nothing read but what decides how that is done."""
+    with connection.begin():
+        head = connection.execute(_HEADS.where(_exchanges.c.no == no)).one()
+        its_reads = reading.reads_of(connection, no)
+        data = reading.readable_body(connection, no)
+        facts = reading.with_sent(connection, no, _as_answer(head))
+    return decode(facts, its_reads, data)
+
+
+def _as_answer(head: Any) -> Exchange:
+    """Return what of an exchange decides how its body is decoded."""
+    headers = head.response_headers or []
+    named, coding = dict(reversed(headers)), encoding.coding_of(headers)
+    answer = Exchange(None, named.get("content-type"), coding, None, None, None, None, framing=head.framing)
+    extensions = named.get("sec-websocket-extensions")
+    return replace(answer, path=head.path or "", request=reading.request_needed(head), extensions=extensions)
+
+
+def _numbers(
+    connection: Connection, where: Condition | None, *, newest_first: bool = False
+) -> Iterator[tuple[int, str]]:
+    statement = select(_exchanges.c.no, _exchanges.c.id)
+    for batch in in_batches(connection, statement, where, newest_first=newest_first):
+        yield from batch
+
+
+def _selected(fields: Sequence[str]) -> Select[Any]:
+    # Labels are left as they are stored, compact: most who ask for them write them so again.
+    labels = type_coerce(_exchanges.c.labels, cells.text_of(_exchanges.c.labels))
+    return select(_exchanges.c.no, *((labels if field == "labels" else column(field)).label(field) for field in fields))
+
+
+def filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
+    """Return a statement for the exchanges that fit."""
+    return statement if where is None else statement.where(where)
+
+
+def all_reads_packed(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, Reads]]:
+    """Yield the id and the reads of each exchange that fits and has any; several are read at once."""
+    numbers = _numbers(connection, where)
+    while batch := dict(itertools.islice(numbers, _BATCH_OF_EXCHANGES)):
+        with connection.begin():
+            found = reading.reads_of_all(connection, [*batch])
+        yield from ((batch[no], found[no]) for no in batch if found.get(no))
+
+
+def packed_gaps(connection: Connection, where: Condition | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield the gaps between output chunks of each exchange that fits: int64, ns."""
+    for batch in in_batches(connection, select(_exchanges.c.no, _exchanges.c.id, _measures.c.icl), where):
+        yield from ((id, gaps or b"") for _, id, gaps in batch)
+
+
+def has_bytes() -> Condition:
+    """Return the condition that the bytes of an exchange are there; see `NOT_SHIPPED`."""
+    return or_(_measures.c.flags.is_(None), not_(flagged(NOT_SHIPPED)))
+
+
+def version(connection: Connection) -> int:
+    """Return a number that is another whenever somebody else has written to the tape."""
+    with connection.begin():
+        return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+
+def advice(connection: Connection) -> str | None:
+    """Return what to do about measures that an older decoder derived; None if nothing can be done, or is to be.
+
+    Only the first and the last measures are looked at: what lies between them was derived between them.
+    """
+    number = _measures.c.exchange_no
+    edges = [select(edge(number)).scalar_subquery() for edge in (func.min, func.max)]
+    is_older = and_(_measures.c.decoder_version < DECODER_VERSION, not_(flagged(NOT_SHIPPED)))
+    with connection.begin():
+        found = connection.execute(select(number).where(number.in_(edges), is_older).limit(1)).first()
+    return None if found is None else OUTDATED
+
+
+def emptiness(connection: Connection) -> str:
+    """Return what is said where an exchange is asked of a tape, or of a centre, that has none."""
+    return EMPTY if connection.dialect.name == "sqlite" else EMPTY_CENTRE
+
+
+def count(connection: Connection, where: Condition | None = None) -> int:
+    """Count the exchanges that fit."""
+    with connection.begin():
+        found = connection.execute(filtered(select(func.count()).select_from(JOINED), where)).scalar_one()
+    return int(found)
+
+
+def numbers(connection: Connection, where: Condition | None = None, *, newest_first: bool = False) -> Iterator[int]:
+    """Yield the numbers of the exchanges that fit, oldest first unless told otherwise."""
+    for no, _ in _numbers(connection, where, newest_first=newest_first):
+        yield no
+
+
+def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]:
+    """Return the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
+    with connection.begin():
+        facts, its_reads, data = reading.answer(connection, no)
+    return facts, its_reads, decode(facts, its_reads, data)
+
+
+def unmeasured(connection: Connection) -> tuple[int, int]:
+    """Return how many ended exchanges of a tape have no measures, and how many have ended."""
+    ended = connection.execute(select(func.count()).where(_exchanges.c.ended_by.is_not(None))).scalar_one()
+    measured = connection.execute(select(func.count()).select_from(_measures)).scalar_one()
+    return max(ended - measured, 0), ended

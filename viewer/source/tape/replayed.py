@@ -1,0 +1,144 @@
+"""What is needed of exchanges to serve them again: which requests there were, and the answer to one of them.
+
+As in `queries`, each query is short.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, and_, func, select
+
+from recorder.decode import encoding
+from recorder.decode.outcome import NOT_SHIPPED, Exchange, Reads
+from recorder.tape import reading
+from recorder.tape.schema import exchanges
+from viewer.rows import Headers
+from viewer.source.tape import queries
+from viewer.source.tape.columns import column, label
+from viewer.source.tape.conditions import Condition
+
+_BY_RECORDER: Final = ("died", "shutdown", "local")
+
+
+class Head(NamedTuple):
+    """An ended exchange as lists show it; `no` is its number in its source."""
+
+    no: int
+    id: str
+    method: str
+    path: str
+    upstream: str
+    model: str | None
+    status: int | None
+    outcome: str
+    framing: str | None
+    started_at: str
+    ended_by: str = "end"
+    request_sha256: str | None = None
+    request_size: int | None = None
+    flags: str | None = None
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether its bytes are there; if not, it was pulled from a centre that does not have them."""
+        return NOT_SHIPPED not in (self.flags or "").split()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it holds an answer of upstream's: not where none came, nor where the recorder itself broke it off."""
+        return self.status is not None and self.ended_by not in _BY_RECORDER and self.has_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request was answered with: facts, the headers as upstream sent them (redacted), reads, body.
+
+    `sent_ns` is when the request had been sent.
+    """
+
+    facts: Exchange
+    headers: Headers
+    reads: Reads
+    body: bytes
+    sent_ns: int | None = None
+
+
+_FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by",
+           "request_sha256", "request_size", "flags")  # fmt: skip
+_BODIES: Final = select(exchanges.c.no, *(exchanges.c[f"request_{name}"] for name in ("headers", "body", "size")))
+_GROUP, _GROUP_BYTES = 200, 4 << 20
+
+
+def heads(connection: Connection, where: Condition | None = None, among: Condition | None = None) -> Iterator[Head]:
+    """Yield the exchanges that fit and have ended, of those `among` if some are named, oldest first."""
+    statement = select(*(column(name).label(name) for name in _FIELDS))
+    conditions = (exchanges.c.ended_by.is_not(None), among, where)
+    ended = and_(*(one for one in conditions if one is not None))
+    for batch in queries.in_batches(connection, statement, ended):
+        yield from map(Head._make, batch)
+
+
+def labelled(connection: Connection, key: str) -> dict[int, str]:
+    """Return the value of a label, by the number of each exchange that has it."""
+    statement = select(exchanges.c.no, label(key)).where(label(key).is_not(None))
+    with connection.begin():
+        return {no: value for no, value in connection.execute(statement)}
+
+
+def running(connection: Connection, after: int) -> tuple[set[int], int]:
+    """Return the numbers above `after` of the exchanges that have not ended, and the newest number of all."""
+    statement = select(exchanges.c.no).where(exchanges.c.no > after, exchanges.c.ended_by.is_(None))
+    with connection.begin():
+        newest = connection.execute(select(func.max(exchanges.c.no))).scalar()
+        return set(connection.execute(statement).scalars()), newest or 0
+
+
+def numbers(after: int, until: int) -> Condition:
+    """Return the condition for the exchanges with numbers above `after`, up to `until`.
+
+    Without a bound where there is no need for one: SQLite takes one of two lower bounds for its search, and it is to be
+    that of a batch.
+    """
+    upper = exchanges.c.no <= until
+    return upper & (exchanges.c.no > after) if after else upper
+
+
+def request_bodies(connection: Connection, requests: Sequence[Head]) -> Iterator[bytes | None]:
+    """Yield the body of each request without its content coding; None if the tape does not hold all of it.
+
+    Several are read at once, as far as they are not large.
+    """
+    group, held = list[Head](), 0
+    for head in requests:
+        size = head.request_size or 0
+        if group and (len(group) == _GROUP or held + size > _GROUP_BYTES):
+            yield from _bodies_of_group(connection, group)
+            group, held = [], 0
+        group.append(head)
+        held += size
+    if group:
+        yield from _bodies_of_group(connection, group)
+
+
+def _bodies_of_group(connection: Connection, group: Sequence[Head]) -> Iterator[bytes | None]:
+    statement = _BODIES.where(exchanges.c.no.in_([head.no for head in group]))
+    with connection.begin():
+        stored = {no: values for no, *values in connection.execute(statement)}
+    for head in group:
+        yield _uncoded(*stored[head.no]) if head.no in stored else None  # deleted meanwhile
+
+
+def _uncoded(headers: Headers | None, stored: bytes | None, size: int | None) -> bytes | None:
+    body = stored or b""
+    if size != len(body):
+        return None
+    return encoding.uncoded(headers or [], body)
+
+
+def answer(connection: Connection, no: int) -> Answer:
+    """Read the answer of an exchange. Raises `TapeDamaged`, and sqlalchemy's `NoResultFound`."""
+    with connection.begin():
+        row = reading.row_of(connection, no)
+        facts, reads = reading.facts_of(connection, row), reading.reads_of(connection, no)
+        return Answer(facts, row.response_headers or [], reads, reading.stored_body(connection, no), row.sent_ns)

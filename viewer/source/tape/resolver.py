@@ -1,0 +1,112 @@
+"""Which exchanges of a tape are one conversation, as functions of SQL that take the number of an exchange.
+
+That is worked out of all exchanges when a statement first asks for it, and kept up to date after that: what is new is
+read, and what has been measured meanwhile. Of an exchange that is not measured yet, its request is looked at.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, func, or_, select
+
+from recorder.decode.conversation import Asked, belonging
+from recorder.decode.operation import GENERATIONS, operation
+from recorder.tape import cells, reading
+from recorder.tape.schema import exchanges, measures
+from viewer.model.listing.conversations import Conversations, Link
+from viewer.source.tape.columns import ABOVE, CONTINUED, CONVERSATION, JOINED, among
+
+_LINKS: Final = select(
+    exchanges.c.no, exchanges.c.id, measures.c.exchange_no,
+    *(measures.c[name] for name in (
+        "operation", "conversation_key", "conversation_parent", "response_id", "previous_response_id",
+        "messages_hash", "continues_hash", "answer_hash", "continued_answer_hash", "retries", "outcome",
+    )),
+).select_from(JOINED).order_by(exchanges.c.no)  # fmt: skip
+_MOST_OPEN: Final = 1000
+"""Of more exchanges that are not measured yet, the requests of the newest are looked at."""
+
+
+class Resolver:
+    """Knows the conversations of the tape of one engine; `conversations` are as they were when last asked for."""
+
+    def __init__(self) -> None:
+        self.conversations = Conversations()
+        self._version: int | None = None
+        self._newest = 0
+        self._open: set[int] = set()
+        """Those that were not measured yet."""
+        self._read: set[int] = set()
+        """Those of them whose requests were whole when they were read: they are not read again."""
+
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Add the functions to a connection."""
+        connection.create_function(CONVERSATION, 1, lambda no: self.conversations.name(no))
+        connection.create_function(ABOVE, 1, lambda no: self.conversations.above(no))
+        connection.create_function(CONTINUED, 1, lambda no: self.conversations.id(self.conversations.continued(no)))
+
+    def prepare(self, connection: Connection, _: Any, statement: str, *__: Any) -> None:
+        """Bring what is known up to date before a statement that asks for it; in the same transaction."""
+        if any(f"{function}(" in statement for function in (CONVERSATION, CONTINUED, ABOVE)):
+            self.update(connection)
+
+    def update(self, connection: Connection) -> None:
+        """Read what has changed, within a transaction."""
+        version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        if version == self._version:
+            return
+        total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
+        is_new = or_(exchanges.c.no > self._newest, among(self._open))
+        found = cells.fetch(connection, _LINKS.where(is_new) if self.conversations else _LINKS)
+        new = sum(no > self._newest for no, *_ in found)
+        if len(self.conversations) + new != total:  # some were deleted
+            self.conversations, self._newest, self._open, self._read = Conversations(), 0, set(), set()
+            found = cells.fetch(connection, _LINKS)
+        self._take(connection, found)
+        self._version = version
+
+    def _take(self, connection: Connection, found: list[tuple[Any, ...]]) -> None:
+        unmeasured = [no for no, _, measured, *_ in found if measured is None]
+        self._open, opened = set(unmeasured), set(unmeasured[-_MOST_OPEN:])
+        for row in found:
+            no, id, measured = row[:3]
+            if measured is not None:
+                self.conversations.put(_measured_link(row))
+            elif no not in self._read:
+                self.conversations.put(self._asked(connection, no) if no in opened else Link(no, id))
+        self._newest = max([self._newest, *(no for no, *_ in found)])
+        self._read &= self._open
+
+    def _asked(self, connection: Connection, no: int) -> Link:
+        """Read what ties an exchange that is not measured yet to others: all but its answer."""
+        row = reading.row_of(connection, no)
+        if row.request_truncated is not None:
+            self._read.add(no)
+        return _link(row, reading.request_body(connection, no))
+
+
+def begun(connection: Connection, no: int) -> dict[str, str | None]:
+    """Return the conversation fields of an exchange that begins its conversation, from its own row; else {}."""
+    row = connection.execute(_LINKS.where(exchanges.c.no == no)).one()
+    if row.exchange_no is None or not (link := _measured_link(row)).begins:
+        return {}
+    return {"conversation": link.id if link.is_turn else None, "continues": None}
+
+
+def _measured_link(row: Sequence[Any]) -> Link:
+    """Return the link of a measured exchange, from its row of `_LINKS`."""
+    no, id, _, asked, *linked, outcome = row
+    return Link(no, id, asked in GENERATIONS, outcome != "complete", *linked)
+
+
+def _link(row: Any, body: bytes | None) -> Link:
+    asked = operation(reading.exchange_of(row), None)
+    found = belonging(Asked(row.request_headers or [], body), asked, None, None)
+    named = {
+        "key": "conversation_key", "parent_key": "conversation_parent", "previous_response_id": "previous_response_id",
+        "messages": "messages_hash", "continues": "continues_hash", "continued_answer": "continued_answer_hash",
+        "retries": "retries",
+    }  # fmt: skip
+    tied: dict[str, Any] = {name: found.get(field) for name, field in named.items()}
+    return Link(row.no, row.id, asked in GENERATIONS, **tied)

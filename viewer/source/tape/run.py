@@ -1,0 +1,115 @@
+"""The exchanges of a run as columns, for its page: bounded, however many there are and however long they were."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, null, select
+
+from recorder.decode.decoder import Run
+from recorder.tape.schema import exchanges, measures
+from viewer import rows
+from viewer.source.tape import queries
+from viewer.source.tape.columns import among, column
+from viewer.source.tape.conditions import Condition
+
+TEXTS: Final = (
+    "method", "path", "upstream", "model", "request_model", "response_model", "operation", "api", "outcome",
+    "outcome_detail", "error_code", "error_message", "finish_reason", "framing", "ended_by", "clock", "flags",
+    "conversation", "sparkline",
+)  # fmt: skip
+"""The fields of an exchange that are texts, of which many have the same."""
+
+NUMBERS: Final = (
+    "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
+    "latency_ms", "duration_ms", "max_stall_ms", "max_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
+    "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "reads",
+    "events", "output_chunks", "bytes", "cost", "cache_hit_rate",
+)  # fmt: skip
+"""Those that are numbers: durations in ns."""
+
+_FIELDS: Final = ("id", "started_at", "labels", *TEXTS, *NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Exchanges in the order of their numbers: the values of each field, and the gaps of those that are kept.
+
+    Values are as on the tape: durations in ns. `gaps` are between output chunks, packed int64 in ns; None where they
+    were left out.
+    """
+
+    numbers: list[int]
+    values: dict[str, list[Any]]
+    gaps: list[bytes | None]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What the output chunks of an exchange said: all of it, and how many characters each of them brought."""
+
+    text: str
+    sizes: list[int]
+
+
+def columns(
+    connection: Connection, where: Condition | None, most: int, most_gaps: int, without: Collection[str] = ()
+) -> Columns:
+    """Return the newest exchanges that fit, at most `most`; of those that waited longest, at most so many gaps.
+
+    Fields that are left out, `without`, are unknown.
+    """
+    named = ((null() if field in without else column(field)).label(field) for field in _FIELDS)
+    statement = select(exchanges.c.no, *named)
+    newest = queries.in_batches(connection, statement, where, newest_first=True, limit=most)
+    found = [row for batch in newest for row in batch][::-1]
+    numbers, *values = map(list, zip(*found, strict=True)) if found else ([] for _ in ("no", *_FIELDS))
+    by_name = dict(zip(_FIELDS, values, strict=True))
+    kept = _with_gaps(numbers, by_name, most_gaps)
+    gaps = dict(_gaps(connection, kept))
+    return Columns(numbers, by_name, [gaps.get(no) for no in numbers])
+
+
+def _with_gaps(numbers: Sequence[int], values: dict[str, list[Any]], most: int) -> set[int]:
+    """Return the exchanges whose gaps are kept: those with the longest gap come first, until there are so many."""
+    longest_first = sorted(
+        zip(values["max_stall_ms"], values["output_chunks"], numbers, strict=True), key=lambda one: -(one[0] or 0)
+    )
+    kept, held = set[int](), 0
+    for _, chunks, no in longest_first:
+        held += chunks or 0
+        if held > most:
+            break
+        kept.add(no)
+    return kept
+
+
+def _gaps(connection: Connection, numbers: set[int]) -> list[tuple[int, bytes]]:
+    statement = select(exchanges.c.no, measures.c.icl)
+    return [
+        (no, gaps or b"") for batch in queries.in_batches(connection, statement, among(numbers)) for no, gaps in batch
+    ]
+
+
+def texts(connection: Connection, numbers: Sequence[int], most: int) -> dict[int, Text]:
+    """Return the texts of these exchanges, in their order, until there are so many characters."""
+    found, held = dict[int, Text](), 0
+    for no, decoded in queries.decoded_bodies(connection, ((no, no) for no in numbers)):
+        said = [text for run in decoded.runs if run.chunk.output for text in _said(run)]
+        found[no] = Text("".join(said), list(map(len, said)))
+        held += len(found[no].text)
+        if held > most:
+            break
+    return found
+
+
+def _said(run: Run) -> list[str]:
+    """Return what each chunk of a run said: texts, and names and arguments of tool calls."""
+    if run.part is not None:
+        return run.texts
+    each = rows.chunk("", run.chunk)
+    names = ("reasoning", "content", "refusal", "tool_name", "tool_arguments")
+    return ["".join(row[name] or "" for row in each for name in names)]

@@ -1,0 +1,109 @@
+"""The exchanges of a tape, or of one run of a recorder, as they end."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from recorder.clock import wall_ns
+from recorder.decode.outcome import Exchange
+from recorder.tape.schema import exchanges, measures, sessions, settlements
+from viewer.source.tape import following, queries
+from viewer.source.tape.columns import JOINED, among
+from viewer.stats import prices
+from viewer.stats.dashboard import Ended
+from viewer.stats.tools.request import Judged
+from viewer.stats.traced import Traced
+
+PAGE = 50
+"""So many exchanges are looked at together."""
+
+_ALIKE = ("clock", "outcome_detail", "response_id", "ttft_ns", "max_stall_ns")
+"""What a `Traced` has by the name of its column."""
+
+_FACTS = select(
+    exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
+    exchanges.c.framing, exchanges.c.upstream, exchanges.c.request_model, measures.c.outcome, measures.c.error_code,
+    measures.c.duration_ns, measures.c.operation, measures.c.api, measures.c.response_model, measures.c.flags,
+    measures.c.input_tokens, measures.c.output_tokens, measures.c.cache_read_input_tokens,
+    measures.c.cache_creation_input_tokens, measures.c.reasoning_tokens, exchanges.c.id, exchanges.c.started_at,
+    exchanges.c.request_headers, exchanges.c.labels, measures.c.finish_reason, measures.c.choices,
+    measures.c.conversation_key, *(measures.c[name] if name in measures.c else exchanges.c[name] for name in _ALIKE),
+).select_from(JOINED)  # fmt: skip
+
+
+class Follower:
+    """Takes exchanges as they end, each once, those settled after a version first; of a tape, or of one session of it.
+
+    It may go on over another connection to the tape.
+    """
+
+    def __init__(self, version: int = 0, session: str | None = None) -> None:
+        joined = settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
+        self._ended = select(settlements.c.version, exchanges.c.no).select_from(joined)
+        if session is not None:
+            own = select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
+            self._ended = self._ended.where(exchanges.c.session_no == own)
+        self.version = version
+        """All that were settled up to this one have been taken."""
+
+    def take(self, connection: Connection) -> list[int]:
+        """Return the numbers of the next exchanges that have ended, at most a page of them; none: there are no more."""
+        statement = self._ended.where(settlements.c.version > self.version)
+        with connection.begin():
+            rows = connection.execute(statement.order_by(settlements.c.version).limit(PAGE)).all()
+        self.version = rows[-1].version if rows else self.version
+        return [row.no for row in rows]
+
+
+def ended(connection: Connection, session: str, wait: Callable[[], None] = following.pause) -> Iterator[Traced]:
+    """Yield every exchange of a session that has ended, then, for ever, those that end; `wait` precedes each poll."""
+    follower = Follower(session=session)
+    while True:
+        while numbers := follower.take(connection):
+            yield from traced(connection, numbers)
+        wait()
+
+
+def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
+    """Yield the exchanges of these numbers, which have ended; those that have been deleted since are left out."""
+    with connection.begin():
+        rows = connection.execute(_FACTS.where(among(numbers))).all()
+    for row, body in queries.decoded_bodies(connection, ((row.no, row) for row in rows)):
+        exchange = Exchange(
+            row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes, framing=row.framing
+        )
+        cached = row.cache_read_input_tokens, row.cache_creation_input_tokens
+        counted = Ended(
+            operation=row.operation,
+            api=row.api,
+            upstream=row.upstream,
+            request_model=row.request_model,
+            response_model=row.response_model,
+            exchange=exchange,
+            judged=Judged(row.outcome, row.error_code, row.duration_ns),
+            body=body,
+            flags=(row.flags or "").split(),
+            input_tokens=prices.usage(row.api, row.input_tokens, row.output_tokens, *cached).total_input,
+            output_tokens=row.output_tokens,
+            cache_read_input_tokens=row.cache_read_input_tokens,
+            cache_creation_input_tokens=row.cache_creation_input_tokens,
+            reasoning_tokens=row.reasoning_tokens,
+        )
+        yield Traced(
+            id=row.id,
+            counted=counted,
+            started_ns=wall_ns(row.started_at),
+            request_headers=row.request_headers or [],
+            labels=row.labels or {},
+            finish_reasons=_finish_reasons(row),
+            conversation=row.conversation_key,
+            **{name: getattr(row, name) for name in _ALIKE},
+        )
+
+
+def _finish_reasons(row: Any) -> list[str]:
+    """Return why each choice of an answer ended; none unless all are known."""
+    others = [choice.get("finish_reason") for choice in row.choices or () if isinstance(choice, dict)]
+    reasons = [row.finish_reason, *others]
+    return reasons if all(isinstance(reason, str) for reason in reasons) else []
