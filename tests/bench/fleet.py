@@ -32,8 +32,9 @@ from tests.viewer.fleet import servers
 from tests.viewer.fleet.engine import Engine, failed, ship
 from viewer.fleet import setup
 from viewer.fleet.batches import Origin
-from viewer.source.clickhouse import figures, reading, tables
+from viewer.source.clickhouse import figures, tables
 from viewer.source.clickhouse.client import Centre
+from viewer.source.clickhouse.source import connected
 
 NOW_NS = 1_800_000_000 * 10**9
 DAY_NS = 86_400 * 10**9
@@ -152,7 +153,7 @@ def ask(gaps: int) -> None:
     """Fill a server with gaps, and print how long statistics by model take there."""
     with tempfile.TemporaryDirectory() as directory, servers.one(Path(directory), 8_000_000_000) as server:
         target = Target((f"http://127.0.0.1:{server.http}",))
-        with Centre(target, Credentials("default", servers.PASSWORD)) as centre, reading.opened(centre) as connection:
+        with Centre(target, Credentials("default", servers.PASSWORD)) as centre, connected(centre) as connection:
             setup.prepare(centre, (tables.EXCHANGES,), None, lambda _: None)
             for start in range(0, gaps // 476, 20_000):
                 server.query(FILL % (start, min(20_000, gaps // 476 - start)))

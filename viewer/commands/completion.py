@@ -26,7 +26,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from recorder.commands import options
+from recorder.commands import centre, options
 from recorder.sanitize import safe
 
 Item = CompletionItem[str]
@@ -279,10 +279,10 @@ def _values(context: click.Context, field: str) -> Iterator[str]:
 
 
 def _tape(context: click.Context) -> Path:
-    source = context.params.get("db")
-    if not isinstance(source, Path | None):
+    given = context.params.get("db")
+    if str(given).startswith(centre.SCHEME):
         raise LookupError("a centre is not asked while somebody types")
-    return options.tape_path(source)
+    return options.tape_path(given and Path(given))
 
 
 def _summary(

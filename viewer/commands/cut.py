@@ -58,16 +58,16 @@ def cut(
     from recorder.tape import cut as cutting
     from recorder.tape.lock import TEXT_SUFFIX
     from viewer import outfile
-    from viewer.source.tape import queries
+    from viewer.source.tape.place import Tape
 
     redact = options.parsed("--redact", lambda _: _redactor(patterns), "") if patterns else bytes
     path, is_stdout = options.tape(db), str(file) == "-"
     bar = Bar("cutting", lambda: len(numbers), "exchange", hidden=is_stdout and sys.stdout.isatty())
-    with output.opened(path) as connection, bar:
-        numbers = list(queries.numbers(connection, options.named(connection, ids, where)))
+    with output.opened(Tape(path)) as source, bar:
+        numbers = source.numbers(options.named(source, ids, where))[::-1]
         if not numbers:
-            options.report_nothing(connection, where, ids)
-        lines: Iterator[bytes] = cutting.lines(connection, bar.over(numbers), redact)
+            options.report_nothing(source, where, ids)
+        lines: Iterator[bytes] = cutting.lines(source.tape("bodies"), bar.over(numbers), redact)
         if is_stdout:
             with output.stdout() as out:
                 out.writelines(lines)

@@ -17,22 +17,19 @@ import click
 from recorder.errors import NotFound
 from recorder.plurals import counted
 from viewer.commands import completion, options, output, progress
-from viewer.commands.options import Source
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from viewer.filters.syntax import Filter
     from viewer.rows import TableRow
-    from viewer.source.tape.conditions import Condition
+    from viewer.source.base import Place, Selection, Source
 
 Put = Callable[[BinaryIO | None], int]
 """Writes to a file, or to stdout where it gets none, and returns how much that was."""
 
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
-_OF_CENTRE = ("exchanges", "summary")
+_OF_ALL = ("exchanges", "summary")
 _WHOLE = {"sse": "byte", "har": "exchange", "asciicast": "event", "html": "byte"}
 """The formats of whole exchanges, and of what their files are counted in."""
 _SUFFIXES = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet", "har", "sse")}
@@ -41,14 +38,14 @@ _SUFFIXES |= {".cast": "asciicast", ".html": "html"}
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `source` what is read."""
+    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `place` what is read."""
 
     table: str
     out: Output
     file: Path | None
     by: tuple[str, ...]
     limit: int | None
-    source: Source
+    place: "Place"
     columns: tuple[str, ...] | None = None
     where: "Filter | None" = None
     with_text: bool = False
@@ -100,7 +97,7 @@ class _Job:
 )
 def export(
     ids: tuple[str, ...],
-    db: Source | None,
+    db: "Place | None",
     where: "Filter | None",
     limit: int | None,
     table: str | None,
@@ -121,14 +118,13 @@ def export(
     - reads them from stdin, one a line. Without any, it is all that fit. A summary covers what stats does.
     """
     from viewer.export import fields
-    from viewer.source.tape import queries
 
     file = None if file is None or str(file) == "-" else file
     if html and out.format not in (None, "html"):
         raise click.UsageError(f"--html and --format {out.format} exclude each other")
     format = "html" if html else out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"))
-    job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.source(db))
+    job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
     job = replace(job, every_operation=all_operations)
     _refuse(job, table, schema)
@@ -138,26 +134,26 @@ def export(
             _save(job, lambda stream: out.put(fields.SCHEMA_FIELDS, rows, stream), "column")
             return
         job = replace(job, columns=out.fields(fields.described(fields.choosable(job.table, job.by))))
-        with output.opened(job.source) as connection:
-            condition = selected = options.named(connection, ids, where)
+        with output.opened(job.place) as source:
+            chosen = selected = options.named(source, ids, where)
             if job.table == "summary":
-                condition = options.covered(connection, where, selected, all_operations)
-            if job.format in ("sse", "asciicast", "html") and not queries.count(connection, condition):
-                raise NotFound(options.nothing(connection, where, ids))
+                chosen = options.covered(source, selected, all_operations)
+            if job.format in ("sse", "asciicast", "html") and not source.count(chosen):
+                raise NotFound(options.nothing(source, where, ids))
             make = {"har": _archive, "sse": _one, "asciicast": _one, "html": _page}.get(job.format, _table)
-            count = _save(job, make(connection, job, condition), _WHOLE.get(job.format, "row"))
+            count = _save(job, make(source, job, chosen), _WHOLE.get(job.format, "row"))
             # A summary of nothing is a row as well.
-            if count <= 1 and limit != 0 and not queries.count(connection, selected):
-                options.report_nothing(connection, where, ids)
-            _report_unshipped(connection, job, condition)
+            if count <= 1 and limit != 0 and not source.count(selected):
+                options.report_nothing(source, where, ids)
+            _report_unshipped(source, job, chosen)
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
 
 
-def _report_unshipped(connection: "Connection", job: _Job, where: "Condition | None") -> None:
+def _report_unshipped(source: "Source", job: _Job, where: "Selection") -> None:
     """Print how many exchanges lack the bytes that were asked for, if any do."""
     if job.format in ("har", "sse", "asciicast", "html") or job.table not in ("exchanges", "summary"):
-        output.report_unshipped(connection, where, "without texts and reads")
+        output.report_unshipped(source, where, "without texts and reads")
 
 
 def _sides(base: str | None, new: str | None) -> "tuple[Filter, Filter] | None":
@@ -184,10 +180,8 @@ def _format_of(file: Path) -> str | None:
 
 def _refuse(job: _Job, table: str | None, schema: bool) -> None:
     """Raise a usage error where what is asked for does not go together."""
-    if not isinstance(job.source, Path) and (job.format in _WHOLE or job.table not in _OF_CENTRE):
-        raise click.UsageError(
-            "a centre has the tables exchanges and summary: 'wiretape pull' copies all else to a tape"
-        )
+    if job.format in _WHOLE or job.table not in _OF_ALL:
+        job.place.require("bodies", f"--format {job.format}" if job.format in _WHOLE else f"--table {job.table}")
     if job.format in _WHOLE and (schema or table is not None):
         raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
     if job.by and table != "summary":
@@ -223,13 +217,13 @@ def _save(job: _Job, put: Put, noun: str) -> int:
 
     if job.file is None:
         return put(None)
-    with outfile.replacing(job.file, job.source if isinstance(job.source, Path) else None) as stream:
+    with outfile.replacing(job.file, job.place.file) as stream:
         count = put(stream)
     click.echo(f"wrote {click.format_filename(job.file)} ({counted(count, noun)})", err=True)
     return count
 
 
-def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
+def _table(source: "Source", job: _Job, where: "Selection") -> Put:
     from viewer import rows
     from viewer.export import fields
 
@@ -238,8 +232,8 @@ def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Pu
     names = [field.name for field in columns]
 
     def put(stream: BinaryIO | None) -> int:
-        with _bar(connection, job, where) as bar:
-            selected = _rows(connection, job, where, bar)
+        with _bar(source, job, where) as bar:
+            selected = _rows(source, job, where, bar)
             if job.format == "parquet" and stream is not None:
                 from viewer.export import parquet
 
@@ -251,48 +245,51 @@ def _table(connection: "Connection", job: _Job, where: "Condition | None") -> Pu
     return put
 
 
-def _rows(connection: "Connection", job: _Job, where: "Condition | None", bar: progress.Bar) -> "Iterator[TableRow]":
+def _rows(source: "Source", job: _Job, where: "Selection", bar: progress.Bar) -> "Iterator[TableRow]":
     from viewer.export import text
     from viewer.rows import Chunks, Exchanges
     from viewer.source.tape import queries
+    from viewer.source.tape.source import condition
 
     match job.table:
         case "summary":  # all of its work is done before its first row
-            from viewer.commands import measuring
+            from viewer.source.base import Measuring
             from viewer.stats import summary
 
-            found = measuring.figures(connection, measuring.Measuring(), job.by, where)
-            return itertools.islice((summary.row_of(one, job.by) for one in found), job.limit)
+            groups = source.figures(job.by, where, Measuring())
+            return itertools.islice((summary.row_of(one, job.by) for one in groups), job.limit)
         case "chunks":  # as runs, which `export` makes lines of without a row in between
-            decoded = queries.all_chunks(connection, where).found
+            decoded = queries.all_chunks(source.tape("bodies"), condition(where)).found
             return Chunks(bar.over(decoded, rows=lambda one: sum(map(len, one[1].runs))), job.limit)
         case "reads":
-            reads = itertools.islice(queries.all_reads(connection, where), job.limit)
+            reads = itertools.islice(queries.all_reads(source.tape("bodies"), condition(where)), job.limit)
             return bar.over(reads, key=lambda row: row["id"])
     names = job.columns or tuple(text.TABLES[job.table][0])
-    exchanges = queries.exchanges(connection, names, limit=job.limit, where=where)
-    return Exchanges(names, bar.over(exchanges.batches, rows=len, steps=len))
+    found = source.rows(names, where, limit=job.limit)
+    return Exchanges(names, bar.over(found.batches, rows=len, steps=len)) if isinstance(found, Exchanges) else found
 
 
-def _archive(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
+def _archive(source: "Source", job: _Job, where: "Selection") -> Put:
     from recorder import __version__
     from viewer.export import har
     from viewer.source.tape import exchange, queries
+    from viewer.source.tape.source import condition
 
     def put(stream: BinaryIO | None) -> int:
-        numbers = itertools.islice(queries.numbers(connection, where), job.limit)
-        with _bar(connection, job, where) as bar, _opened(stream) as file:
+        connection = source.tape("bodies")
+        numbers = itertools.islice(queries.numbers(connection, condition(where)), job.limit)
+        with _bar(source, job, where) as bar, _opened(stream) as file:
             return har.write(file, (exchange.full(connection, no) for no in bar.over(numbers)), __version__)
 
     return put
 
 
-def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
+def _one(source: "Source", job: _Job, where: "Selection") -> Put:
     from viewer.export import asciicast
-    from viewer.source.tape import exchange, queries
+    from viewer.source.tape import exchange
     from viewer.timing import thresholds
 
-    numbers = list(itertools.islice(queries.numbers(connection, where), 2))
+    connection, numbers = source.tape("bodies"), source.numbers(where, 2)
     if len(numbers) > 1:
         raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest")
     if not numbers:
@@ -302,19 +299,19 @@ def _one(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
     def put(stream: BinaryIO | None) -> int:
         with _opened(stream) as file:
             if job.format == "sse":
-                return file.write(queries.body(connection, numbers[0]))
+                return file.write(source.exchange(numbers[0]).body())
             return asciicast.write(file, exchange.full(connection, numbers[0]), limits)
 
     return put
 
 
-def _page(connection: "Connection", job: _Job, where: "Condition | None") -> Put:
+def _page(source: "Source", job: _Job, where: "Selection") -> Put:
     """Write the page of one exchange, or of a run where several are selected."""
     from viewer.page import sources
-    from viewer.source.tape import queries
+    from viewer.source.tape.source import condition
     from viewer.timing import thresholds
 
-    numbers = list(itertools.islice(queries.numbers(connection, where), 2))
+    connection, numbers = source.tape("bodies"), source.numbers(where, 2)
     is_run = len(numbers) > 1
     if is_run and job.with_bodies:
         raise click.UsageError("--with-bodies is of the page of one exchange: name its ID, such as @ for the newest")
@@ -325,7 +322,7 @@ def _page(connection: "Connection", job: _Job, where: "Condition | None") -> Put
     def put(stream: BinaryIO | None) -> int:
         with _opened(stream) as file:
             if is_run:
-                wanted = sources.Wanted(job.where, where, job.sides, job.with_text, job.every_operation)
+                wanted = sources.Wanted(job.where, condition(where), job.sides, job.with_text, job.every_operation)
                 return sources.write_run(connection, wanted, limits, file)
             return sources.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
 
@@ -336,13 +333,11 @@ def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[Binary
     return output.stdout() if stream is None else contextlib.nullcontext(stream)
 
 
-def _bar(connection: "Connection", job: _Job, where: "Condition | None") -> progress.Bar:
-    from viewer.source.tape import queries
-
+def _bar(source: "Source", job: _Job, where: "Selection") -> progress.Bar:
     def total() -> int | None:
         if job.limit is not None and job.table in ("chunks", "reads"):
             return None  # nobody knows in which exchange there will be that many rows
-        count = queries.count(connection, where)
+        count = source.count(where)
         return count if job.limit is None else min(count, job.limit)
 
     hidden = job.file is None and output.on_terminal()

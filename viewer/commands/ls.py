@@ -6,21 +6,18 @@ Lines are laid out by `report.tables`.
 import contextlib
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from recorder.plurals import counted
 from viewer.commands import options, output
-from viewer.commands.options import Source
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from viewer.filters.syntax import Filter
     from viewer.rows import TableRow
+    from viewer.source.base import Place, Source
 
 _SIGINT_EXIT = 128 + 2
 _FIRST_FOLLOWED = 10
@@ -44,7 +41,7 @@ _READ_AT_ONCE = 200
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if nothing matches.")
 @output.formatted((*output.FORMATS, "ids"), columns=True)
 def ls(
-    db: Source | None,
+    db: "Place | None",
     where: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
@@ -58,14 +55,11 @@ def ls(
     """List exchanges, the newest first, or conversations."""
 
     _check(by, sort, follow, spark, exit_code, out)
-    if by is not None and not isinstance(options.source(db), Path):
-        raise click.UsageError(
-            "--by conversation is of a tape: copy to one, with 'wiretape pull', what is to be listed"
-        )
+    place = options.place(db)
     if by is not None:
-        count = _conversations(db, where, limit, out, ascii)
+        count = _conversations(place, where, limit, out, ascii)
     else:
-        count = _exchanges(db, where, limit, sort, follow, spark, ascii, out)
+        count = _exchanges(place, where, limit, sort, follow, spark, ascii, out)
     if exit_code and not count:
         raise click.exceptions.Exit(_NOTHING_EXIT)
 
@@ -85,7 +79,7 @@ def _check(
 
 
 def _exchanges(
-    db: Source | None,
+    place: "Place",
     where: "Filter | None",
     limit: int | None,
     sort: tuple[str, bool] | None,
@@ -95,33 +89,38 @@ def _exchanges(
     out: Output,
 ) -> int:
     """List exchanges; return how many."""
+    from viewer.source.base import Selection
+
     names = _columns(out)
-    with output.opened(options.source(db)) as connection:
+    with output.opened(place) as source:
         fields = _fields(out, spark, names)
         if follow:
-            _follow(connection, fields, where, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
-        rows = _rows(connection, fields, where, limit, sort)
-        count = _show(connection, list(rows), names, spark, ascii) if spark or out.is_table else out.put(fields, rows)
+            _follow(source, fields, where, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
+        rows = source.rows(fields, Selection(where), order=sort, newest_first=True, limit=limit)
+        count = _show(source, list(rows), names, spark, ascii) if spark or out.is_table else out.put(fields, rows)
         if not count and limit != 0:
-            options.report_nothing(connection, where)
+            options.report_nothing(source, where)
     return count
 
 
-def _conversations(db: Source | None, where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
+def _conversations(place: "Place", where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
     """List conversations; return how many."""
     from viewer.export import fields
     from viewer.report import tables
     from viewer.rows import CONVERSATION_FIELDS
+    from viewer.source.base import Selection
     from viewer.source.tape import conversations
+    from viewer.source.tape.source import condition
 
-    names = out.fields(fields.conversations())
-    condition = options.condition(where)
-    with output.opened(options.source(db)) as connection:
-        listed = conversations.listed(connection, condition, limit)
+    place.require("conversations", "--by conversation")
+    names, selected = out.fields(fields.conversations()), condition(Selection(where))
+    with output.opened(place) as source:
+        connection = source.tape("conversations")
+        listed = conversations.listed(connection, selected, limit)
         found = [{name: getattr(row, name) for name in CONVERSATION_FIELDS} for row in listed]
         if not found and limit != 0:
-            options.report_nothing(connection, where)
-        left_out = conversations.left_out(connection, condition)
+            options.report_nothing(source, where)
+        left_out = conversations.left_out(connection, selected)
     if not out.is_table:
         out.put(names or CONVERSATION_FIELDS, found)
     elif found:
@@ -140,21 +139,6 @@ def _columns(out: Output) -> tuple[str, ...] | None:
     return out.fields(fields.meanings(tables.COLUMNS))
 
 
-def _rows(
-    connection: "Connection",
-    fields: tuple[str, ...],
-    where: "Filter | None",
-    limit: int | None,
-    sort: tuple[str, bool] | None,
-) -> "Iterator[TableRow]":
-    from viewer.source.tape import queries
-
-    condition = options.condition(where)
-    if sort is None:
-        return queries.exchanges(connection, fields, newest_first=True, limit=limit, where=condition)
-    return queries.ordered(connection, fields, sort[0], descending=sort[1], limit=limit, where=condition)
-
-
 def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return the fields of a row that are to be read."""
     from viewer import rows
@@ -167,34 +151,28 @@ def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[st
     return ("id",) if out.chosen == "ids" else names or rows.LIST_FIELDS
 
 
-def _show(
-    connection: "Connection", rows: "list[TableRow]", names: tuple[str, ...] | None, spark: bool, ascii: bool
-) -> int:
+def _show(source: "Source", rows: "list[TableRow]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
     from viewer.report import tables
 
     if not rows:
         return 0
     if spark:
-        table = tables.sparked(rows, _gaps(connection, rows), output.width() or output.PLAIN_WIDTH)
+        table = tables.sparked(rows, _gaps(source, rows), output.width() or output.PLAIN_WIDTH)
     else:
         table = tables.listing(rows, output.width(), names)
     output.show_table(table, ascii=ascii)
     return len(rows)
 
 
-def _gaps(connection: "Connection", rows: "list[TableRow]") -> Iterator[bytes | None]:
+def _gaps(source: "Source", rows: "list[TableRow]") -> Iterator[bytes | None]:
     """Read the packed gaps of these exchanges, some of them at a time."""
-    from viewer.source.tape import queries
-    from viewer.source.tape.columns import column
-
     for start in range(0, len(rows), _READ_AT_ONCE):
         ids = [row["id"] for row in rows[start : start + _READ_AT_ONCE]]
-        packed = dict(queries.packed_gaps(connection, column("id").in_(ids)))
-        yield from map(packed.get, ids)
+        yield from map(source.gaps(ids).get, ids)
 
 
 def _follow(
-    connection: "Connection",
+    source: "Source",
     fields: tuple[str, ...],
     where: "Filter | None",
     last: int,
@@ -203,21 +181,17 @@ def _follow(
     names: tuple[str, ...] | None,
 ) -> NoReturn:
     from viewer.report import tables
-    from viewer.source.clickhouse import arriving
+    from viewer.source.base import Selection
     from viewer.source.tape import following
 
-    is_tape = connection.dialect.name == "sqlite"
-    follow, seconds = (
-        (following.ended, following.POLL_SECONDS) if is_tape else (arriving.arrived, arriving.POLL_SECONDS)
-    )
     recent: list[TableRow] | None = None
-    with contextlib.suppress(KeyboardInterrupt), following.interrupts(seconds) as pause:
+    with contextlib.suppress(KeyboardInterrupt), following.interrupts(source.poll_s) as pause:
 
         def wait() -> None:
             output.raise_if_unread()
             pause()
 
-        for batch in follow(connection, fields, options.condition(where), last=last, wait=wait):
+        for batch in source.follow(fields, Selection(where), last=last, wait=wait):
             if not out.is_table:
                 out.put(fields, batch, header=recent is None)
                 recent = []

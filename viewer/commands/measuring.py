@@ -1,6 +1,5 @@
-"""How figures are made: the options that say so, and the figures of a tape or of a centre."""
+"""The options that define figures."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,16 +11,14 @@ from viewer.commands.options import parsed
 from viewer.fleet.plan import RANKED_GAP_BYTES
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from viewer.source.tape.conditions import Condition
+    from viewer.source import base
     from viewer.stats.metrics import Bound, Quantity
-    from viewer.stats.summary import Figures, Method
+    from viewer.stats.summary import Method
 
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """How figures are made: the definition of percentiles, the objective of the goodput, and of which exchanges."""
+    """The options of figures: the definition of percentiles, the objective of the goodput, and of which exchanges."""
 
     method: "Method" = "linear"
     slo: str | None = None
@@ -35,6 +32,12 @@ class Measuring:
 
         text = otherwise if self.slo is None else self.slo
         return [] if text is None else parsed("--slo", objective, text)
+
+    def definition(self, otherwise: str | None = None, drawn: "Quantity | None" = None) -> "base.Measuring":
+        """Return the definition that a source takes; `otherwise` is an objective if none was given."""
+        from viewer.source import base
+
+        return base.Measuring(self.method, self.bounds(otherwise), self.include_failed, drawn, self.exact)
 
 
 measured = gathered(
@@ -52,40 +55,3 @@ measured = gathered(
     options.every_operation,
 )  # fmt: skip
 """Adds the options that say how figures are made; the command gets `measuring`."""
-
-
-def figures(
-    connection: "Connection",
-    measuring: Measuring,
-    keys: Sequence[str] = (),
-    where: "Condition | None" = None,
-    otherwise: str | None = None,
-    drawn: "Quantity | None" = None,
-) -> "Iterator[Figures]":
-    """Yield the figures of each group of what `where` selects; `otherwise` is an objective if none was given, `drawn` a
-    quantity whose histogram is asked for, too.
-
-    A tape is read and measured here, a centre works them out itself.
-    """
-    bounds, include_failed = measuring.bounds(otherwise), measuring.include_failed
-    if connection.dialect.name != "sqlite":
-        from viewer.model import prices
-        from viewer.source.clickhouse import figures, gaps
-
-        yield from figures.groups(
-            connection,
-            keys,
-            where,
-            include_failed=include_failed,
-            method=measuring.method,
-            bounds=bounds,
-            drawn=drawn,
-            most=None if measuring.exact else gaps.MOST_EXACT,
-            prices=prices.read(),
-        )
-        return
-    from viewer.source.tape import overview
-    from viewer.stats import summary
-
-    for sample in overview.samples(connection, keys, where, include_failed=include_failed):
-        yield summary.measure(sample, measuring.method, bounds, drawn)

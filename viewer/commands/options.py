@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from recorder.commands import centre
-from recorder.commands.centre import Target
-from recorder.commands.options import gathered, tape_path
+from recorder.commands.options import TapeFile, gathered, tape_path
 from recorder.plurals import counted
 from recorder.sanitize import safe
 from viewer.commands import completion
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from viewer.filters.syntax import Filter
-    from viewer.source.tape.conditions import Condition
+    from viewer.source.base import Place, Selection, Source
     from viewer.timing.playback import Playback
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,35 +31,65 @@ T = TypeVar("T")
 _LABEL = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 
 
-Source = Path | Target
-"""What is asked: a tape, or a centre."""
-
-
-class _Source(click.Path):
-    """The path of a tape, or the URL of a centre."""
+class _SourceType(click.Path):
+    """The path of a tape, or the URL of a centre; a `Place` is left as it is."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a URL as that of a centre."""
+        """Return the source that is named."""
+        if not isinstance(value, str | Path):
+            return value
+        if ctx is not None and ctx.resilient_parsing:  # completion, which loads no more than it must
+            return value
         if not str(value).startswith(centre.SCHEME):
-            return super().convert(value, param, ctx)
+            path: Any = super().convert(value, param, ctx)
+            return _tape(path)
         try:
-            return centre.parse(value)
+            target = centre.parse(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        from recorder.tape.file import query_seconds
+        from viewer.commands.centre import connected_to
+        from viewer.source.clickhouse.source import ClickHouse
+
+        return ClickHouse(target, lambda: connected_to(target, seconds=query_seconds()), lambda: connected_to(target))
+
+
+class _TapeType(TapeFile):
+    """The path of a tape; a `Place` is left as it is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the tape that is named."""
+        if not isinstance(value, str | Path):
+            return value
+        path = super().convert(value, param, ctx)
+        return path if ctx is not None and ctx.resilient_parsing else _tape(path)
+
+
+def _tape(path: Path | None) -> "Place":
+    from viewer.source.tape.place import Tape
+
+    return Tape(tape(path))
 
 
 db = click.option(
     "--db",
-    type=_Source(path_type=Path),
+    type=_SourceType(path_type=Path),
     envvar="WIRETAPE_DB",
     help="The tape, or a centre: clickhouse://HOST/DATABASE. [default: in the user's data directory]",
 )
-"""Adds `--db` to a command that asks tapes and centres alike; the command gets a `Source`, or None."""
+"""Adds `--db` to a command that asks tapes and centres alike; the command gets a `Place`, or None."""
+tape_db = click.option(
+    "--db",
+    type=_TapeType(path_type=Path),
+    envvar="WIRETAPE_DB",
+    help="The tape. [default: in the user's data directory]",
+)
+"""Adds `--db` to a command that asks a tape; the command gets a `Place`, or None."""
 
 
-def source(given: Source | None) -> Source:
-    """Return what is asked, as `tape` does."""
-    return given if isinstance(given, Target) else tape(given)
+def place(given: "Place | None") -> "Place":
+    """Return the place that was given, or that of the default tape."""
+    return given or _tape(None)
 
 
 def tape(given: Path | None) -> Path:
@@ -212,50 +239,36 @@ def groups(by: str | None) -> tuple[str, ...]:
     return keys
 
 
-def condition(where: "Filter | None") -> "Condition | None":
-    """Return a filter as the condition that `queries` takes."""
-    from viewer.source.tape import conditions
-
-    return None if where is None else conditions.condition(where)
-
-
 every_operation = click.option(
     "--all-operations", is_flag=True, help="Cover every operation (embeddings, models, …), not generations only."
 )
 """Adds `--all-operations`, for `covered`."""
 
 
-def covered(
-    connection: "Connection", where: "Filter | None", selected: "Condition | None", all_operations: bool
-) -> "Condition | None":
-    """Return the condition for what rates and latencies cover of what is `selected`: generations, or more if asked.
+def covered(source: "Source", selection: "Selection", all_operations: bool) -> "Selection":
+    """Return what rates and latencies cover of a selection: generations, or more if asked.
 
     More is asked for by a filter that names the operation, or by `--all-operations`. What is left out is reported on
     stderr when the command ends, below what it prints.
     """
     from viewer.filters import coverage
-    from viewer.source.tape import overview
 
-    if all_operations or coverage.names_operation(where):
-        return selected
-    if left_out := overview.left_out(connection, selected):
+    if all_operations or coverage.names_operation(selection.filter):
+        return selection
+    if left_out := source.left_out(selection):
         note = f"wiretape: {coverage.described(left_out)}: add operation:… to the filter, or --all-operations"
         click.get_current_context().call_on_close(lambda: click.echo(note, err=True))
-    return overview.covered(selected)
+    return selection.of_generations()
 
 
-def named(connection: "Connection", ids: Sequence[str], where: "Filter | None") -> "Condition | None":
-    """Return the condition for the exchanges that are named, of those the ones that fit; None is for all.
+def named(source: "Source", ids: Sequence[str], where: "Filter | None") -> "Selection":
+    """Return the exchanges that match a filter, of those that are named, or of all if none is.
 
     `-` reads references from stdin, one a line. Raises `NotFound` for a reference to no exchange, or to several.
     """
-    from viewer.source.tape import columns, queries
+    from viewer.source.base import Selection
 
-    fits = condition(where)
-    if not ids:
-        return fits
-    numbers = columns.among(queries.find(connection, id) for id in references(ids))
-    return numbers if fits is None else numbers & fits
+    return Selection(where, tuple(source.find(id) for id in references(ids)) if ids else None)
 
 
 def references(ids: Sequence[str]) -> Iterator[str]:
@@ -269,29 +282,27 @@ def references(ids: Sequence[str]) -> Iterator[str]:
         yield from (line for line in lines if line not in ("", "id"))
 
 
-def report_nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str] = ()) -> None:
+def report_nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -> None:
     """Print on stderr that nothing was selected, in the words of `nothing`."""
-    click.echo(f"wiretape: {nothing(connection, where, ids)}", err=True)
+    click.echo(f"wiretape: {nothing(source, where, ids)}", err=True)
 
 
-def nothing(connection: "Connection", where: "Filter | None", ids: Sequence[str] = ()) -> str:
+def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -> str:
     """Return why no exchange matches a filter, of all or of those that `ids` name, or that the tape holds none at all.
 
     On a terminal, each term of the filter is followed by how many match that alone: a count of the whole tape each, for
     which no program should wait.
     """
     from viewer.filters.syntax import And, is_starred
-    from viewer.source.tape import queries
 
-    total = queries.count(connection)
+    total = source.count()
     if not total:
-        return queries.emptiness(connection)
+        return source.empty
     if ids:
         return "no exchange was named" if where is None else "0 of the exchanges that were named match"
     notes = [f"0 of {counted(total, 'exchange')} {'matches' if total == 1 else 'match'}"]
     if sys.stderr.isatty() and isinstance(where, And):
-        alone = ((str(term), queries.count(connection, condition(term))) for term in where.parts)
-        notes.append("; ".join(f"`{safe(term)}` alone matches {count:,}" for term, count in alone))
+        notes.append("; ".join(f"`{safe(str(term))}` alone matches {count:,}" for term, count in source.alone(where)))
     if where is not None and is_starred(where):
         notes.append('In quotes * is itself; for a part of a text write ~: error~"rate limit"')
     return ". ".join([*notes, *_still_to_come(where)])

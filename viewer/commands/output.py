@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
@@ -21,13 +20,11 @@ from viewer.commands import completion
 
 if TYPE_CHECKING:
     from rich.text import Text
-    from sqlalchemy import Connection
 
-    from viewer.commands.options import Source
     from viewer.export.text import Format
     from viewer.report.tables import Table
     from viewer.rows import TableRow
-    from viewer.source.tape.conditions import Condition
+    from viewer.source.base import Place, Selection, Source
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,8 +35,6 @@ FORMATS = ("table", "tsv", "csv", "jsonl", "json")
 """In what a command writes rows: `table` is for people, the others are for machines and stay as they are."""
 
 _NAMED = 10
-_SOON_MEASURED = 100
-"""While a recorder runs, a few exchanges have always just ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,51 +125,19 @@ class Output:
 
 
 @contextlib.contextmanager
-def opened(source: "Source") -> Iterator["Connection"]:
-    """Connect to a centre, or to a tape whose measures are to be shown; report on stderr if an older decoder made them.
-
-    What a centre refuses, or does not have, is raised as a `WiretapeError`.
-    """
-    from viewer.source.tape import queries
-
-    if not isinstance(source, Path):
-        from recorder.tape.file import query_seconds
-        from viewer.commands.centre import connected_to
-        from viewer.source.clickhouse import reading
-
-        with connected_to(source, seconds=query_seconds()) as centre, reading.opened(centre) as connection:
-            yield connection
-        return
-    with queries.opened(source) as connection:
-        if advice := queries.advice(connection):
-            click.echo(f"wiretape: {advice}", err=True)
-        _report_unmeasured(connection, source)
-        yield connection
+def opened(place: "Place") -> Iterator["Source"]:
+    """Open a source whose measures are to be shown; report on stderr if they are old, or missing."""
+    with place.opened() as source:
+        for line in filter(None, (source.advice(), source.unmeasured())):
+            click.echo(f"wiretape: {line}", err=True)
+        yield source
 
 
-def _report_unmeasured(connection: "Connection", tape: Path) -> None:
-    """Print on stderr how many exchanges have no measures, if a recorder does not soon make them."""
-    from recorder.commands import status
-    from recorder.commands.options import naming
-    from recorder.tape import reading
-    from viewer.source.tape import queries
-
-    with connection.begin():
-        count, ended = queries.unmeasured(connection)
-        is_recording = count > 0 and bool(reading.running(connection))
-    if count > (_SOON_MEASURED if is_recording else 0):
-        click.echo(f"wiretape: {status.unmeasured(count, ended, naming(tape), soon=is_recording)}", err=True)
-
-
-def report_unshipped(connection: "Connection", where: "Condition | None", lacking: str) -> None:
+def report_unshipped(source: "Source", selection: "Selection", lacking: str) -> None:
     """Print on stderr how many exchanges have no bytes, which is what they are `lacking` for, if any have none."""
-    from sqlalchemy import not_
-
     from recorder.decode.outcome import FLAGS, NOT_SHIPPED
-    from viewer.source.tape import queries
 
-    without = not_(queries.has_bytes())
-    if count := queries.count(connection, without if where is None else where & without):
+    if count := source.without_bytes(selection):
         click.echo(f"wiretape: {counted(count, 'exchange')} {lacking}: {FLAGS[NOT_SHIPPED]}", err=True)
 
 

@@ -10,19 +10,18 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from recorder.clock import SYSTEM
-from recorder.commands.options import db
 from recorder.sanitize import safe
 from viewer.commands import completion, options, output
 from viewer.commands.options import Pace
 
 if TYPE_CHECKING:
     from viewer.replay.pieces import Form, Piece, Section
+    from viewer.source.base import Place
     from viewer.source.tape.exchange import FullExchange
 
 _LOOK_NS = 100_000_000
@@ -67,7 +66,7 @@ class _Clock:
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...", shell_complete=completion.ids)
-@db
+@options.tape_db
 @click.option(
     "--as",
     "form",
@@ -83,7 +82,7 @@ class _Clock:
 @click.option("--loop", is_flag=True, help="Begin again at the end, until ctrl-c.")
 def play(
     ids: tuple[str, ...],
-    db: Path | None,
+    db: "Place | None",
     form: "Form | None",
     pace: Pace,
     begin: str | None,
@@ -100,14 +99,14 @@ def play(
     stream that broke plays as far as it came; how it ended is then said on stderr. After ctrl-z, it goes on where it
     stopped.
     """
-    from viewer.source.tape import exchange, queries
+    from viewer.source.tape import exchange
 
     clock = _Clock()
     job = _Job(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock)
     if job.form == "sse" and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
-    with output.opened(options.tape(db)) as connection:
-        numbers = [queries.find(connection, id) for id in options.references(ids)]
+    with output.opened(options.place(db)) as source:
+        connection, numbers = source.tape("bodies"), [source.find(id) for id in options.references(ids)]
         with output.stdout() as out, clock.stopping():
             for place, no in enumerate(itertools.cycle(numbers) if loop else numbers):
                 output.raise_if_unread()

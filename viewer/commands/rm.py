@@ -31,14 +31,13 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
 
     from recorder.commands.db import delete
     from recorder.tape import retention
-    from viewer.source.tape import queries
+    from viewer.source.tape.place import Tape
 
     path = tape_path(db)
-    with queries.opened(path) as connection:
-        condition = options.named(connection, ids, where)
-        chosen = [row["id"] for row in queries.exchanges(connection, ("id",), where=condition)]
+    with Tape(path).opened() as source:
+        chosen = [row["id"] for row in source.rows(("id",), options.named(source, ids, where))]
         if not chosen:
-            options.report_nothing(connection, where, ids)
+            options.report_nothing(source, where, ids)
     delete(
         path,
         chosen,

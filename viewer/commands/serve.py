@@ -149,12 +149,15 @@ def serve(
 
     from recorder.relay.loop import run
     from viewer.replay.cassette import Options
+    from viewer.source.tape.place import Tape
+    from viewer.source.tape.source import condition
 
     host, port = read_listen(listen, frozenset(), "serve answers programs on this one, so listen on 127.0.0.1")
+    path = tape_path(db)
     settings = Options(
-        tape_path(db),
+        path,
         answers,
-        lambda connection: options.named(connection, ids, where),
+        lambda connection: condition(options.named(Tape(path).over(connection), ids, where)),
         host,
         port,
         read_upstreams(asking.upstreams) if answers.record != "none" else (),

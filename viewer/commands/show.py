@@ -4,71 +4,64 @@ Pages are laid out by
 `report.exchange`.
 """
 
-import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands.options import db
 from recorder.decode.stalls import Thresholds
 from viewer.commands import completion, options, output
 from viewer.commands.output import Output
 from viewer.timing import thresholds as limiting
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from viewer.rows import TableRow
+    from viewer.source.base import Place, Recorded
 
-Part = Callable[["Connection", int, Output, Thresholds], None]
-"""Shows one part of an exchange, which has a number."""
+Part = Callable[["Recorded", Output, Thresholds], None]
+"""Shows one part of an exchange."""
 
 _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and request"
 
 
-def _summary(connection: "Connection", no: int, out: Output, limits: Thresholds) -> None:
+def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
     from viewer import rows
     from viewer.report import exchange
-    from viewer.source.tape import queries
     from viewer.timing.attribution import Attribution
     from viewer.timing.verdicts import verdicts
 
-    row = dataclasses.replace(queries.detail(connection, no), **queries.worked_out(connection, no))
-    request_headers, response_headers = queries.headers(connection, no)
+    row = one.worked_out()
+    request_headers, response_headers = one.headers()
     if out.format not in (None, "table"):
         fields = {name: rows.value(row, name) for name in rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS}
         out.put_one(fields | {"request_headers": request_headers, "response_headers": response_headers})
         return
-    judged = verdicts(Attribution(*queries.observed(connection, no)), row.outcome, limits)
+    judged = verdicts(Attribution(*one.observed()), row.outcome, limits)
     output.show(exchange.page(row, judged, response_headers, output.width()))
     output.show(exchange.headers("response headers", response_headers))
     if not output.on_terminal():
         output.show(exchange.headers("request headers", request_headers))
 
 
-def _timing(connection: "Connection", no: int, out: Output, limits: Thresholds) -> None:
+def _timing(one: "Recorded", out: Output, limits: Thresholds) -> None:
     from viewer.report import exchange
-    from viewer.source.tape import queries
     from viewer.timing import verdicts
     from viewer.timing.attribution import Attribution
 
-    timed = Attribution(*queries.observed(connection, no))
-    judged = verdicts.verdicts(timed, queries.detail(connection, no).outcome, limits)
+    timed = Attribution(*one.observed())
+    judged = verdicts.verdicts(timed, one.detail().outcome, limits)
     if out.is_table:
         output.show(exchange.timing(timed.slowness(), judged, limits, output.width(), timed.exchange.untimed))
     else:
         out.put(verdicts.FIELDS, map(verdicts.row, judged))
 
 
-def _text(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
+def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
     from viewer import rows
     from viewer.model import facts
     from viewer.report import exchange
-    from viewer.source.tape import queries
 
-    row = queries.detail(connection, no)
+    row = one.detail()
     if out.format not in (None, "table"):
         out.put_one({field: getattr(row, field) for field in ("id", *rows.TEXT_FIELDS)})
         return
@@ -82,16 +75,15 @@ def _text(connection: "Connection", no: int, out: Output, _: Thresholds) -> None
         output.show(exchange.answer(row))
 
 
-def _events(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
+def _events(one: "Recorded", out: Output, _: Thresholds) -> None:
     from rich.text import Text
 
     from viewer import rows
     from viewer.model.exchange import events
     from viewer.model.exchange.clocks import Times
     from viewer.model.exchange.transcript import Transcript
-    from viewer.source.tape import queries
 
-    decoded = queries.decoded(connection, no)
+    decoded = one.observed()[2]
     transcript = Transcript(decoded)
     if out.is_table:
         room = output.width()
@@ -100,7 +92,7 @@ def _events(connection: "Connection", no: int, out: Output, _: Thresholds) -> No
     else:
         out.put(rows.EVENT_FIELDS, events.table(transcript, decoded))
     if not len(transcript):
-        _report_no_body(connection, no, "events")
+        _report_no_body(one, "events")
 
 
 def _cut(line: str, width: int) -> str:
@@ -109,13 +101,12 @@ def _cut(line: str, width: int) -> str:
     return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
-def _reads(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
+def _reads(one: "Recorded", out: Output, _: Thresholds) -> None:
     from viewer import rows
-    from viewer.source.tape import queries
 
-    reads = queries.reads(connection, no)
+    reads = one.reads()
     if not out.put(rows.SENT_READ_FIELDS, map(_to_microseconds, reads) if out.is_table else reads):
-        _report_no_body(connection, no, "reads")
+        _report_no_body(one, "reads")
 
 
 def _to_microseconds(read: "TableRow") -> "TableRow":
@@ -123,35 +114,32 @@ def _to_microseconds(read: "TableRow") -> "TableRow":
     return {name: f"{value:,.3f}" if isinstance(value, float) else value for name, value in read.items()}
 
 
-def _request(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
+def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
     from recorder.decode.outcome import NOT_SHIPPED
     from recorder.errors import NotShipped
     from viewer import rows
     from viewer.model.exchange import pages
     from viewer.report import exchange
-    from viewer.source.tape import exchange as tape
-    from viewer.source.tape import queries
 
     if out.format not in (None, "table"):
-        out.put_one(rows.request(queries.request(connection, no)))
+        out.put_one(rows.request(one.request()))
     elif out.format is None and not output.on_terminal():
-        data = queries.sent(connection, no) or queries.request(connection, no).body or b""
-        if not data and NOT_SHIPPED in (row := queries.detail(connection, no)).flags:
+        data = one.sent() or one.request().body or b""
+        if not data and NOT_SHIPPED in (row := one.detail()).flags:
             raise NotShipped(row.id)
         _write_bytes(data)
     else:
-        output.show(exchange.drawn(pages.request(tape.known(connection, no))))
-        items = queries.decoded(connection, no).items()
+        output.show(exchange.drawn(pages.request(one.known())))
+        items = one.observed()[2].items()
         output.show(exchange.messages(item for item in items if item.sender == "client"))
 
 
-def _conversation(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
+def _conversation(one: "Recorded", out: Output, _: Thresholds) -> None:
     from viewer.model.exchange import conversation
     from viewer.model.exchange.conversation import Folding
     from viewer.report import exchange
-    from viewer.source.tape import turns
 
-    turn = turns.turn(connection, no)
+    turn = one.turn()
     if out.format not in (None, "table"):
         out.put_one(conversation.record(turn))
         return
@@ -159,18 +147,16 @@ def _conversation(connection: "Connection", no: int, out: Output, _: Thresholds)
     output.show(exchange.drawn(conversation.lines(turn, folding, exchange.HINT)))
 
 
-def _raw(connection: "Connection", no: int, out: Output, _: Thresholds) -> None:
-    from viewer.source.tape import queries
+def _raw(one: "Recorded", out: Output, _: Thresholds) -> None:
 
-    _write_bytes(queries.body(connection, no))
+    _write_bytes(one.body())
 
 
-def _readable(connection: "Connection", no: int) -> None:
+def _readable(one: "Recorded") -> None:
     """Show the body on a terminal: text without control characters, the beginning of anything else as hex."""
     from viewer.report import exchange
-    from viewer.source.tape import queries
 
-    body, decoded = queries.body(connection, no), queries.decoded(connection, no)
+    body, decoded = one.body(), one.observed()[2]
     if decoded.framing == "websocket":
         output.show(exchange.messages(decoded.items()))
         return
@@ -179,12 +165,11 @@ def _readable(connection: "Connection", no: int) -> None:
     output.show(exchange.body(decoded.data))
 
 
-def _report_no_body(connection: "Connection", no: int, things: str) -> None:
+def _report_no_body(one: "Recorded", things: str) -> None:
     from viewer.model import facts
     from viewer.report import exchange
-    from viewer.source.tape import queries
 
-    _report_nothing(things, facts.no_body(queries.detail(connection, no), exchange.HINT))
+    _report_nothing(things, facts.no_body(one.detail(), exchange.HINT))
 
 
 def _report_nothing(things: str, reason: str) -> None:
@@ -207,14 +192,14 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
 
 @click.command()
 @click.argument("id", shell_complete=completion.ids)
-@db
+@options.tape_db
 @click.option(
     "--part", type=click.Choice(list(_PARTS)), default="summary", show_default=True, help="What to show of it."
 )
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @limiting.options
 @output.formatted(default=_FORMAT)
-def show(id: str, db: Path | None, part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
+def show(id: str, db: "Place | None", part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
     """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
 
     The part conversation is what was asked, message by message, and the answer; a rule marks what is new since the turn
@@ -223,17 +208,16 @@ def show(id: str, db: Path | None, part: str, force: bool, thresholds: Threshold
     without any content, standard error says why. A terminal gets raw text without its control characters, and the
     beginning of anything else as hex.
     """
-    from viewer.source.tape import queries
 
     if part == "raw" and out.format is not None:
         raise click.UsageError("--part raw is the body as it came: it has no --format")
     if part not in _JUDGED and (given := limiting.given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
-    with output.opened(options.tape(db)) as connection:
-        no = queries.find(connection, id)
+    with output.opened(options.place(db)) as source:
+        one = source.exchange(source.find(id))
         if part == "raw" and output.on_terminal() and not force:
-            _readable(connection, no)
+            _readable(one)
         else:
-            _PARTS[part](connection, no, out, thresholds)
-        if part in _DECODED and "decode_limit" in queries.detail(connection, no).flags:
+            _PARTS[part](one, out, thresholds)
+        if part in _DECODED and "decode_limit" in one.detail().flags:
             click.echo(_BEGINNING, err=True)

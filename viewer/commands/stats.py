@@ -11,20 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands.centre import Target
-from recorder.commands.options import tape_path
 from recorder.errors import NotFound, WiretapeError
 from viewer.commands import completion, options, output, progress
-from viewer.commands.measuring import Measuring, figures, measured
-from viewer.commands.options import Source, known, parsed
+from viewer.commands.measuring import Measuring, measured
+from viewer.commands.options import known, parsed
 from viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from viewer.filters.syntax import Filter
     from viewer.rows import TableRow
-    from viewer.source.tape.conditions import Condition
+    from viewer.source.base import Place, Selection, Source
     from viewer.stats.check import Rule
     from viewer.stats.metrics import Quantity
     from viewer.stats.summary import Figures, Sample
@@ -65,7 +61,7 @@ if TYPE_CHECKING:
 @click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
 @output.formatted(columns=True)
 def stats(
-    db: Source | None,
+    db: "Place | None",
     where: "Filter | None",
     by: str | None,
     measuring: Measuring,
@@ -150,7 +146,7 @@ def _show_blocks(
 
 
 def _stats_as(
-    db: Source | None,
+    db: "Place | None",
     where: "Filter | None",
     tool: str,
     tokenizer: Path | None,
@@ -161,7 +157,7 @@ def _stats_as(
 ) -> None:
     from viewer.report import tools
     from viewer.rows import only
-    from viewer.source.tape import queries
+    from viewer.source.base import Selection
     from viewer.stats.tools.tools import authority
 
     parsed("--as", authority, tool)
@@ -170,18 +166,18 @@ def _stats_as(
         return
     names = out.fields(tools.MEANINGS)
     count_tokens = None if tokenizer is None else counter(tokenizer)
-    source = options.source(db)
-    if count_tokens is not None and not isinstance(source, Path):
-        raise click.UsageError("--tokenizer counts tokens of texts: copy them to a tape, with 'wiretape pull'")
-    with output.opened(source) as connection:
-        selected = options.condition(where)
-        condition = options.covered(connection, where, selected, all_operations)
-        if not queries.count(connection, condition):
-            if not queries.count(connection, selected):
-                options.report_nothing(connection, where)
+    place = options.place(db)
+    if count_tokens is not None:
+        place.require("bodies", "--tokenizer")
+    with output.opened(place) as source:
+        selected = Selection(where)
+        covered = options.covered(source, selected, all_operations)
+        if not source.count(covered):
+            if not source.count(selected):
+                options.report_nothing(source, where)
             if out.is_table:
                 return
-        report = _report(connection, source, tool, condition, count_tokens)
+        report = _report(source, tool, covered, count_tokens)
     if out.is_table:
         output.show_table(tools.render(report, output.width(), names))
         return
@@ -191,28 +187,16 @@ def _stats_as(
 
 
 def _report(
-    connection: "Connection",
-    source: Source,
-    tool: str,
-    where: "Condition | None",
-    count_tokens: "Callable[[str, bool], int] | None",
+    source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str, bool], int] | None"
 ) -> "Report":
-    """Return what a tool would report of the exchanges of a tape, or of a centre."""
-    from viewer.source.clickhouse import observed as at_centre
-    from viewer.source.tape import observed, queries
+    """Return what a tool would report of exchanges."""
     from viewer.stats.tools.summary import report_of
 
-    if isinstance(source, Path):
-        output.report_unshipped(connection, where, "left out")
-        where = queries.has_bytes() if where is None else where & queries.has_bytes()
-    with progress.Bar("measuring", lambda: queries.count(connection, where), "exchange") as bar:
-        if isinstance(source, Path):
-            found = observed.measured(connection, source, tool, where, count_tokens)
-        else:
-            found = at_centre.measured(connection, tool, where)
+    output.report_unshipped(source, selection, "left out")
+    with progress.Bar("measuring", lambda: source.measurable(selection), "exchange") as bar:
+        found = source.measured(tool, selection, count_tokens)
         report = report_of(tool, bar.over(found), is_tokenized=count_tokens is not None)
-    if not isinstance(source, Path):
-        report.absent = at_centre.absent(tool)
+    report.absent = source.absent(tool)
     return report
 
 
@@ -243,7 +227,7 @@ def counter(path: Path) -> "Callable[[str, bool], int]":
 
 
 def _figures(
-    db: Source | None,
+    db: "Place | None",
     where: "Filter | None",
     measuring: Measuring,
     keys: Sequence[str] = (),
@@ -251,14 +235,14 @@ def _figures(
     drawn: "Quantity | None" = None,
 ) -> "list[Figures]":
     """Measure the exchanges that a filter selects, in groups; report on stderr if there are none."""
-    from viewer.source.tape import queries
+    from viewer.source.base import Selection
 
-    with output.opened(options.source(db)) as connection:
-        selected = options.condition(where)
-        condition = options.covered(connection, where, selected, measuring.all_operations)
-        found = list(figures(connection, measuring, keys, condition, otherwise, drawn))
-        if not any(one.size for one in found) and not queries.count(connection, selected):
-            options.report_nothing(connection, where)
+    with output.opened(options.place(db)) as source:
+        selected = Selection(where)
+        covered = options.covered(source, selected, measuring.all_operations)
+        found = list(source.figures(keys, covered, measuring.definition(otherwise, drawn)))
+        if not any(one.size for one in found) and not source.count(selected):
+            options.report_nothing(source, where)
     return found
 
 
@@ -291,7 +275,7 @@ def _figures(
 @output.formatted(columns=True)
 def compare(
     ids: tuple[str, ...],
-    db: Source | None,
+    db: "Place | None",
     where: "Filter | None",
     base: str | None,
     new: str | None,
@@ -312,7 +296,6 @@ def compare(
     """
     from viewer.report import tables
     from viewer.rows import only
-    from viewer.source.tape import queries
     from viewer.stats import compare
 
     if len(ids) == 2 and base is None and new is None:
@@ -325,8 +308,8 @@ def compare(
             _compare_requests(db, ids, exit_code, out)
             return
         fields = out.fields(compare.PAIR_FIELDS)
-        with output.opened(options.source(db)) as connection:
-            pair = [queries.detail(connection, queries.find(connection, id)) for id in ids]
+        with output.opened(options.place(db)) as source:
+            pair = [source.exchange(source.find(id)).detail() for id in ids]
         names = fields or tuple(compare.PAIR_FIELDS)
         out.put_rounded(names, only(compare.pair(*pair), names), fields or compare.PAIR_IMPORTANT, tables.LEAST)
         return
@@ -335,8 +318,8 @@ def compare(
         raise click.UsageError(f"name two exchanges{groups}")
     fields = out.fields(compare.FIELDS)
     sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
-    with output.opened(options.source(db)) as connection:
-        before, after = _sides(connection, sides, include_failed, all_operations)
+    with output.opened(options.place(db)) as source:
+        before, after = _sides(source, sides, include_failed, all_operations)
     rows = compare.groups(before, after, seed)
     names = fields or tuple(compare.FIELDS)
     out.put_rounded(names, only(rows, names), fields or compare.IMPORTANT)
@@ -344,17 +327,18 @@ def compare(
         raise click.exceptions.Exit(code)
 
 
-def _compare_requests(db: Source | None, ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
+def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
     """Show what changed between the requests of two exchanges."""
     from viewer.model.exchange import changes
     from viewer.model.exchange.conversation import Folding
     from viewer.report import exchange
     from viewer.rows import only
-    from viewer.source.tape import queries, turns
+    from viewer.source.tape import turns
 
     fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
-    with output.opened(options.source(db)) as connection:
-        a, b = [turns.prompt(connection, queries.find(connection, id)) for id in ids]
+    with output.opened(options.place(db)) as source:
+        connection = source.tape("bodies", "--part request")
+        a, b = [turns.prompt(connection, source.find(id)) for id in ids]
     found = changes.changes(a, b)
     if out.is_table and out.columns is None:
         folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
@@ -375,21 +359,21 @@ def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
 
 
 def _sides(
-    connection: "Connection", groups: "Mapping[str, Filter]", include_failed: bool, all_operations: bool
+    source: "Source", groups: "Mapping[str, Filter]", include_failed: bool, all_operations: bool
 ) -> "list[Sample]":
     """Read the groups of a comparison, given by the option that names each. Raise `NotFound` if one is empty."""
-    from viewer.source.tape import overview, queries
+    from viewer.source.base import Selection
 
-    if not queries.count(connection):
-        raise NotFound(f"nothing to compare: {queries.emptiness(connection)}")
+    if not source.count():
+        raise NotFound(f"nothing to compare: {source.empty}")
     sides, empty = list["Sample"](), list[str]()
     for option, where in groups.items():
-        selected = options.condition(where)
-        condition = options.covered(connection, where, selected, all_operations)
-        sides += overview.samples(connection, (), condition, include_failed=include_failed, gaps=False)
+        selected = Selection(where)
+        covered = options.covered(source, selected, all_operations)
+        sides += source.samples(covered, include_failed=include_failed)
         if not sides[-1].size:
-            is_left_out = queries.count(connection, selected) > 0
-            empty.append(f"{option}: {'no generations' if is_left_out else options.nothing(connection, where)}")
+            is_left_out = source.count(selected) > 0
+            empty.append(f"{option}: {'no generations' if is_left_out else options.nothing(source, where)}")
     if empty:
         raise NotFound(f"nothing to compare: {'; '.join(empty)}")
     return sides
@@ -430,7 +414,7 @@ def _sides(
 @measured
 @output.formatted()
 def check(
-    db: Source | None,
+    db: "Place | None",
     where: "Filter | None",
     highest: tuple[str, ...],
     lowest: tuple[str, ...],
@@ -457,7 +441,7 @@ def check(
     row = summary.row_of(found, ())
     judged = check.judge(rules, row)
     if junit is not None:
-        with outfile.replacing(junit, None if isinstance(db, Target) else tape_path(db)) as report:
+        with outfile.replacing(junit, options.place(db).file) as report:
             report.write(check.junit(judged))
     out.put_rounded(check.FIELDS, judged, check.IMPORTANT)
     if found.is_estimated:

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recorder import private
-from recorder.commands.centre import Target
 from recorder.decode.stalls import Thresholds
 from viewer.commands import completion, options, output
-from viewer.commands.options import Source
 from viewer.timing import thresholds as limiting
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from viewer.tui.base.host import CentreReader
+    from viewer.source.base import Place
 
 _PREFIX = "wiretape-view-"
 
@@ -51,7 +49,7 @@ _PREFIX = "wiretape-view-"
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
 def view(
     id: str | None,
-    db: Source | None,
+    db: "Place | None",
     filter_text: str,
     at: str | None,
     follow: bool,
@@ -76,17 +74,19 @@ def view(
     holds. What is opened is pulled to a private tape first, which is removed at the end: with its body if that was
     shipped, else with its facts, measures and gaps. --web and --follow are of tapes.
     """
-    if isinstance(db, Target) and (web or follow):
-        given, instead = ("--web", "wiretape pull") if web else ("--follow", "wiretape ls --follow")
-        raise click.UsageError(f"{given} is of a tape, and {db.name} is a centre: see '{instead}'")
-    if web and not isinstance(db, Target):
+    place = options.place(db)
+    if web:
+        place.require("pages", "--web")
+    if follow:
+        place.require("following", "--follow")
+    if web and place.file is not None:
         if at is not None or compare or follow:
             raise click.UsageError("--at, --compare and --follow are of the terminal: leave them out with --web")
-        _serve(id, options.tape(db), filter_text, thresholds, listen, with_bodies)
+        _serve(id, place.file, filter_text, thresholds, listen, with_bodies)
         return
     if listen is not None or with_bodies:
         raise click.UsageError("--listen and --with-bodies go with --web")
-    _take_screen(id, db, filter_text, at, follow, compare, thresholds, no_mouse, theme, ascii)
+    _take_screen(id, place, filter_text, at, follow, compare, thresholds, no_mouse, theme, ascii)
 
 
 def _serve(
@@ -104,7 +104,7 @@ def _serve(
 
 def _take_screen(
     id: str | None,
-    db: Source | None,
+    place: "Place",
     filter_text: str,
     at: str | None,
     follow: bool,
@@ -124,14 +124,15 @@ def _take_screen(
         raise click.UsageError("--compare names both exchanges itself: leave ID out")
     ids = [one for one in (compare or (id,)) if one is not None]
     with contextlib.ExitStack() as stack:
-        path, centre = _read(options.source(db), stack)
-        selected, numbers = _numbers(path, centre, ids)
-        _show(path, centre, filter_text, follow, _opened(numbers, at), selected, thresholds, no_mouse, theme, ascii)
+        place.check()  # what is wrong is said before the screen is taken
+        path = place.holding(lambda: stack.enter_context(private.directory(_PREFIX, "what is opened")) / "pulled.db")
+        selected, numbers = _numbers(place, ids)
+        _show(path, place, filter_text, follow, _opened(numbers, at), selected, thresholds, no_mouse, theme, ascii)
 
 
 def _show(
     path: Path,
-    centre: "CentreReader | None",
+    place: "Place",
     filter_text: str,
     follow: bool,
     opened: "Callable[[], Screen[Any]] | None",
@@ -150,7 +151,7 @@ def _show(
     configured = settings.read()
     app = ViewerApp(
         path,
-        centre=centre,
+        place=place,
         limits=thresholds,
         settings=configured,
         filter_text=filter_text,
@@ -171,41 +172,16 @@ def _show(
     sys.exit(code or app.return_code or 0)
 
 
-def _read(source: Source, stack: contextlib.ExitStack) -> "tuple[Path, CentreReader | None]":
-    """Return the tape that is shown, and the centre that is listed instead: then the tape is private, and empty yet.
-
-    Raises `WiretapeError` for a centre that does not answer.
-    """
-    if isinstance(source, Path):
-        return source, None
-    from recorder.tape.file import query_seconds
-    from viewer.commands.centre import connected_to
-    from viewer.source.clickhouse import listing
-    from viewer.tui.base.host import CentreReader
-
-    with connected_to(source) as centre:
-        listing.check(centre)  # what is wrong is said before the screen is taken
-    path = stack.enter_context(private.directory(_PREFIX, "what is opened of a centre")) / "pulled.db"
-    reader = CentreReader(source, lambda: connected_to(source, seconds=query_seconds()), path)
-    return path, reader
-
-
-def _numbers(path: Path, centre: "CentreReader | None", ids: Sequence[str]) -> tuple[int | None, list[int]]:
-    """Return the number of the exchange to select, and those of what is to be opened: of a centre, they are pulled.
+def _numbers(place: "Place", ids: Sequence[str]) -> tuple[int | None, list[int]]:
+    """Return the number of the exchange to select, and the numbers on the tape of those to open.
 
     Raises `NotFound` and its like.
     """
     if not ids:
         return None, []
-    from viewer.source.tape import queries
-
-    if centre is None:
-        with queries.opened(path) as connection:
-            numbers = [queries.find(connection, one) for one in ids]
-        return numbers[0], numbers
-    with output.opened(centre.target) as connection:
-        there = [queries.find(connection, one) for one in ids]
-    return there[0], centre.pull(there)
+    with place.opened() as opened:
+        there = [opened.find(one) for one in ids]
+    return there[0], place.pull(there)
 
 
 def _opened(numbers: Sequence[int], at: str | None) -> "Callable[[], Screen[Any]] | None":

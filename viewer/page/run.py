@@ -24,7 +24,7 @@ from viewer.page import document, gaps, stream
 from viewer.page.document import deltas
 from viewer.report.stats import explained
 from viewer.rows import TableRow
-from viewer.source.tape.overview import Failures
+from viewer.source.base import Failures
 from viewer.source.tape.run import NUMBERS, TEXTS, Columns, Text
 from viewer.stats import compare
 from viewer.stats.metrics import QUANTITIES

@@ -31,10 +31,11 @@ from recorder.clock import SYSTEM, Clock
 from recorder.decode.stalls import Thresholds
 from recorder.errors import WiretapeError
 from viewer.model.settings import Settings
+from viewer.source.base import Place
 from viewer.source.tape.decoder import Decoders
 from viewer.tui.base import crash, keys
 from viewer.tui.base import theme as themes
-from viewer.tui.base.host import CentreReader, Reader, TapeReader
+from viewer.tui.base.host import Reader, SourceReader, TapeReader
 from viewer.tui.base.paint import ASCII
 from viewer.tui.base.terminal import Lag, TerminalDriver
 from viewer.tui.dialogs.cramped import LEAST, CrampedScreen
@@ -110,19 +111,19 @@ class ViewerApp(App[int]):
         follow: bool = False,
         opened: Callable[[], Screen[Any]] | None = None,
         selected: int | None = None,
-        centre: CentreReader | None = None,
+        place: Place | None = None,
         limits: Thresholds = DEFAULTS,
         settings: Settings | None = None,
         ascii: bool = False,
     ) -> None:
         """Show the list, filtered and followed, with the cursor on the exchange `selected`, and over it `opened`.
 
-        `limits` are those of the verdicts, `settings` what the configuration says. A `centre` is listed instead of the
-        tape, to which what is opened is pulled.
+        `limits` are those of the verdicts, `settings` what the configuration says. The source at a `place` is listed
+        instead of the tape, to which it copies what is opened.
         """
         super().__init__()
         self.tape = TapeReader(tape)
-        self.listed: Reader = centre or self.tape
+        self.listed: Reader = self.tape if place is None or place.file == tape else SourceReader(place)
         self.clock = clock
         self.lag = Lag(clock)
         self.limits = limits

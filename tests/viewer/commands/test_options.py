@@ -15,6 +15,8 @@ from viewer.commands import options
 from viewer.filters.fields import FAILURES
 from viewer.filters.parser import parse
 from viewer.filters.syntax import And, Compare, Filter, Labelled, Match
+from viewer.source.base import Selection
+from viewer.source.tape.source import condition
 
 
 @click.command()
@@ -33,8 +35,8 @@ def run(*arguments: str, code: int = 0) -> Result:
 
 def test_nothing_asked_for_is_everything() -> None:
     assert run().output == "None|None|None\n"
-    assert options.condition(None) is None
-    assert options.condition(parse("ttft>1s")) is not None
+    assert condition(Selection()) is None
+    assert condition(Selection(parse("ttft>1s"))) is not None
 
 
 def test_all_that_is_asked_for_must_fit() -> None:

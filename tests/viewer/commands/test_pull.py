@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from recorder.demo import synthetic
+from recorder.errors import WiretapeError
 from recorder.tape import cut, file
 from tests.viewer.fleet import engine as engines
 from tests.viewer.fleet.engine import Readable
@@ -26,7 +27,8 @@ def tape(tmp_path: Path) -> Path:
 
 def run(*arguments: object) -> tuple[int, str]:
     result = CliRunner().invoke(group, [str(one) for one in arguments])
-    return result.exit_code, result.output + str(result.exception or "")
+    error = result.exception
+    return error.exit_code if isinstance(error, WiretapeError) else result.exit_code, result.output + str(error or "")
 
 
 def held(path: Path, where: str = "-is:open") -> list[list[str]]:

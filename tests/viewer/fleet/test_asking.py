@@ -26,9 +26,10 @@ from viewer import rows
 from viewer.cli import group
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.source.clickhouse import arriving, figures, gaps, heat, listing, reading
+from viewer.source.clickhouse import arriving, figures, gaps, heat, listing
 from viewer.source.clickhouse.client import Centre
 from viewer.source.clickhouse.errors import NotAtCentre
+from viewer.source.clickhouse.source import connected
 from viewer.source.tape import conditions, live, overview, queries
 from viewer.stats import summary
 from viewer.stats.heatmap import METRICS
@@ -163,7 +164,7 @@ def _page(connection: Connection, order: tuple[str, bool] | None, before: listin
 @contextlib.contextmanager
 def centre_of(to: str) -> Iterator[Connection]:
     credentials = centres.Credentials("default", servers.PASSWORD)
-    with Centre(centres.parse(to), credentials) as centre, reading.opened(centre) as connection:
+    with Centre(centres.parse(to), credentials) as centre, connected(centre) as connection:
         yield connection
 
 
@@ -213,7 +214,7 @@ def test_a_centre_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
             command = (*question.split(), "-f", "-is:open")
             assert answer(*command, "--db", to) == answer(*command, "--db", merged), question
         credentials = centres.Credentials("default", servers.PASSWORD)
-        with Centre(centres.parse(to), credentials) as centre, reading.opened(centre) as connection:
+        with Centre(centres.parse(to), credentials) as centre, connected(centre) as connection:
             for text in HOSTILE:
                 where = Or((Labelled(((text, (text,)),)), Match("model", ((text,),))))
                 assert queries.count(connection, conditions.condition(where)) == 0, text
@@ -250,7 +251,7 @@ def test_every_field_is_the_same_there_and_so_is_what_each_filter_finds(tmp_path
         credentials = centres.Credentials("default", servers.PASSWORD)
         with (
             Centre(centres.parse(to), credentials) as centre,
-            reading.opened(centre) as there,
+            connected(centre) as there,
             queries.opened(tape) as here,
         ):
             on_tape, at_centre = ({row["id"]: row for row in queries.exchanges(one, fields)} for one in (here, there))
@@ -282,7 +283,7 @@ def test_a_list_that_is_followed_has_once_what_arrives(tmp_path: Path) -> None:
         arriving_next = iter([[("e2", 2), ("e5", 1)], [("e4", 1), ("e2", 3)]])
         with (
             Centre(centres.parse(to), centres.Credentials("default", servers.PASSWORD)) as centre,
-            reading.opened(centre) as connection,
+            connected(centre) as connection,
         ):
             followed = arriving.arrived(
                 connection,
@@ -319,7 +320,7 @@ def test_percentiles_of_gaps_are_those_of_a_tape_however_many_a_group_has(
         server.query(f"INSERT INTO wiretape.exchanges ({columns}) VALUES {inserted}")
         with (
             Centre(centres.parse(to), centres.Credentials("default", servers.PASSWORD)) as centre,
-            reading.opened(centre) as connection,
+            connected(centre) as connection,
         ):
             for large, most, method in itertools.product((1, 10**9), (None, 1), METHODS):
                 monkeypatch.setattr(gaps, "LARGE", large)

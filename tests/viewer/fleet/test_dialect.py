@@ -19,11 +19,12 @@ from tests.viewer.fleet.engine import HEADERS
 from viewer import rows
 from viewer.filters.parser import parse
 from viewer.filters.syntax import Labelled, Match, Or
-from viewer.source.clickhouse import costs, figures, gaps, observed, reading
+from viewer.source.clickhouse import costs, figures, gaps, observed
 from viewer.source.clickhouse.client import Centre, MemoryExceeded
 from viewer.source.clickhouse.dialect import Dialect
 from viewer.source.clickhouse.driver import literal
 from viewer.source.clickhouse.errors import NotAtCentre
+from viewer.source.clickhouse.source import connected
 from viewer.source.tape import conditions, queries
 from viewer.stats.metrics import objective
 from viewer.stats.prices import UNITS, Prices, entry
@@ -63,7 +64,7 @@ class Engine:
 
     def sql(self, text: str) -> str:
         """Return the condition that a filter becomes."""
-        with reading.opened(self.centre) as connection:
+        with connected(self.centre) as connection:
             queries.count(connection, conditions.condition(parse(text)))
         head = "SELECT count(*) AS _count_1 FROM exchanges FINAL WHERE "
         asked = " ".join(self.asked[-1].split())
@@ -111,7 +112,7 @@ def outside(statement: str) -> str:
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
 def test_a_hostile_label_or_model_is_nothing_but_a_literal(key: str, value: str) -> None:
     engine = Engine()
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         for pair in ((key, value), ("k", "v")):
             where = Or((Labelled(((pair[0], (pair[1],)),)), Match("model", ((pair[1],),))))
             queries.count(connection, conditions.condition(where))
@@ -125,13 +126,13 @@ def test_what_only_a_tape_has_is_refused_by_name() -> None:
                           "cost>1": "costs", "prompt:x": "request_body"}.items():  # fmt: skip
         with pytest.raises(NotAtCentre, match=missing):
             engine.sql(text)
-    with reading.opened(engine.centre) as connection, pytest.raises(NotAtCentre, match="conversations"):
+    with connected(engine.centre) as connection, pytest.raises(NotAtCentre, match="conversations"):
         figures.groups(connection, ("model", "conversation"))
 
 
 def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
     engine = Engine()
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         for tool in TOOLS:
             if tool in ("mlperf", "otel", "langfuse"):
                 assert list(observed.measured(connection, tool)) == []
@@ -144,7 +145,7 @@ def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
 def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
     engine = Engine()
     found = [["2026-03-01T12:00:00Z abcd1", "abcd1"], ["2026-03-01T12:00:01Z abcd2", "abcd2"]]
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         engine.rows = found[:1]
         assert queries.find(connection, "abcd") == "2026-03-01T12:00:00Z abcd1"
         engine.rows = found
@@ -154,7 +155,7 @@ def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
 
 def test_a_list_has_null_for_what_the_centre_lacks() -> None:
     engine = Engine()
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         list(queries.exchanges(connection, (*rows.FIELDS, "cost", "currency"), newest_first=True, limit=2))
     (asked,) = engine.asked
     assert "NULL AS _error_message" in asked
@@ -165,7 +166,7 @@ def test_a_list_has_null_for_what_the_centre_lacks() -> None:
 
 def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> None:
     engine = Engine()
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         figures.groups(connection, ("model",), bounds=objective("ttft<800ms"))
     counted, asked = engine.asked
     assert "sum(arraySum(gap_hist))" in counted
@@ -183,7 +184,7 @@ def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> No
     ]
     entries = ({"model": "m*", "since": date(2026, 1, 2), "input": 1, "output": 0, "cached_input": 0.5},
                {"model": "m'", "input": 7, "output": 7})  # fmt: skip
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         spent, known = costs.by_group(connection, (), None, Prices(map(entry, entries)))
     assert (spent[()] / UNITS, known[()]) == (2.0000015, 8)
     assert "'2026-01-02' <= started_at" in engine.asked[0]
@@ -201,7 +202,7 @@ class Small(Engine):
 
 def test_gaps_are_estimated_where_the_server_has_no_memory_to_rank_them() -> None:
     engine = Small()
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         assert figures.groups(connection, ("model",), most=9) == []
         assert "quantilesTDigestArrayIf" in engine.asked[-1]
         with pytest.raises(MemoryExceeded):
@@ -211,7 +212,7 @@ def test_gaps_are_estimated_where_the_server_has_no_memory_to_rank_them() -> Non
 def test_gaps_of_large_groups_are_selected_by_rank_unless_they_change_meanwhile() -> None:
     engine = Engine()
     engine.rows = [["m'", 1_000_000, 9], [None, 200_000, 0], ["small", 99_999, 0]]
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         *plans, last = gaps.plans(connection, ("model",), None, true(), "linear", None)
         (estimated,) = gaps.plans(connection, ("model",), None, true(), "linear", 1_299_998)
     first, (selected, nothing) = plans[0], select(*plans[0].columns(("model",), true())).selected_columns[1:]
@@ -228,7 +229,7 @@ def test_gaps_of_large_groups_are_selected_by_rank_unless_they_change_meanwhile(
 def test_exchanges_that_are_named_are_looked_for_in_their_seconds() -> None:
     engine, (first, last) = Engine(), ("2026-02-01T12:00:00.000000Z a", "2026-03-01T12:00:00.500000Z b")
     no = exchanges.c.no
-    with reading.opened(engine.centre) as connection:
+    with connected(engine.centre) as connection:
         for where in (no == last, no.in_([last, first]), no > first, no != first):
             queries.count(connection, where)
     seconds = [re.findall(r"(?:started (>=|<=|IN) \(?|, )toDateTime\('([-0-9]+) ", asked) for asked in engine.asked]

@@ -1,12 +1,10 @@
 """What a centre cannot be asked."""
 
-from recorder.errors import WiretapeError
+from viewer.source.base import Unsupported
 
 
-class NotAtCentre(WiretapeError):
+class NotAtCentre(Unsupported):
     """Something was asked for that the centre's table `exchanges` does not have."""
-
-    exit_code = 2
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -15,7 +13,5 @@ class NotAtCentre(WiretapeError):
         )
 
 
-class UnknownExpression(WiretapeError):
+class UnknownExpression(Unsupported):
     """A regular expression is none that the engine knows."""
-
-    exit_code = 2

@@ -4,7 +4,6 @@ A number is when an exchange began, and its id. Whatever the centre holds, no mo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, nu
 from recorder.tape import packing
 from recorder.tape.schema import exchanges, measures
 from viewer.rows import ListRow
+from viewer.source.base import Page
 from viewer.source.clickhouse.client import Centre
 from viewer.source.clickhouse.tables import EXCHANGES
 from viewer.source.tape import live, queries
@@ -27,15 +27,6 @@ _WINDOWS: Final = (timedelta(hours=1), timedelta(days=1), timedelta(weeks=1), No
 
 _NO: Final = exchanges.c.no
 _STARTED_AT: Final = exchanges.c.started_at
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Numbers in their order, the value of the order of the last one, and whether more may follow."""
-
-    numbers: list[int]
-    last: Any = None
-    goes_on: bool = False
 
 
 def check(centre: Centre) -> None:

@@ -7,7 +7,7 @@ unless that is much, and is the same on every screen. What is done with the rows
 
 import functools
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,14 +18,13 @@ from recorder.decode.decoder import Decoded, decode
 from recorder.decode.derive import derive
 from recorder.decode.metrics import Measures
 from recorder.decode.outcome import Exchange, Reads
-from recorder.process import Run
 from recorder.tape import cells, reading
 from recorder.tape.schema import exchanges, measures, sessions
 from viewer import rows
-from viewer.filters.syntax import And, Filter
 from viewer.model.listing.ranking import Entry
 from viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
-from viewer.source.tape import conditions, queries
+from viewer.source.base import Change, Seen
+from viewer.source.tape import queries
 from viewer.source.tape.columns import JOINED, among, column, last_read
 from viewer.source.tape.conditions import Condition
 
@@ -66,35 +65,6 @@ MOST_GAPS: Final = 128
 
 _MOST_VALUES: Final = 200
 _MOST_STARTED: Final = 10_000
-_MOST_TERMS: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was known of a tape when it was last looked at."""
-
-    version: int
-    total: int = 0
-    newest: int = 0
-    unsettled: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What is otherwise than when the tape was last looked at.
-
-    `fits` are the exchanges that are new, still run or ran then, as far as they fit; `unfit` those that do not. `rows`
-    are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are gone from the
-    tape.
-    """
-
-    seen: Seen
-    running: int
-    recorder: Run | None
-    fits: list[int] = field(default_factory=list)
-    unfit: list[int] = field(default_factory=list)
-    rows: list[ListRow] = field(default_factory=list)
-    deleted: bool = False
 
 
 def numbers(
@@ -198,12 +168,6 @@ def change(
         listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:]),
         deleted=seen is not None and total < seen.total + len(new),
     )
-
-
-def alone(connection: Connection, where: Filter) -> list[tuple[Filter, int]]:
-    """Return the terms of a filter, at most the first few, and how many exchanges fit each of them alone."""
-    terms = where.parts[:_MOST_TERMS] if isinstance(where, And) else (where,)
-    return [(term, queries.count(connection, conditions.condition(term))) for term in terms]
 
 
 def values(connection: Connection, field: str) -> list[str]:

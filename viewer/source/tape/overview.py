@@ -17,6 +17,7 @@ from recorder.decode.outcome import OUTCOMES
 from recorder.tape import cells
 from recorder.tape.schema import COVERED, exchanges, measures
 from viewer.rows import TableRow
+from viewer.source.base import Failures
 from viewer.source.tape import queries
 from viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
 from viewer.stats import heatmap, summary
@@ -66,17 +67,6 @@ def left_out(connection: Connection, where: Condition | None = None) -> dict[str
     statement = queries.filtered(statement, where).group_by(operation).order_by(func.count().desc(), operation)
     with connection.begin():
         return {str(name): count for name, count in connection.execute(statement)}
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """How many exchanges failed in one way; None is unknown."""
-
-    outcome: str
-    detail: str | None
-    code: str | None
-    status: int | None
-    count: int
 
 
 def figures(

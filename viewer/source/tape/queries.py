@@ -44,7 +44,6 @@ from viewer.source.tape.resolver import Resolver, begun
 K = TypeVar("K")
 
 BATCH = 1000
-_BATCH_OF_CENTRE = 20_000  # each batch is a request, and goes through the table again
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(
@@ -59,7 +58,6 @@ _REQUEST: Final[Select[Any]] = select(
 _SENDERS: Final = {"upstream": FROM_UPSTREAM, "client": FROM_CLIENT}
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
 """What is said wherever an exchange is asked of a tape that has none."""
-EMPTY_CENTRE: Final = "the centre holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
 
 OUTDATED: Final = "an older decoder measured this tape: 'wiretape db rebuild' brings its measures up to date"
 """What is said where measures are shown that are not what this program would derive."""
@@ -138,7 +136,7 @@ def in_batches(
     statement = filtered(statement.select_from(JOINED), where)
     statement = statement.order_by(_exchanges.c.no.desc() if newest_first else _exchanges.c.no)
     last, left = None, limit
-    most = BATCH if connection.dialect.name == "sqlite" else _BATCH_OF_CENTRE
+    most = connection.get_execution_options().get("batch", BATCH)
     while left is None or left > 0:
         size = most if left is None else min(most, left)
         query = statement.limit(size)
@@ -443,11 +441,6 @@ def advice(connection: Connection) -> str | None:
     with connection.begin():
         found = connection.execute(select(number).where(number.in_(edges), is_older).limit(1)).first()
     return None if found is None else OUTDATED
-
-
-def emptiness(connection: Connection) -> str:
-    """Return what is said where an exchange is asked of a tape, or of a centre, that has none."""
-    return EMPTY if connection.dialect.name == "sqlite" else EMPTY_CENTRE
 
 
 def count(connection: Connection, where: Condition | None = None) -> int:

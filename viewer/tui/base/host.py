@@ -11,8 +11,7 @@ import contextlib
 import functools
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from textual.screen import Screen
 
 from recorder.clock import Clock
-from recorder.commands.centre import Target
 from recorder.decode.stalls import Thresholds
 from recorder.errors import WiretapeError
 from viewer.tui.base.terminal import Lag
@@ -28,12 +26,10 @@ from viewer.tui.base.terminal import Lag
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.source.clickhouse.client import Centre
-    from viewer.source.clickhouse.copies import Copies
+    from viewer.source.base import Browsed, Place
     from viewer.source.tape.decoder import Decoders
 
 T = TypeVar("T")
-Source = Path | Target
 
 _CLOSING_SECONDS: Final = 0.2
 _STEPS: Final = 10_000
@@ -41,7 +37,7 @@ _STEPS: Final = 10_000
 
 
 class Host(Protocol):
-    """The application, as a screen sees it: what is `listed` is the tape, or a centre of which it is a part."""
+    """The application, as a screen sees it: `listed` is the tape, or the source from which it is filled."""
 
     tape: "TapeReader"
     listed: "Reader"
@@ -96,30 +92,29 @@ class Superseded(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    ask: "Callable[[Connection], Any]"
+    ask: "Callable[[Browsed], Any]"
     key: str | None
     answer: "asyncio.Future[Any]"
 
 
 class Reader:
-    """A read-only connection in a thread of its own; the first question opens it.
+    """A source in a thread of its own; the first question opens it.
 
-    `place` is what is read, and `name` what it is called. One that was missing, failed or has been replaced is opened
-    again by the next question; `openings` counts how often.
+    One that was missing, failed or has been replaced is opened again by the next question; `openings` counts how often.
     """
 
-    def __init__(self, place: Source, name: str) -> None:
-        self.place, self.name = place, name
+    def __init__(self, place: "Place") -> None:
+        self.place, self.name = place, place.name
         self.openings = 0
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tape", daemon=True)
         self._opened = contextlib.ExitStack()
-        self._connection: Connection | None = None
+        self._source: Browsed | None = None
         self._newest: dict[str, _Question] = {}
         self._running: _Question | None = None
         self._closed = False
 
-    async def ask(self, question: "Callable[[Connection], T]", key: str | None = None) -> T:
+    async def read(self, question: "Callable[[Browsed], T]", key: str | None = None) -> T:
         """Answer a question. Raise `WiretapeError`, or `Superseded` if a newer one with its key was asked."""
         if self._closed:
             raise Superseded
@@ -156,8 +151,10 @@ class Reader:
             raise
         finally:
             self._running = None
-            if self._connection is not None and self._connection.in_transaction():
-                self._connection.rollback()  # an open one would keep the writer's log from being reset
+            self._rest()
+
+    def _rest(self) -> None:
+        """Let go of what the last question held."""
 
     def _is_stale(self) -> bool:
         """Return whether nobody wants the answer to the running question; SQLite asks again and again."""
@@ -167,17 +164,12 @@ class Reader:
         is_replaced = question.key is not None and self._newest[question.key] is not question
         return self._closed or is_replaced or question.answer.cancelled()
 
-    def _asked(self, ask: "Callable[[Connection], Any]") -> Any:
+    def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
         """Return the answer to a question; what goes wrong is raised as a `WiretapeError`."""
         raise NotImplementedError
 
-    def _connect(self, opening: "AbstractContextManager[Connection]") -> "Connection":
-        self._connection = connection = self._opened.enter_context(opening)
-        self.openings += 1
-        return connection
-
     def _disconnect(self) -> None:
-        self._connection = None
+        self._source = None
         with contextlib.suppress(WiretapeError):  # it was reported when the question failed
             self._opened.close()
 
@@ -186,64 +178,48 @@ class TapeReader(Reader):
     """The reader of the tape at `path`; a question that is superseded is broken off."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, path.name)
+        from viewer.source.tape.place import Tape
+
+        super().__init__(Tape(path))
         self.path = path
         self._file: tuple[int, int] | None = None
 
-    def _asked(self, ask: "Callable[[Connection], Any]") -> Any:
+    async def ask(self, question: "Callable[[Connection], T]", key: str | None = None) -> T:
+        """Answer a question about the tape's connection, as `read` does."""
+        return await self.read(lambda source: question(source.tape("bodies")), key)
+
+    def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
         from viewer.source.tape import queries
 
         with queries.explained(self.path):
             return ask(self._connected())
 
-    def _connected(self) -> "Connection":
-        from viewer.source.tape import queries
+    def _rest(self) -> None:
+        if self._source is not None and (connection := self._source.tape("bodies")).in_transaction():
+            connection.rollback()  # an open one would keep the writer's log from being reset
 
+    def _connected(self) -> "Browsed":
         try:
             status = self.path.stat()
             file = (status.st_dev, status.st_ino)
-        except OSError:  # `queries` says what is wrong with it
+        except OSError:  # opening it says what is wrong with it
             file = None
-        if self._connection is not None and file != self._file:
+        if self._source is not None and file != self._file:
             self._disconnect()
-        if self._connection is None:
-            connection = self._connect(queries.opened(self.path))
-            driver: Any = connection.connection.driver_connection
+        if self._source is None:
+            self._source = self._opened.enter_context(self.place.opened())
+            self.openings += 1
+            driver: Any = self._source.tape("bodies").connection.driver_connection
             driver.set_progress_handler(self._is_stale, _STEPS)
             self._file = file
-            return connection
-        return self._connection
+        return self._source
 
 
-class CentreReader(Reader):
-    """The reader of a centre, which answers a question that was begun, whoever waits; `pulled` is what is opened of it.
+class SourceReader(Reader):
+    """The reader of a source whose exchanges are opened elsewhere; a question that was begun is answered."""
 
-    Its exchanges have texts for numbers: the same exchange has another number on the tape that it is pulled to.
-    """
-
-    def __init__(self, target: Target, connect: "Callable[[], AbstractContextManager[Centre]]", pulled: Path) -> None:
-        super().__init__(target, target.name)
-        self.target = target
-        self._centre = connect
-        self._pulled = pulled
-        self._copies: Copies | None = None
-        self._copying = threading.Lock()
-
-    def _asked(self, ask: "Callable[[Connection], Any]") -> Any:
-        from viewer.source.clickhouse import reading
-
-        if self._connection is not None:
-            return ask(self._connection)
-        return ask(self._connect(reading.opened(self._opened.enter_context(self._centre()))))
-
-    def pull(self, numbers: Sequence[int]) -> list[int]:
-        """Copy exchanges to the tape, as far as they are not there; return their numbers there. Slow.
-
-        Raises `WiretapeError`.
-        """
-        from viewer.source.clickhouse.copies import Copies
-
-        with self._copying:
-            self._copies = self._copies or Copies(self._pulled)
-            with self._centre() as centre:
-                return self._copies.numbers(centre, numbers)
+    def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
+        if self._source is None:
+            self._source = self._opened.enter_context(self.place.opened())
+            self.openings += 1
+        return ask(self._source)

@@ -152,14 +152,14 @@ class CompareScreen(PlaybackScreen):
             return []
         a, b = (side.row.id for side in self._sides)
         texts = [(f"text of {name}", text) for name, text in zip("AB", self._race.texts, strict=True)]
-        command = offers.command(host(self).tape.path, "compare", a, b)
+        command = offers.command(host(self).tape.place, "compare", a, b)
         return [("command", command), ("id of A", a), ("id of B", b), *texts]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported: both exchanges, their chunks, their reads."""
         if self._race is None:
             return []
-        exported = offers.arguments(host(self).tape.path, "export", *(side.row.id for side in self._sides))
+        exported = offers.arguments(host(self).tape.place, "export", *(side.row.id for side in self._sides))
         tables = [(f"{table} of both", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
         return [("both exchanges", exported), *tables, ("HAR of both", [*exported, "--format", "har"])]
 

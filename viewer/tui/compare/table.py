@@ -122,7 +122,7 @@ class CompareManyScreen(Screen[None]):
         """Return what can be copied: what shows the one under the cursor, the ids of all."""
         if self._table.selected is None:
             return []
-        id, ids, command = self._table.selected.row.id, self._ids, partial(offers.command, host(self).tape.path)
+        id, ids, command = self._table.selected.row.id, self._ids, partial(offers.command, host(self).tape.place)
         listed = command("ls", "-f", f"id:{','.join(ids)}", "--spark")
         verbs = [(verb, command(verb, id)) for verb in ("show", "view")]
         return [("id", id), *verbs, ("all ids", "\n".join(ids)), ("their list", listed)]
@@ -131,7 +131,7 @@ class CompareManyScreen(Screen[None]):
         """Return what can be exported: all of them, their chunks, their reads."""
         if not self._entries:
             return []
-        exported = offers.arguments(host(self).tape.path, "export", *self._ids)
+        exported = offers.arguments(host(self).tape.place, "export", *self._ids)
         count = counted(len(self._entries), "exchange")
         tables = [(f"{table} of {count}", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
         return [(count, exported), *tables]

@@ -37,7 +37,7 @@ from viewer.tui.dialogs.offers import Copy, Later
 from viewer.tui.widgets.bar import content
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from viewer.source.base import Source
 
 R = TypeVar("R")
 
@@ -290,7 +290,7 @@ class ViewsMenu(Menu[str]):
         for name, text in self._views.items():
             with contextlib.suppress(Superseded, WiretapeError):  # a view without its count can be chosen as well
                 question = partial(_fitting_count, text=text, clock=host(self).clock)
-                self._counts[name] = await host(self).listed.ask(question, "views")
+                self._counts[name] = await host(self).listed.read(question, "views")
                 self._list()
 
     def on_input_changed(self) -> None:
@@ -341,8 +341,8 @@ def _matching(views: dict[str, str], typed: str) -> list[str]:
     return sorted((name for name in views if any(scores[name])), key=lambda name: scores[name], reverse=True)
 
 
-def _fitting_count(connection: "Connection", text: str, clock: Clock) -> int:
+def _fitting_count(source: "Source", text: str, clock: Clock) -> int:
     from viewer.filters.parser import parse
-    from viewer.source.tape import conditions, queries
+    from viewer.source.base import Selection
 
-    return queries.count(connection, conditions.condition(parse(text, clock)))
+    return source.count(Selection(parse(text, clock)))

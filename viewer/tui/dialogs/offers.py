@@ -5,9 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from recorder.commands import options
-from recorder.commands.centre import Target
-from viewer.tui.base.host import Source
+from viewer.source.base import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +31,17 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def arguments(place: Source, *arguments: str) -> list[str]:
-    """Return arguments of `wiretape` for a tape, or a centre: the command, `--db` unless it finds the tape by itself,
-    the rest.
-    """
-    if isinstance(place, Target):
-        return [*arguments[:1], "--db", place.url, *arguments[1:]]
-    default = options.tape_path(None)
-    is_default = default.is_absolute() and default == place.absolute()  # a relative one is only found from here
-    return [*arguments[:1], *([] if is_default else ["--db", str(place.absolute())]), *arguments[1:]]
+def arguments(place: Place, *arguments: str) -> list[str]:
+    """Return arguments of `wiretape`: the command, the option that names the source, the rest."""
+    return [*arguments[:1], *place.option(), *arguments[1:]]
 
 
-def command(place: Source, *words: str) -> str:
-    """Return a command of `wiretape` for a tape, or a centre, as a shell takes it, from any directory."""
+def command(place: Place, *words: str) -> str:
+    """Return a command of `wiretape` about a source, quoted for a shell in any directory."""
     return shlex.join(["wiretape", *arguments(place, *words)])
 
 
-def part_command(path: Source, id: str, part: str) -> str:
+def part_command(place: Place, id: str, part: str) -> str:
     """Return the command that prints a part of an exchange, however long it is."""
     verb, *rest = _PARTS.get(part, ("export", "--table", "texts"))
-    return command(path, verb, id, *rest)
+    return command(place, verb, id, *rest)

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
 from recorder.sanitize import clipped, safe
@@ -19,7 +18,7 @@ from viewer.model.exchange.turn import Turn
 from viewer.model.states import Tone
 from viewer.model.text import curl
 from viewer.model.text.wrap import WrappedText
-from viewer.tui.base.host import Source
+from viewer.source.base import Place
 from viewer.tui.base.paint import Part
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.offers import Copy, Later
@@ -146,10 +145,10 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def copies(place: Source, known: Known, opened: Opened | None, position: int) -> list[Copy]:
+def copies(place: Place, known: Known, opened: Opened | None, position: int) -> list[Copy]:
     """Return what can be copied as (label, text): the id, commands that show the same, the texts, the event."""
     row, command = known.row, functools.partial(offers.part_command, place, known.row.id)
-    verb = "show" if isinstance(place, Path) else "view"
+    verb = "show" if place.supports("bodies") else "view"
     copies: list[Copy] = [("id", row.id), ("command", offers.command(place, verb, row.id))]
     texts = [("text", row.content), ("reasoning", row.reasoning), ("request body", known.request.text)]
     for call in (row.tool_calls or [])[:_MOST_CALLS]:
@@ -176,7 +175,7 @@ def _short_or_later(text: str, instead: str) -> str | Later:
     return text if len(text) <= LONGEST_COPY else _later(text[:_SHOWN], lambda: text, instead)
 
 
-def exports(tape: Path, id: str) -> list[tuple[str, list[str]]]:
+def exports(tape: Place, id: str) -> list[tuple[str, list[str]]]:
     """Return what can be exported, as (label, arguments)."""
     one = offers.arguments(tape, "export", id)
     tables = [(f"its {table}", [*one, "--table", table]) for table in ("chunks", "reads", "texts")]

@@ -26,7 +26,7 @@ from viewer.model.facts import Line
 from viewer.model.states import Tone
 from viewer.source.tape import exchange
 from viewer.timing.playback import Playback
-from viewer.tui.base.host import CentreReader, host, in_thread
+from viewer.tui.base.host import host, in_thread
 from viewer.tui.base.keys import hidden
 from viewer.tui.base.theme import ThemeStyles
 from viewer.tui.inspector.events import EventsPane
@@ -459,7 +459,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self._write_request()
             self._want_turn()
             self._pages["timing"].show(lambda width: pages.timing(known, opened, width, times), known, opened, times)
-            is_passing = isinstance(host(self.screen).listed, CentreReader)
+            is_passing = not host(self.screen).listed.place.supports("notes")
             self._pages["notes"].show(lambda _: pages.noted(known, notes, opened, times, is_passing=is_passing))
 
     def _write_request(self) -> None:

@@ -21,7 +21,7 @@ from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
 from viewer.source.tape import exchange, turns
 from viewer.timing.playback import Playback
-from viewer.tui.base.host import CentreReader, host, in_thread
+from viewer.tui.base.host import host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.dialogs.offers import Copy
@@ -122,7 +122,7 @@ class InspectorScreen(PlaybackScreen):
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported."""
-        return [] if self._known is None else pages.exports(host(self).tape.path, self._known.row.id)
+        return [] if self._known is None else pages.exports(host(self).tape.place, self._known.row.id)
 
     def pages(self) -> tuple[str, str]:
         """Return the contents of the active pane, as the name of a file and its text."""
@@ -359,7 +359,7 @@ class InspectorScreen(PlaybackScreen):
         self.panes.show_notes(self._notes)
         if self._known is None:
             return
-        if isinstance(host(self).listed, CentreReader):
+        if not host(self).listed.place.supports("notes"):
             self._warn("notes stand beside tapes, and this is gone at the end: 'wiretape pull' copies to a tape")
         try:
             await in_thread(partial(notes.write, host(self).tape.path, self._known.row.id, self._notes))

@@ -128,14 +128,14 @@ class ConversationsScreen(Screen[None]):
     def copies(self) -> list[tuple[str, str]]:
         """Return what can be copied: the command that lists these conversations, and the one under the cursor."""
         name = self._here
-        copied = [("command", offers.command(host(self).tape.path, "ls", "--by", "conversation", *self._selection()))]
+        copied = [("command", offers.command(host(self).tape.place, "ls", "--by", "conversation", *self._selection()))]
         return copied if name is None else [*copied, ("conversation", name)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported: the exchanges of the conversation under the cursor, or all."""
         name = self._here
         text = self._filter_text if name is None else self._only(name)
-        exported = offers.arguments(host(self).tape.path, "export", *(["-f", text] if text else []))
+        exported = offers.arguments(host(self).tape.place, "export", *(["-f", text] if text else []))
         return [(table, [*exported, "--table", table]) for table in ("exchanges", "texts", "chunks", "reads")]
 
     def _selection(self) -> list[str]:

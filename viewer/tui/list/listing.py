@@ -22,20 +22,16 @@ from viewer.filters.syntax import Filter
 from viewer.model.listing import notices
 from viewer.model.listing.catalog import PAGE, Catalog
 from viewer.model.listing.notices import Term
-from viewer.rows import ListRow, PreviewRow
+from viewer.rows import ListRow
 from viewer.source.tape.decoder import LARGE
-from viewer.timing.verdicts import Verdict
-from viewer.tui.base.host import CentreReader, Host, Superseded, in_thread
+from viewer.tui.base.host import Host, Superseded, in_thread
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from viewer.source.clickhouse.listing import Page
-    from viewer.source.tape.conditions import Condition
-    from viewer.source.tape.live import Change
+    from viewer.source.base import Browsed, Change, Details, Listed, Page
 
 _BUSY_NS: Final = 2_000_000_000
 _ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
+_MOST_TERMS: Final = 8
 _BY_TIME: Final = ("started_at", True)
 _KNOWN_AT_START: Final = frozenset({"started_at", "upstream", "path"})
 
@@ -76,31 +72,6 @@ class Vocabulary:
     meanings: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
-    """An exchange for the preview; it has verdicts if it was short enough to be judged in passing."""
-
-    preview: PreviewRow | None
-    verdicts: list[Verdict] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A list as it was read: the numbers in their order, its first rows, and the state of the tape.
-
-    `ids` are those of the exchanges that were asked about, `started` is when the first and the last began. Of a centre,
-    the numbers are those of the first `page`.
-    """
-
-    numbers: list[int]
-    took_ns: int
-    rows: list[ListRow]
-    change: "Change"
-    ids: dict[int, str]
-    started: tuple[str, str] | None
-    page: "Page | None" = None
-
-
 class Listing:
     """The exchanges that a `query` selects, as a `catalog`; `change` is the last look at the tape, or None.
 
@@ -124,14 +95,9 @@ class Listing:
         self._counts: tuple[int, int] | None = None
 
     @property
-    def is_of_centre(self) -> bool:
-        """Whether it is read page by page, and counted beside that."""
-        return isinstance(self._host.listed, CentreReader)
-
-    @property
     def total(self) -> int | None:
         """How many exchanges there are; None is not known yet."""
-        if self.is_of_centre:
+        if self._page is not None:
             return None if self._counts is None else self._counts[0]
         return None if self.change is None else self.change.seen.total
 
@@ -158,8 +124,8 @@ class Listing:
 
     @property
     def stays(self) -> bool:
-        """Whether what was read of a centre is what is asked for, so that trouble with it takes nothing away."""
-        return self.is_of_centre and self.change is not None and self.is_current
+        """Whether the page that was read is what is asked for, so that trouble takes nothing away."""
+        return self._page is not None and self.change is not None and self.is_current
 
     @property
     def recorder(self) -> Run | None:
@@ -181,9 +147,8 @@ class Listing:
         query = self.query
         self._asked_ns = self._host.clock.now()
         try:
-            load = _load_of_centre if self.is_of_centre else _load
-            loaded = await self._host.listed.ask(
-                partial(load, query=query, clock=self._host.clock, known=known), f"list {self._name}"
+            loaded, found = await self._host.listed.read(
+                partial(_load, query=query, clock=self._host.clock, known=known), f"list {self._name}"
             )
         except WiretapeError as error:
             self._asked_ns = None
@@ -194,7 +159,7 @@ class Listing:
         self._page, self._counts = loaded.page, None
         self.catalog = Catalog(loaded.numbers, by_time=query.order is None and loaded.page is None)
         self.catalog.put(loaded.rows)
-        return loaded.ids
+        return found
 
     async def count(self) -> None:
         """Count what there is at a centre, and what fits; that may take longer than the list itself."""
@@ -204,10 +169,10 @@ class Listing:
         with contextlib.suppress(Superseded, WiretapeError):  # then it stays unknown
             fitting = len(self.catalog)
             if page.goes_on:
-                fitting = await self._host.listed.ask(partial(_count, query=query), f"count {self._name}")
+                fitting = await self._host.listed.read(partial(_count, query=query), f"count {self._name}")
             total = fitting
             if query.filter is not None:
-                total = await self._host.listed.ask(partial(_count, query=Query()), f"count {self._name}")
+                total = await self._host.listed.read(partial(_count, query=Query()), f"count {self._name}")
             if self._page is page:
                 self._counts = total, fitting
 
@@ -220,8 +185,10 @@ class Listing:
     async def extend(self) -> bool:
         """Read the next numbers of a centre; return whether there are any. Raises `Superseded`."""
         query, page = self.query, self._page
+        if page is None:
+            return False
         try:
-            further = await self._host.listed.ask(partial(_page, query=query, before=page), f"extend {self._name}")
+            further = await self._host.listed.read(partial(_further, query=query, page=page), f"extend {self._name}")
         except WiretapeError as error:
             self._fail(error)
             return False
@@ -234,7 +201,7 @@ class Listing:
     async def holds(self, known: Mapping[int, str]) -> bool:
         """Return whether exchanges are still those that their numbers stood for; False if that cannot be told."""
         with contextlib.suppress(Superseded, WiretapeError):
-            return await self._host.listed.ask(partial(ids, numbers=list(known))) == known
+            return await self._host.listed.read(lambda source: source.ids(list(known))) == known
         return False
 
     async def look(self, visible: Sequence[int]) -> "Change | None":
@@ -243,10 +210,10 @@ class Listing:
         A tape that was replaced, or that lost exchanges, has to be loaded again: `change` is None then.
         """
         query, known = self.query, self.change
-        if known is None or self.is_of_centre:
+        if known is None or not self._host.listed.place.supports("changes"):
             return None
         try:
-            change = await self._host.listed.ask(partial(_change, query=query, known=known, visible=visible))
+            change = await self._host.listed.read(partial(_change, query=query, known=known, visible=visible))
         except Superseded:
             return None
         except WiretapeError as error:
@@ -273,7 +240,7 @@ class Listing:
         """Read the rows of these exchanges; return whether some are gone. Raises `Superseded`."""
         catalog = self.catalog
         try:
-            rows = await self._host.listed.ask(partial(_rows, numbers=numbers), f"pages {self._name}")
+            rows = await self._host.listed.read(partial(_rows, numbers=numbers), f"pages {self._name}")
         except WiretapeError as error:
             self._fail(error)
             return False
@@ -290,21 +257,22 @@ class Listing:
         if query.filter is None or change is None:
             return None
         with contextlib.suppress(Superseded, WiretapeError):
-            terms = await self._host.listed.ask(partial(_terms, filter=query.filter), f"terms {self._name}")
+            terms = await self._host.listed.read(partial(_terms, filter=query.filter), f"terms {self._name}")
             if self.query is query and self.change is not None:
                 return notices.none_match(self.change.seen.total, terms, self.change.running)
         return None
 
-    async def details(self, number: int) -> Details | None:
+    async def details(self, number: int) -> "Details | None":
         """Return what the preview shows of an exchange; None if it shows another one by now, or there is trouble.
 
         A decoder is made ready for a large one: it is likely to be opened.
         """
         with contextlib.suppress(Superseded, WiretapeError):  # `look` reports the trouble
             question = partial(_details, number=number, limits=self._host.limits)
-            details = await self._host.listed.ask(question, f"preview {self._name}")
+            details = await self._host.listed.read(question, f"preview {self._name}")
             row = None if details.preview is None else details.preview.row
-            if row is not None and row.bytes is not None and row.bytes > LARGE and not self.is_of_centre:
+            is_here = self._host.listed.place.supports("bodies")
+            if row is not None and row.bytes is not None and row.bytes > LARGE and is_here:
                 ahead = number if row.outcome != "open" else None
                 await in_thread(partial(self._host.decoders.ready, ahead, row.bytes))
             return details
@@ -313,143 +281,64 @@ class Listing:
     async def advice(self) -> str | None:
         """Return what to do about measures of an older decoder, if there are any."""
         with contextlib.suppress(Superseded, WiretapeError):  # then the list says what is wrong with the tape
-            return await self._host.listed.ask(_advice)
+            return await self._host.listed.read(lambda source: source.advice())
         return None
 
     async def read_vocabulary(self) -> None:
         """Read what a filter can be completed with, once."""
         if not self.vocabulary.values:
             with contextlib.suppress(Superseded, WiretapeError):  # then only names are completed
-                self.vocabulary = await self._host.listed.ask(_vocabulary)
+                self.vocabulary = await self._host.listed.read(_vocabulary)
 
     def _fail(self, error: WiretapeError) -> None:
         self.trouble = error
-        if not isinstance(error, TapeBusy) and (self.change is None or not self.is_of_centre):
+        if not isinstance(error, TapeBusy) and (self.change is None or self._page is None):
             self.change, self.catalog = None, Catalog()
 
 
-def _advice(connection: "Connection") -> str | None:
-    from viewer.source.tape import queries
-
-    return None if _is_centre(connection) else queries.advice(connection)
+def _load(source: "Browsed", query: Query, clock: Clock, known: Sequence[int]) -> tuple["Listed", dict[int, str]]:
+    return source.listed(query.filter, query.order, clock), source.ids(known)
 
 
-def _is_centre(connection: "Connection") -> bool:
-    return connection.dialect.name != "sqlite"
+def _further(source: "Browsed", query: Query, page: "Page") -> "Page":
+    return source.further(query.filter, query.order, page)
 
 
-def _load_of_centre(connection: "Connection", query: Query, clock: Clock, known: Sequence[int]) -> _Loaded:
-    from viewer.source.clickhouse.listing import rows, start_of
-    from viewer.source.tape import live, queries
+def _count(source: "Browsed", query: Query) -> int:
+    from viewer.source.base import Selection
 
-    began = clock.now()
-    page = _page(connection, query)
-    took = clock.now() - began
-    total = len(page.numbers) or (queries.count(connection) if query.filter is not None else 0)
-    change = live.Change(live.Seen(0, total), 0, None)
-    starts = sorted(map(start_of, page.numbers))
-    started = (starts[0], starts[-1]) if starts else None
-    first = rows(connection, page.numbers[:PAGE])
-    return _Loaded(page.numbers, took, first, change, ids(connection, known), started, page)
+    return source.count(Selection(query.filter))
 
 
-def _page(connection: "Connection", query: Query, before: "Page | None" = None) -> "Page":
-    """Return the numbers of a centre that follow a page, or the first ones."""
-    from viewer.source.clickhouse import listing
-
-    condition, last = _condition(query), None if before is None else before.numbers[-1]
-    if query.order is None:
-        return listing.newest(connection, condition, last)
-    by, descending = query.order
-    after = None if before is None or last is None else (before.last, last)
-    return listing.ordered(connection, condition, by, descending=descending, after=after)
+def _change(source: "Browsed", query: Query, known: "Change", visible: Sequence[int]) -> "Change | None":
+    return source.changes(query.filter, known, visible)
 
 
-def _count(connection: "Connection", query: Query) -> int:
-    from viewer.source.tape import queries
-
-    return queries.count(connection, _condition(query))
+def _rows(source: "Browsed", numbers: Sequence[int]) -> list[ListRow]:
+    return source.visible(numbers)
 
 
-def _load(connection: "Connection", query: Query, clock: Clock, known: Sequence[int]) -> _Loaded:
-    from viewer.source.tape import live
-
-    condition = _condition(query)
-    change = live.change(connection, None, condition)
-    assert change is not None
-    began = clock.now()
-    by, descending = query.order or (None, False)
-    numbers = live.numbers(connection, condition, by, descending=descending)
-    took = clock.now() - began
-    first = numbers[:PAGE] if query.order else numbers[-PAGE:]
-    started = live.started(connection, None if condition is None else numbers)
-    return _Loaded(numbers, took, live.listed(connection, first), change, ids(connection, known), started)
+def _details(source: "Browsed", number: int, limits: Thresholds) -> "Details":
+    return source.details(number, limits)
 
 
-def ids(connection: "Connection", numbers: Sequence[int]) -> dict[int, str]:
-    """Return the ids of these exchanges, as far as they are on the tape."""
-    from viewer.source.tape import queries
-
-    return {number: row["id"] for number in numbers for row in queries.numbered(connection, ("id",), [number])}
-
-
-def _change(connection: "Connection", query: Query, known: "Change", visible: Sequence[int]) -> "Change | None":
-    from viewer.source.tape import live
-
-    return live.change(connection, known.seen, _condition(query), visible)
-
-
-def _rows(connection: "Connection", numbers: Sequence[int]) -> list[ListRow]:
-    from viewer.source.tape import live
-
-    if _is_centre(connection):
-        from viewer.source.clickhouse import listing
-
-        return listing.rows(connection, numbers)
-    return live.listed(connection, numbers)
-
-
-def _details(connection: "Connection", number: int, limits: Thresholds) -> Details:
-    from viewer.source.tape import live, queries
-    from viewer.timing.attribution import Attribution
-    from viewer.timing.verdicts import verdicts
-
-    if _is_centre(connection):  # its texts and reads come with the exchange, when that is opened
-        found = _rows(connection, [number])
-        return Details(live.without_texts(found[0]) if found else None)
-    preview = live.preview(connection, number)
-    if preview is None or preview.row.outcome == "open":
-        return Details(preview)
-    if preview.row.bytes is None or preview.row.bytes > LARGE:  # unknown on a damaged tape
-        return Details(preview)
-    judged = verdicts(Attribution(*queries.observed(connection, number)), preview.row.outcome, limits)
-    return Details(preview, judged)
-
-
-def _terms(connection: "Connection", filter: Filter) -> list[Term]:
+def _terms(source: "Browsed", filter: Filter) -> list[Term]:
     """Count what fits each term of a filter alone; of a long duration, look whether a thousandth was meant."""
-    from viewer.source.tape import conditions, live, queries
+    from viewer.source.base import Selection
 
     terms = []
-    for term, count in live.alone(connection, filter):
+    for term, count in source.alone(filter, _MOST_TERMS):
         smaller = notices.smaller_unit(term) if not count else None
-        is_meant = smaller is not None and queries.count(connection, conditions.condition(smaller)) > 0
+        is_meant = smaller is not None and source.count(Selection(smaller)) > 0
         terms.append(Term(str(term), count, str(smaller) if is_meant else None))
     return terms
 
 
-def _vocabulary(connection: "Connection") -> Vocabulary:
+def _vocabulary(source: "Browsed") -> Vocabulary:
     from viewer.export import fields
     from viewer.filters.fields import FIELDS, MEANINGS
     from viewer.formatting import host
-    from viewer.source.tape import live
 
-    values = {name: live.values(connection, name) for name in FROM_TAPE}
+    values = {name: source.values(name) for name in FROM_TAPE}
     values |= {"upstream": list(dict.fromkeys(map(host, values["upstream"])))}
     return Vocabulary(values, fields.meanings(name for name in FIELDS if name not in MEANINGS) | MEANINGS)
-
-
-def _condition(query: Query) -> "Condition | None":
-    from viewer.source.tape import conditions
-
-    return None if query.filter is None else conditions.condition(query.filter)

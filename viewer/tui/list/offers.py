@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from recorder.commands.centre import Target
 from recorder.errors import NotFound, WiretapeError
 from recorder.plurals import counted
 from viewer.model.text import curl
 from viewer.rows import ListRow
-from viewer.tui.base.host import Reader, Source
+from viewer.source.base import Place
+from viewer.tui.base.host import Host, TapeReader
 from viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
-from viewer.tui.list.listing import Query, ids
+from viewer.tui.list.listing import Query
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -28,34 +28,34 @@ MOST_COPIED: Final = 8 << 20
 """No longer answer, in bytes, goes to a clipboard."""
 
 
-def copies(reader: Reader, query: Query, row: ListRow | None, marked: Sequence[str]) -> list[Copy]:
+def copies(host: Host, query: Query, row: ListRow | None, marked: Sequence[str]) -> list[Copy]:
     """Return what can be copied: (label, text). `row` is the one under the cursor, `marked` are ids."""
-    place = reader.place
+    place = host.listed.place
     offered: list[Copy] = [("this list", command(place, "ls", *_filter(query), *_order(query)))]
-    if row is not None and isinstance(place, Target):
+    if row is not None and not place.supports("bodies"):
         pulls = command(place, "pull", row.id, "-o", f"{row.id[:8]}.db")
         offered = [("id", row.id), ("view", command(place, "view", row.id)), *offered, ("pull", pulls)]
     elif row is not None:
         id = row.id
         verbs: list[Copy] = [(verb, command(place, verb, id)) for verb in ("show", "view")]
         parts = [part for part in PARTS if part != "tool arguments" or row.finish_reason == "tool_calls"]
-        offered = [("id", id), *verbs, *offered, *((part, _later(reader, row.no, id, part)) for part in parts)]
+        offered = [("id", id), *verbs, *offered, *((part, _later(host.tape, row.no, id, part)) for part in parts)]
     if marked:
         offered.append(("marked ids", "\n".join(marked)))
     return offered
 
 
 def exports(
-    place: Source, query: Query, row: ListRow | None, marked: Sequence[str], fitting: int
+    place: Place, query: Query, row: ListRow | None, marked: Sequence[str], fitting: int
 ) -> list[tuple[str, list[str]]]:
     """Return what can be exported: (label, arguments); `fitting` is how many exchanges the list has."""
-    listed, is_tape = arguments(place, "export", *_filter(query)), not isinstance(place, Target)
+    listed, has_bodies = arguments(place, "export", *_filter(query)), place.supports("bodies")
     offered = [(counted(fitting, "exchange"), listed)]
-    if is_tape:
+    if has_bodies:
         offered.append((f"their texts, {fitting:,}", [*listed, "--table", "texts"]))
     if marked:
         offered.append((f"marked, {len(marked)}", arguments(place, "export", *marked)))
-    if row is not None and is_tape:
+    if row is not None and has_bodies:
         one, short = arguments(place, "export", row.id), row.id[:8]
         offered.append((f"bytes of {short}", [*one, "--format", "sse"]))
         offered.append((f"chunks of {short}", [*one, "--table", "chunks"]))
@@ -69,7 +69,7 @@ def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
     """
     from viewer.source.tape import queries
 
-    if ids(connection, [number]).get(number) != id:
+    if not any(row["id"] == id for row in queries.numbered(connection, ("id",), [number])):
         raise NotFound(f"{id[:8]} is not on this tape any more")
     if part == "curl":
         return curl.of(queries.request(connection, number))
@@ -95,7 +95,7 @@ def _answer(connection: "Connection", number: int, id: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _later(reader: Reader, number: int, id: str, part: str) -> Later:
+def _later(reader: TapeReader, number: int, id: str, part: str) -> Later:
     question = partial(text_of, number=number, id=id, part=part)
     return Later(PARTS[part], partial(reader.ask, question, "copy"), part_command(reader.place, id, part))
 

@@ -15,8 +15,9 @@ from viewer.model.listing import preview
 from viewer.model.states import Look, Part
 from viewer.model.text import wrap
 from viewer.rows import ListRow
+from viewer.source.base import Details
 from viewer.tui.base import paint, theme
-from viewer.tui.list.listing import Details, Listing
+from viewer.tui.list.listing import Listing
 from viewer.tui.widgets.cursor import Toned
 
 _AFTER_SECONDS: Final = 0.05

@@ -28,8 +28,8 @@ from viewer.model.listing import drilling, notices
 from viewer.model.listing.catalog import Marks
 from viewer.model.states import Look, Part
 from viewer.rows import ListRow
-from viewer.source.clickhouse.errors import NotAtCentre, UnknownExpression
-from viewer.tui.base.host import CentreReader, Host, Superseded, host, in_thread
+from viewer.source.base import Unsupported
+from viewer.tui.base.host import Host, Superseded, host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.offers import Copy
 from viewer.tui.list import offers
@@ -42,11 +42,9 @@ from viewer.tui.widgets.cursor import CursorList
 from viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
-    from viewer.source.tape.live import Change
+    from viewer.source.base import Capability, Change
 
 POLL_SECONDS: Final = 0.15
-_RETRY_SECONDS: Final = 0.5
-RETRY_CENTRE_SECONDS: Final = 5.0
 _ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
@@ -54,8 +52,8 @@ _OF_ROWS: Final = frozenset(
     {"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "conversations"}
 )
 """Actions that do nothing where nothing is listed."""
-_OF_TAPES: Final = frozenset({"follow", "conversations"})
-"""Actions that a centre does not know."""
+_NEEDED: Final[dict[str, "Capability"]] = {"follow": "following", "conversations": "conversations"}
+"""Actions for which a source has to be able to do something."""
 
 
 class StreamsScreen(Screen[None]):
@@ -163,7 +161,7 @@ class StreamsScreen(Screen[None]):
 
     def copies(self) -> list[Copy]:
         """Return what can be copied: (label, text)."""
-        return offers.copies(self._host.listed, self.listing.query, self._row, list(self.marks.ids.values()))
+        return offers.copies(self._host, self.listing.query, self._row, list(self.marks.ids.values()))
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported: (label, arguments of `wiretape`)."""
@@ -199,7 +197,7 @@ class StreamsScreen(Screen[None]):
             return
         if ids is not None:
             self._check(known, ids)
-        elif isinstance(self.listing.trouble, TooSlow | NotAtCentre | UnknownExpression):
+        elif isinstance(self.listing.trouble, TooSlow | Unsupported):
             self._refuse(self.listing.trouble)
             self.call_later(self._load)
             return
@@ -216,14 +214,14 @@ class StreamsScreen(Screen[None]):
             if advice := await self.listing.advice():
                 self.notify(advice, severity="warning", markup=False)
 
-        if self.listing.is_of_centre:
+        if self._host.listed is not self._host.tape:
             self.run_worker(self._count_all(), group="count", exclusive=True)
 
     async def _count_all(self) -> None:
         await self.listing.count()
         self.show_state()
 
-    def _refuse(self, error: TooSlow | NotAtCentre | UnknownExpression) -> None:
+    def _refuse(self, error: TooSlow | Unsupported) -> None:
         """Undo what cannot be worked out: the filter, or where there is none, the order."""
         if self.listing.query.filter is None:
             self.listing.query = replace(self.listing.query, order=None)
@@ -252,8 +250,7 @@ class StreamsScreen(Screen[None]):
 
     async def _watch(self) -> None:
         while True:
-            retry_s = RETRY_CENTRE_SECONDS if self.listing.is_of_centre else _RETRY_SECONDS
-            await asyncio.sleep(retry_s if self.listing.trouble else POLL_SECONDS)
+            await asyncio.sleep(self._host.listed.place.retry_s if self.listing.trouble else POLL_SECONDS)
             if self.listing.is_loading:
                 continue
             in_sight = self._rows.in_sight()
@@ -321,17 +318,16 @@ class StreamsScreen(Screen[None]):
 
     def _with_copies(self, numbers: list[int], open: Callable[[list[int]], object]) -> None:
         """Open exchanges with the numbers that they have on the tape: at once, or when they have been pulled to it."""
-        reader = self._host.listed
-        if isinstance(reader, CentreReader):
-            self._puller = self.run_worker(self._pull(reader, numbers, open), group="pull", exclusive=True)
-        else:
+        if self._host.listed is self._host.tape:
             open(numbers)
+        else:
+            self._puller = self.run_worker(self._pull(numbers, open), group="pull", exclusive=True)
 
-    async def _pull(self, reader: CentreReader, numbers: list[int], open: Callable[[list[int]], object]) -> None:
+    async def _pull(self, numbers: list[int], open: Callable[[list[int]], object]) -> None:
         self._pulls = counted(len(numbers), "exchange")
         self.show_state()
         try:
-            there = await in_thread(partial(reader.pull, numbers))
+            there = await in_thread(partial(self._host.listed.place.pull, numbers))
         except WiretapeError as error:
             self.notify(str(error), title="not pulled", severity="error", timeout=_ERROR_SECONDS, markup=False)
         else:
@@ -414,8 +410,7 @@ class StreamsScreen(Screen[None]):
             return frozenset()  # nothing is known yet: no key is refused that may be of use in a moment
         marked, text = bool(self.marks), bool(self.filter.text.strip())
         idle = set() if self._rows.count else {*_OF_ROWS}
-        if self.listing.is_of_centre:
-            idle |= _OF_TAPES
+        idle |= {action for action, needed in _NEEDED.items() if not self._host.listed.place.supports(needed)}
         applies = {
             "compare": marked and self._rows.count > 0,
             "toggle_filter": text,
@@ -602,10 +597,10 @@ class StreamsScreen(Screen[None]):
         if self._pulls:
             return [(f"pulling {self._pulls} …", "warning")]
         if self.listing.is_busy:
-            return [(f"busy: waiting for the {'centre' if self.listing.is_of_centre else 'tape'}", "warning")]
+            return [(f"busy: waiting for the {self._host.listed.place.noun}", "warning")]
         if self.listing.change is None:
             return []
-        if self.listing.is_of_centre:
+        if not self._host.listed.place.supports("changes"):
             return [] if self.listing.trouble is None else [(safe(str(self.listing.trouble)), "error")]
         return notices.recorder_line(self.listing.recorder, self._host.clock.wall_ns())
 
@@ -625,11 +620,12 @@ class StreamsScreen(Screen[None]):
         """Return why there is nothing to list; None if there is something, or a filter is why."""
         listing = self.listing
         if listing.is_unread and listing.trouble is not None:
-            if isinstance(listing.trouble, NotFound | SchemaMissing) and not listing.is_of_centre:
-                return notices.no_tape(self._host.tape.path)
-            return notices.failed(listing.trouble, "centre" if listing.is_of_centre else "tape")
+            place = self._host.listed.place
+            if isinstance(listing.trouble, NotFound | SchemaMissing) and place.file is not None:
+                return notices.no_tape(place.file)
+            return notices.failed(listing.trouble, place.noun)
         if listing.change is not None and not listing.change.seen.total:
-            if listing.is_of_centre:
+            if not self._host.listed.place.supports("changes"):
                 return notices.nothing_shipped(self._host.listed.name)
             return notices.empty(listing.recorder, self._host.clock.wall_ns())
         return None

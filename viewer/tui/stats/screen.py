@@ -26,7 +26,7 @@ from viewer.rows import TableRow
 from viewer.stats import heatmap
 from viewer.stats.heatmap import METRICS, Heatmap
 from viewer.tui.base import paint
-from viewer.tui.base.host import CentreReader, Superseded, host
+from viewer.tui.base.host import Superseded, host
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.menus import AskScreen
@@ -37,11 +37,8 @@ from viewer.tui.widgets.cursor import MARGIN, CursorList
 from viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from viewer.filters.syntax import Filter
-    from viewer.source.tape.conditions import Condition
-    from viewer.source.tape.overview import Failures
+    from viewer.source.base import Browsed, Failures, Place, Selection
 
 T = TypeVar("T")
 
@@ -136,23 +133,21 @@ class StatsScreen(Screen[None]):
     def copies(self) -> list[tuple[str, str]]:
         """Return what can be copied: the command that prints these figures, and the filter."""
         objective = ["--slo", self._slo] if self._slo else []
-        command = offers.command(
-            host(self).listed.place, "stats", *self._selection(), "--by", self.shown.by, *objective
-        )
+        command = offers.command(self._place, "stats", *self._selection(), "--by", self.shown.by, *objective)
         return [("command", command), ("filter", self.shown.filter_text)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return what can be exported: the figures of the groups, and the exchanges that they are of."""
-        tables = ("exchanges",) if self._is_of_centre else ("exchanges", "chunks", "reads")
-        exported = offers.arguments(host(self).listed.place, "export", *self._selection())
+        tables = ("exchanges",) if not self._place.supports("bodies") else ("exchanges", "chunks", "reads")
+        exported = offers.arguments(self._place, "export", *self._selection())
         return [
             (f"summary by {self.shown.by}", [*exported, "--table", "summary", "--by", self.shown.by]),
             *((table, [*exported, "--table", table]) for table in tables),
         ]
 
     @property
-    def _is_of_centre(self) -> bool:
-        return isinstance(host(self).listed, CentreReader)
+    def _place(self) -> "Place":
+        return host(self).listed.place
 
     def _selection(self) -> list[str]:
         return ["-f", self.shown.filter_text] if self.shown.filter_text else []
@@ -265,7 +260,7 @@ class StatsScreen(Screen[None]):
 
     async def _read_groups(self) -> None:
         by, slo = self._by, self._slo
-        figures, pooled = partial(_figures, by=by, slo=slo), self._is_of_centre  # which pools the gaps at once
+        figures, pooled = partial(_figures, by=by, slo=slo), not self._place.supports("stages")
         if not await self._take("groups", figures, partial(self._show_figures, by, pooled=pooled)):
             return
         if self.shown.heat is None:
@@ -279,18 +274,18 @@ class StatsScreen(Screen[None]):
         await self._take("heat", partial(_heat, metric=metric, room=room), self._show_heat)
 
     async def _take(
-        self, key: str, question: "Callable[[Connection, Filter | None], T]", show: Callable[[T], None]
+        self, key: str, question: "Callable[[Browsed, Filter | None], T]", show: Callable[[T], None]
     ) -> bool:
         """Ask a question and show its answer; False if there is none, or nobody waits for it any more."""
         text = self.shown.filter_text
 
-        def asked(connection: "Connection") -> T:
+        def asked(source: "Browsed") -> T:
             from viewer.filters.parser import parse
 
-            return question(connection, parse(text) if text else None)
+            return question(source, parse(text) if text else None)
 
         try:
-            answer = await host(self).listed.ask(asked, key)
+            answer = await host(self).listed.read(asked, key)
         except Superseded:
             return False
         except WiretapeError as error:
@@ -401,65 +396,32 @@ _Figures = tuple[list[TableRow], TableRow | None, dict[str, int]]
 """The figures of each group, those of all together, and what they leave out."""
 
 
-def _covered(where: "Filter | None") -> "Condition | None":
-    """Return the condition for what the figures cover of a selection."""
-    from viewer.source.tape import conditions, overview
+def _covered(where: "Filter | None") -> "Selection":
+    """Return what the figures cover of a selection."""
+    from viewer.source.base import Selection
 
-    selected = None if where is None else conditions.condition(where)
-    return selected if coverage.names_operation(where) else overview.covered(selected)
+    return Selection(where, generations=not coverage.names_operation(where))
 
 
 def _figures(
-    connection: "Connection", where: "Filter | None", *, by: str, slo: str | None, pooled: bool = False
+    source: "Browsed", where: "Filter | None", *, by: str, slo: str | None, pooled: bool = False
 ) -> _Figures | None:
     """Return all figures, those of pooled gaps only where asked; None if there are too many gaps to hold."""
-    from viewer.source.tape import conditions, overview
+    from viewer.source.base import Selection
     from viewer.stats.metrics import objective
 
     covered = _covered(where)
-    if connection.dialect.name != "sqlite":
-        return _figures_of_centre(connection, where, covered, by, slo)
-    if pooled and overview.pooled(connection, covered) > overview.MOST_GAPS:
+    found = source.overview(by, covered, objective(slo) if slo else (), gaps=pooled)
+    if found is None:
         return None
-    figures = overview.figures(connection, by, covered, objective(slo) if slo else (), gaps=pooled)
-    if coverage.names_operation(where):
-        return *figures, {}
-    return *figures, overview.left_out(connection, None if where is None else conditions.condition(where))
+    return found.rows, found.total, source.left_out(Selection(where)) if covered.generations else {}
 
 
-def _figures_of_centre(
-    connection: "Connection", where: "Filter | None", covered: "Condition | None", by: str, slo: str | None
-) -> _Figures:
-    """Return all figures, which the centre works out."""
-    from viewer.source.clickhouse.figures import groups as figures_of
-    from viewer.source.tape import conditions, overview
-    from viewer.stats.metrics import objective
-    from viewer.stats.summary import row_of
-
-    bounds = objective(slo) if slo else ()
-    found, together = (figures_of(connection, keys, covered, bounds=bounds) for keys in ((by,), ()))
-    rows = [row_of(one, (by,)) for one in found]
-    total = row_of(together[0], ()) if found else None
-    if coverage.names_operation(where):
-        return rows, total, {}
-    return rows, total, overview.left_out(connection, None if where is None else conditions.condition(where))
-
-
-def _failures(connection: "Connection", where: "Filter | None") -> "tuple[list[Failures], list[str]]":
+def _failures(source: "Browsed", where: "Filter | None") -> "tuple[list[Failures], list[str]]":
     """Return the failures, and the labels that there are."""
-    from viewer.source.tape import overview
-
     covered = _covered(where)
-    if connection.dialect.name != "sqlite":
-        from viewer.source.clickhouse.listing import label_keys
-    else:
-        label_keys = overview.label_keys
-    return overview.failures(connection, covered), label_keys(connection, covered)
+    return source.failures(covered), source.labels(covered)
 
 
-def _heat(connection: "Connection", where: "Filter | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
-    if connection.dialect.name != "sqlite":
-        from viewer.source.clickhouse.heat import heat
-    else:
-        from viewer.source.tape.overview import heat
-    return heat(connection, metric, room, _covered(where))
+def _heat(source: "Browsed", where: "Filter | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
+    return source.heat(metric, room, _covered(where))

@@ -14,6 +14,7 @@ from viewer import rows
 from viewer.filters.parser import parse
 from viewer.source.tape import conditions, queries
 from viewer.source.tape import live as watching
+from viewer.source.tape.place import Tape
 
 
 def where(text: str) -> Any:
@@ -125,10 +126,11 @@ def test_an_empty_tape_has_nothing_and_nobody(tmp_path: Path) -> None:
         assert watching.numbers(connection) == []
 
 
-def test_each_term_is_counted_alone(connection: Connection) -> None:
-    found = watching.alone(connection, parse("is:live ttft>900s"))
-    assert [(str(term), count) for term, count in found] == [("outcome:open", 1), ("ttft>900s", 0)]
-    assert [count for _, count in watching.alone(connection, parse("is:live"))] == [1]
+def test_each_term_is_counted_alone(tape: Path) -> None:
+    with Tape(tape).opened() as source:
+        found = source.alone(parse("is:live ttft>900s"))
+        assert [(str(term), count) for term, count in found] == [("outcome:open", 1), ("ttft>900s", 0)]
+        assert [count for _, count in source.alone(parse("is:live"))] == [1]
 
 
 def test_values_are_the_commonest_first(connection: Connection) -> None:

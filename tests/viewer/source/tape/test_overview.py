@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from tests.viewer.commanding import run
 from viewer.filters.parser import parse
+from viewer.source.base import Failures
 from viewer.source.tape import conditions, overview, queries
 from viewer.source.tape.conditions import unpacked
-from viewer.source.tape.overview import Failures
 from viewer.stats.metrics import objective
 
 

@@ -17,9 +17,8 @@ from tests.viewer.fleet import engine as engines
 from tests.viewer.fleet.engine import HEADERS, Listed
 from tests.viewer.tui.staging import Watch, journey, press, seen, shows, typed, wait_for
 from viewer.source.clickhouse import listing
+from viewer.source.clickhouse.source import ClickHouse
 from viewer.tui.app import ViewerApp
-from viewer.tui.base.host import CentreReader
-from viewer.tui.list import screen
 
 TARGET = Target(("http://127.0.0.1:1",), url="clickhouse://127.0.0.1:1/wiretape")
 NUMBERS = "concat(started_at, ' ', id) \nFROM"
@@ -52,8 +51,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Listed:
 @asynccontextmanager
 async def viewing(engine: Listed, directory: Path) -> AsyncIterator[tuple[Watched, Pilot[Any]]]:
     pulled = directory / "pulled.db"
-    reader = CentreReader(TARGET, lambda: engines.centre(engine, TARGET), pulled)
-    app = Watched(pulled, Watch().clock, centre=reader)
+    place = ClickHouse(TARGET, lambda: engines.centre(engine, TARGET))
+    app = Watched(place.holding(lambda: pulled), Watch().clock, place=place)
     async with app.run_test(size=(120, 40)) as pilot:
         yield app, pilot
 
@@ -110,7 +109,7 @@ def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Lis
 def test_a_centre_that_was_away_is_read_on_where_it_was_left(
     engine: Listed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "RETRY_CENTRE_SECONDS", 0.05)
+    monkeypatch.setattr(ClickHouse, "retry_s", 0.05)
 
     def away(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")

@@ -24,6 +24,7 @@ from viewer.filters import patterns
 from viewer.model import settings
 from viewer.model.listing.layout import COLUMNS
 from viewer.source.tape import queries
+from viewer.source.tape.place import Tape
 from viewer.tui.app import ViewerApp
 from viewer.tui.dialogs import offers
 from viewer.tui.dialogs.help import entries
@@ -1001,13 +1002,13 @@ def test_commands_name_the_tape_unless_they_find_it_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "my tape.db"
-    assert offers.command(path, "show", "@-1") == f"wiretape show --db '{path}' @-1"
-    assert offers.arguments(path, "export", "a b") == ["export", "--db", str(path), "a b"]
+    assert offers.command(Tape(path), "show", "@-1") == f"wiretape show --db '{path}' @-1"
+    assert offers.arguments(Tape(path), "export", "a b") == ["export", "--db", str(path), "a b"]
     monkeypatch.setenv("WIRETAPE_DB", str(path))
-    assert offers.command(path, "view", "ab", "--at", "#3") == "wiretape view ab --at '#3'"
+    assert offers.command(Tape(path), "view", "ab", "--at", "#3") == "wiretape view ab --at '#3'"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WIRETAPE_DB", path.name)  # found from this directory only
-    assert offers.arguments(path, "ls") == ["ls", "--db", str(path)]
+    assert offers.arguments(Tape(path), "ls") == ["ls", "--db", str(path)]
 
 
 def test_hostile_text_is_shown_and_nothing_else(tmp_path: Path) -> None:

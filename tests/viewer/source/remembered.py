@@ -1,0 +1,215 @@
+"""A source that is a list in memory: the third kind, which no command knows of."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from recorder.decode.decoder import Decoded
+from recorder.decode.outcome import FAILURES, Exchange, Reads
+from recorder.errors import NotFound
+from viewer import rows
+from viewer.model.exchange.opened import Known
+from viewer.model.exchange.turn import Turn
+from viewer.rows import DetailRow, Headers, Request, TableRow
+from viewer.source.base import (
+    ALL,
+    Browsed,
+    CountTokens,
+    Failures,
+    Measuring,
+    Order,
+    Place,
+    Recorded,
+    Selection,
+    Source,
+)
+from viewer.stats import summary
+from viewer.stats.heatmap import Heatmap
+from viewer.stats.metrics import QUANTITIES
+from viewer.stats.prices import Paid
+from viewer.stats.summary import TOKENS, Figures, Sample
+from viewer.stats.tools.summary import Addend
+
+FIELDS = tuple(
+    dict.fromkeys((*rows.FIELDS, *rows.LIST_FIELDS, *rows.TEXT_FIELDS, "output_chunks", "tps_user", "sparkline"))
+)
+
+
+@dataclass(frozen=True)
+class Remembered(Recorded):
+    """One exchange, all of it in memory."""
+
+    row: TableRow
+    packed: bytes | None
+    full: DetailRow
+    both_headers: tuple[Headers, Headers]
+    asked: Request
+    its_reads: list[TableRow]
+    data: bytes
+    from_client: bytes
+    decoded: tuple[Exchange, Reads, Decoded]
+    as_turn: Turn
+    facts: Known
+
+    @classmethod
+    def of(cls, source: Source, number: int) -> "Remembered":
+        one = source.exchange(number)
+        (row,) = source.rows(FIELDS, Selection(None, (number,)))
+        return cls(
+            row, source.gaps([row["id"]]).get(row["id"]), one.worked_out(), one.headers(), one.request(), one.reads(),
+            one.body(), one.sent(), one.observed(), one.turn(), one.known(),
+        )  # fmt: skip
+
+    def detail(self) -> DetailRow:
+        return self.full
+
+    def worked_out(self) -> DetailRow:
+        return self.full
+
+    def headers(self) -> tuple[Headers, Headers]:
+        return self.both_headers
+
+    def request(self) -> Request:
+        return self.asked
+
+    def reads(self) -> list[TableRow]:
+        return self.its_reads
+
+    def body(self) -> bytes:
+        return self.data
+
+    def sent(self) -> bytes:
+        return self.from_client
+
+    def observed(self) -> tuple[Exchange, Reads, Decoded]:
+        return self.decoded
+
+    def turn(self) -> Turn:
+        return self.as_turn
+
+    def known(self) -> Known:
+        return self.facts
+
+
+class Memory(Place, Source):
+    """Exchanges in a list, oldest first; of filters it knows none."""
+
+    name, noun = "a list", "list in memory"
+    lacks = frozenset({"conversations", "pages", "notes"})
+
+    def __init__(self, kept: Sequence[Remembered]) -> None:
+        self.kept = kept
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Browsed]:
+        yield cast(Browsed, self)  # no screen lists it
+
+    def _chosen(self, selection: Selection) -> list[Remembered]:
+        assert selection.filter is None
+        wanted = range(len(self.kept)) if selection.numbers is None else selection.numbers
+        chosen = [self.kept[number] for number in wanted]
+        return [one for one in chosen if not selection.generations or one.row["operation"] in ("chat", None)]
+
+    def count(self, selection: Selection = ALL) -> int:
+        return len(self._chosen(selection))
+
+    def numbers(self, selection: Selection = ALL, limit: int | None = None) -> list[int]:
+        return [self.kept.index(one) for one in self._chosen(selection)][::-1][:limit]
+
+    def rows(
+        self,
+        fields: tuple[str, ...],
+        selection: Selection = ALL,
+        *,
+        order: Order | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[TableRow]:
+        found = self._chosen(selection)
+        found = found[::-1] if newest_first or order else found
+        if order is not None:
+            by, descending = order
+            found.sort(key=lambda one: one.row[by] or 0, reverse=descending)
+            found.sort(key=lambda one: one.row[by] is None)
+        return rows.only([one.row for one in found[:limit]], fields)
+
+    def gaps(self, ids: Sequence[str]) -> dict[str, bytes]:
+        return {one.full.id: one.packed for one in self.kept if one.full.id in ids and one.packed is not None}
+
+    def find(self, reference: str) -> int:
+        if reference == "@":
+            return len(self.kept) - 1
+        found = [number for number, one in enumerate(self.kept) if one.full.id.startswith(reference)]
+        if len(found) != 1:
+            raise NotFound(f"no exchange {reference}")
+        return found[0]
+
+    def exchange(self, number: int) -> Recorded:
+        return self.kept[number]
+
+    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> Iterator[Figures]:
+        groups: dict[tuple[Any, ...], list[Remembered]] = {}
+        for one in self._chosen(selection):
+            groups.setdefault(tuple(one.row[key] for key in keys), []).append(one)
+        for key in sorted(groups, key=str):
+            yield summary.measure(_sample(key, groups[key]), measuring.method, measuring.bounds, measuring.drawn)
+
+    def samples(self, selection: Selection, *, include_failed: bool = False) -> list[Sample]:
+        return [_sample((), self._chosen(selection))]
+
+    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> Iterator[Addend]:
+        return iter(())
+
+    def left_out(self, selection: Selection) -> dict[str, int]:
+        kept = self._chosen(selection.of_generations())
+        return dict(Counter(one.row["operation"] for one in self._chosen(selection) if one not in kept))
+
+    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> Heatmap | None:
+        return None
+
+    def failures(self, selection: Selection) -> list[Failures]:
+        failed = Counter(one.row["outcome"] for one in self._chosen(selection) if one.row["outcome"] in FAILURES)
+        return [Failures(outcome, None, None, None, count) for outcome, count in failed.most_common()]
+
+    def labels(self, selection: Selection) -> list[str]:
+        return []
+
+    def follow(
+        self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
+    ) -> Iterator[list[TableRow]]:
+        yield list(self.rows(fields, selection))[-last:]
+
+
+def _sample(key: tuple[Any, ...], kept: Sequence[Remembered]) -> Sample:
+    found = [one.row for one in kept]
+    complete = np.array([row["outcome"] == "complete" for row in found], bool)
+    names = {name: name for name in TOKENS}
+    names |= {one.name: rows.field_name(one.column) for one in QUANTITIES.values() if one.column is not None}
+    flags = [set(row["flags"]) if row["outcome"] == "complete" else set() for row in found]
+    rates = [row["tps_user"] is not None for row in found]
+    gaps = [one.packed for one in kept if one.row["outcome"] == "complete" and one.packed]
+    starts = [row["started_at"] for row in found]
+    return Sample(
+        key,
+        Counter(row["outcome"] for row in found),
+        Counter(row["outcome"] for row in found if 200 <= (row["status"] or 0) < 300),
+        complete,
+        complete | np.array([(row["output_chunks"] or 0) > 0 for row in found], bool),
+        complete,
+        {
+            name: np.array([np.nan if row[column] is None else row[column] for row in found], float)
+            for name, column in names.items()
+        },
+        np.frombuffer(bytearray().join(gaps), "<i8"),
+        min(starts, default=None),
+        max(starts, default=None),
+        sum("burst" in one and rate for one, rate in zip(flags, rates, strict=True)),
+        sum("backpressure" in one for one in flags),
+        sum("hidden_tokens" in one and rate for one, rate in zip(flags, rates, strict=True)),
+        *(sum(flag in one for one in flags) for flag in ("clock_suspect", "imported", "no_timing")),
+        Paid(unknown_n=int(complete.sum())),
+    )

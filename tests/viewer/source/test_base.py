@@ -1,0 +1,63 @@
+"""Commands know no kinds of sources: they print the same of a list in memory as of a tape."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.viewer.conftest import COMPLETE, TOOLS
+from tests.viewer.source.remembered import Memory, Remembered
+from viewer.cli import group
+from viewer.source.base import Place, Selection, Unsupported
+from viewer.source.tape.place import Tape
+
+
+@pytest.fixture
+def memory(tape: Path) -> Memory:
+    with Tape(tape).opened() as source:
+        return Memory([Remembered.of(source, number) for number in reversed(source.numbers(Selection()))])
+
+
+def asked(place: Place, *arguments: str) -> Result:
+    """Run a command over a source, which it gets as its default."""
+    return CliRunner().invoke(group, arguments, default_map={arguments[0]: {"db": place}})
+
+
+COMMANDS = [
+    ("ls",), ("ls", "-n", "3", "--format", "table"), ("ls", "-s", "-stall", "--format", "json"),
+    ("ls", "--spark"), ("ls", "--format", "ids"),
+    ("stats",), ("stats", "--by", "model", "--format", "json"), ("stats", "--hist", "icl", "--format", "table"),
+    ("stats", "--slo", "ttft<800ms", "--include-failed", "--schema"),
+    ("check", "--max", "ttft.p95=1500ms"), ("compare", COMPLETE, TOOLS),
+    ("show", "@"), ("show", COMPLETE, "--format", "json"),
+    *(("show", TOOLS, "--part", part) for part in
+      ("text", "conversation", "timing", "events", "reads", "request", "raw")),
+    ("export",), ("export", "--table", "summary"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_command_prints_the_same_of_a_list_in_memory_as_of_a_tape(
+    tape: Path, memory: Memory, arguments: tuple[str, ...]
+) -> None:
+    expected = asked(Tape(tape), *arguments)
+    found = asked(memory, *arguments)
+    assert expected.exception is None
+    assert found.exception is None
+    assert (found.exit_code, found.stdout, found.stderr) == (expected.exit_code, expected.stdout, expected.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("ls", "--by", "conversation"), ("view", "--web")],
+    ids=" ".join,
+)
+def test_what_a_source_cannot_do_is_said_in_one_sentence(memory: Memory, arguments: tuple[str, ...]) -> None:
+    error = asked(memory, *arguments).exception
+    assert isinstance(error, Unsupported)
+    assert str(error).startswith(f"{arguments[1]}{' conversation' if 'ls' in arguments else ''}: a list in memory ")
+    assert str(error).endswith(": copy to a tape with 'wiretape pull'")
+
+
+def test_a_source_without_exchanges_says_so() -> None:
+    assert asked(Memory([]), "ls").stderr == "wiretape: the source holds no exchanges yet\n"

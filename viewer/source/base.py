@@ -1,0 +1,414 @@
+"""Where exchanges are read from: the questions of commands and screens, and the records of the answers.
+
+A tape (`viewer.source.tape`) and a ClickHouse server (`viewer.source.clickhouse`) answer them. What a source cannot do
+it tells by `supports`, and in one sentence (`Unsupported`). A number stands for an exchange within its source.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from recorder.errors import WiretapeError
+from viewer.filters.syntax import And
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from recorder.clock import Clock
+    from recorder.decode.decoder import Decoded
+    from recorder.decode.outcome import Exchange, Reads
+    from recorder.decode.stalls import Thresholds
+    from recorder.process import Run
+    from viewer.filters.syntax import Filter
+    from viewer.model.exchange.opened import Known
+    from viewer.model.exchange.turn import Turn
+    from viewer.rows import DetailRow, Headers, ListRow, PreviewRow, Request, TableRow
+    from viewer.stats.heatmap import Heatmap
+    from viewer.stats.metrics import Bound, Quantity
+    from viewer.stats.summary import Figures, Method, Sample
+    from viewer.stats.tools.summary import Addend
+    from viewer.timing.verdicts import Verdict
+
+Capability = Literal["bodies", "changes", "conversations", "notes", "pages", "following", "stages"]
+"""Something that not every source can do."""
+
+_LACKING: Final[dict[Capability, str]] = {
+    "bodies": "has no texts, chunks, reads or bodies at hand",
+    "changes": "tells no changes",
+    "conversations": "lists no conversations",
+    "notes": "keeps no notes",
+    "pages": "has no live pages",
+    "following": "is not followed on a screen, but by 'wiretape ls --follow'",
+    "stages": "works out all figures at once",
+}
+
+Order = tuple[str, bool]
+"""A field to sort by, and True for the largest first."""
+CountTokens = Callable[[str, bool], int]
+Progress = Callable[[Iterable[str]], Iterable[str]]
+"""Passes items on, and shows how many have passed."""
+
+
+class Unsupported(WiretapeError):
+    """A question that a source cannot answer."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The exchanges of a question: those that match a filter, of those with certain `numbers`, or all.
+
+    `generations` leaves out every other operation, `bytes` the exchanges without bytes.
+    """
+
+    filter: "Filter | None" = None
+    numbers: tuple[int, ...] | None = None
+    generations: bool = False
+    bytes: bool = False
+
+    def of_generations(self) -> "Selection":
+        """Return the generations among them."""
+        return replace(self, generations=True)
+
+    def with_bytes(self) -> "Selection":
+        """Return those whose bytes are there."""
+        return replace(self, bytes=True)
+
+
+ALL: Final = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """The definition of figures: percentiles, objective, histogram, and whether failed exchanges take part."""
+
+    method: "Method" = "linear"
+    bounds: "Sequence[Bound]" = ()
+    include_failed: bool = False
+    drawn: "Quantity | None" = None
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """The count of exchanges that failed in one way; None is unknown."""
+
+    outcome: str
+    detail: str | None
+    code: str | None
+    status: int | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The state of a list when it was last looked at."""
+
+    version: int
+    total: int = 0
+    newest: int = 0
+    unsettled: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The changes of a list since it was last looked at.
+
+    `fits` are the exchanges that are new, still run or ran then, as far as they fit; `unfit` those that do not. `rows`
+    are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are gone.
+    """
+
+    seen: Seen
+    running: int
+    recorder: "Run | None"
+    fits: list[int] = field(default_factory=list)
+    unfit: list[int] = field(default_factory=list)
+    rows: "list[ListRow]" = field(default_factory=list)
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Numbers in their order, the sort value of the last one, and whether more may follow."""
+
+    numbers: list[int]
+    last: Any = None
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list as it was read: its numbers in their order, its first rows, and the state of its source.
+
+    `started` is when the first and the last exchange began. A source that is read in pages gives the first `page`.
+    """
+
+    numbers: list[int]
+    took_ns: int
+    rows: "list[ListRow]"
+    change: Change
+    started: tuple[str, str] | None
+    page: Page | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """An exchange for the preview, with verdicts if it is short enough to be judged in passing."""
+
+    preview: "PreviewRow | None"
+    verdicts: "Sequence[Verdict]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The figures of each group and of all together; `total` is None without exchanges."""
+
+    rows: "list[TableRow]"
+    total: "TableRow | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A tape with exchanges of a source, their numbers (None: all), and the count of those without body."""
+
+    tape: Path
+    numbers: set[int] | None = None
+    without_body: int = 0
+
+
+class Recorded(ABC):
+    """One exchange of a source. All but `detail` raises `Unsupported` where bodies are not at hand."""
+
+    @abstractmethod
+    def detail(self) -> "DetailRow":
+        """Return its facts and measures."""
+
+    @abstractmethod
+    def worked_out(self) -> "DetailRow":
+        """Return its facts and measures with its cost and its place in a conversation. Raises `PricesWrong`."""
+
+    @abstractmethod
+    def headers(self) -> "tuple[Headers, Headers]":
+        """Return the headers of the request and of the response."""
+
+    @abstractmethod
+    def request(self) -> "Request":
+        """Return the request."""
+
+    @abstractmethod
+    def reads(self) -> "list[TableRow]":
+        """Return the reads; of a WebSocket, those of both directions in order."""
+
+    @abstractmethod
+    def body(self) -> bytes:
+        """Return the response body, byte for byte as upstream sent it."""
+
+    @abstractmethod
+    def sent(self) -> bytes:
+        """Return the bytes that the client sent over a WebSocket."""
+
+    @abstractmethod
+    def observed(self) -> "tuple[Exchange, Reads, Decoded]":
+        """Return the facts of the answer, its reads, and its body decoded."""
+
+    @abstractmethod
+    def turn(self) -> "Turn":
+        """Return the exchange as a turn of a conversation."""
+
+    @abstractmethod
+    def known(self) -> "Known":
+        """Return all that is known without decoding the body."""
+
+
+class Place(ABC):
+    """Where a source is, before it is opened: a tape's path, a server's URL. It loads no database library."""
+
+    name: str
+    noun: str = "source"
+    """The kind of source in messages."""
+    file: Path | None = None
+    """The file of a tape."""
+    retry_s: float = 0.5
+    """Time before a failed question of a screen is asked again, in seconds."""
+    lacks: Collection[Capability] = ()
+
+    def supports(self, capability: Capability) -> bool:
+        """Return True if the source can do something."""
+        return capability not in self.lacks
+
+    def require(self, capability: Capability, asked: str = "") -> None:
+        """Raise `Unsupported` if the source cannot do something; `asked` is the option that needs it."""
+        if not self.supports(capability):
+            needs = f"{asked}: " if asked else ""
+            raise Unsupported(f"{needs}a {self.noun} {_LACKING[capability]}: copy to a tape with 'wiretape pull'")
+
+    @abstractmethod
+    def opened(self) -> "AbstractContextManager[Browsed]":
+        """Open the source for questions. Its failures are raised as `WiretapeError`."""
+
+    def option(self) -> list[str]:
+        """Return the option of a command that reads this source."""
+        return []
+
+    def check(self) -> None:
+        """Raise `WiretapeError` for a failure that a screen could not show."""
+        return None
+
+    def copied(self, numbers: Sequence[int], directory: Path, progress: Progress) -> Copied:
+        """Return a tape with these exchanges, made in a directory if need be. Raises `Unsupported`."""
+        raise Unsupported(f"{self.name} cannot be copied")
+
+    def holding(self, private: Callable[[], Path]) -> Path:
+        """Return the path of the tape on which a screen opens exchanges: its own, or a `private` one."""
+        return private()
+
+    def pull(self, numbers: Sequence[int]) -> list[int]:
+        """Copy exchanges to that tape, each once; return their numbers there. Slow."""
+        raise Unsupported(f"{self.name} cannot be copied")
+
+
+class Source(ABC):
+    """Exchanges that can be asked for."""
+
+    empty: str = "the source holds no exchanges yet"
+    """The message for a source without exchanges."""
+    poll_s: float = 0.2
+    """Interval between two looks for new exchanges, in seconds."""
+
+    def tape(self, capability: Capability, asked: str = "") -> "Connection":
+        """Return the tape's connection for a question that only tapes answer. Raises `Unsupported`."""
+        raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
+
+    def advice(self) -> str | None:
+        """Return what to do about measures of an older decoder, if there are any."""
+        return None
+
+    def unmeasured(self) -> str | None:
+        """Return what to do about exchanges without measures, if there are more than a recorder soon measures."""
+        return None
+
+    def without_bytes(self, selection: Selection) -> int:
+        """Count the exchanges whose bytes are not there, where those with bytes are told apart."""
+        return 0
+
+    def alone(self, filter: "Filter", most: int | None = None) -> "list[tuple[Filter, int]]":
+        """Count the exchanges that match each term of a filter alone, of `most` terms."""
+        terms = filter.parts[:most] if isinstance(filter, And) else (filter,)
+        return [(term, self.count(Selection(term))) for term in terms]
+
+    def measurable(self, selection: Selection) -> int:
+        """Count the exchanges that `measured` yields."""
+        return self.count(selection) - self.without_bytes(selection)
+
+    def absent(self, tool: str) -> list[str]:
+        """Return the metrics of a tool that cannot be told here."""
+        return []
+
+    @abstractmethod
+    def count(self, selection: Selection = ALL) -> int:
+        """Count exchanges."""
+
+    @abstractmethod
+    def numbers(self, selection: Selection = ALL, limit: int | None = None) -> list[int]:
+        """Return the numbers of the newest exchanges, the newest first."""
+
+    @abstractmethod
+    def rows(
+        self,
+        fields: tuple[str, ...],
+        selection: Selection = ALL,
+        *,
+        order: Order | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> "Iterator[TableRow]":
+        """Yield fields of exchanges, by number or in an order, unknown values last."""
+
+    @abstractmethod
+    def gaps(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the packed gaps of exchanges by id."""
+
+    @abstractmethod
+    def find(self, reference: str) -> int:
+        """Return the number of an exchange by a prefix of its id, `@`, `@-1` or `@err`. Raises `NotFound`."""
+
+    @abstractmethod
+    def exchange(self, number: int) -> Recorded:
+        """Return one exchange."""
+
+    @abstractmethod
+    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> "Iterator[Figures]":
+        """Yield the figures of each group; without keys, those of all."""
+
+    @abstractmethod
+    def samples(self, selection: Selection, *, include_failed: bool = False) -> "list[Sample]":
+        """Read the exchanges as one sample, without gaps."""
+
+    @abstractmethod
+    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> "Iterator[Addend]":
+        """Yield the exchanges as another tool measures them, oldest first."""
+
+    @abstractmethod
+    def left_out(self, selection: Selection) -> dict[str, int]:
+        """Count the exchanges that are no generations, by operation."""
+
+    @abstractmethod
+    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> "Heatmap | None":
+        """Count a metric over time in at most `room` columns and rows; None without values."""
+
+    @abstractmethod
+    def failures(self, selection: Selection) -> list[Failures]:
+        """Count the ways in which exchanges failed, the most frequent first."""
+
+    @abstractmethod
+    def labels(self, selection: Selection) -> list[str]:
+        """Return the keys of labels, the most frequent first."""
+
+    @abstractmethod
+    def follow(
+        self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
+    ) -> "Iterator[list[TableRow]]":
+        """Yield the `last` exchanges, then new ones as they end or arrive, for ever; call `wait` before each look."""
+
+
+class Browsed(Source):
+    """A source that a screen lists, page by page or as a whole."""
+
+    @abstractmethod
+    def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> Overview | None:
+        """Return the figures of groups and of all; None if there are too many gaps to pool.
+
+        Without `gaps` those of pooled gaps may be left unknown.
+        """
+
+    @abstractmethod
+    def listed(self, filter: "Filter | None", order: Order | None, clock: "Clock") -> Listed:
+        """Return the list in an order, by default the newest first."""
+
+    @abstractmethod
+    def further(self, filter: "Filter | None", order: Order | None, page: Page) -> Page:
+        """Return the numbers that follow a page."""
+
+    @abstractmethod
+    def visible(self, numbers: Sequence[int]) -> "list[ListRow]":
+        """Return rows of the list."""
+
+    @abstractmethod
+    def changes(self, filter: "Filter | None", known: Change, visible: Sequence[int]) -> Change | None:
+        """Return the changes since a list was last looked at, with its rows in sight; None if there are none."""
+
+    @abstractmethod
+    def ids(self, numbers: Sequence[int]) -> dict[int, str]:
+        """Return the ids of exchanges by number, as far as they are there."""
+
+    @abstractmethod
+    def values(self, field: str) -> list[str]:
+        """Return the values of a text field, the commonest first."""
+
+    @abstractmethod
+    def details(self, number: int, limits: "Thresholds") -> Details:
+        """Return an exchange for the preview."""

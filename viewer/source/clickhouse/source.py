@@ -1,0 +1,192 @@
+"""A ClickHouse server as a source: a connection on which the statements for tapes run in the engine."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from sqlalchemy import Connection, create_engine, pool
+from sqlalchemy.dialects import registry
+
+from recorder.clock import Clock
+from recorder.commands.centre import Target
+from recorder.decode.stalls import Thresholds
+from recorder.tape import cut
+from viewer.filters.syntax import Filter
+from viewer.model import prices
+from viewer.model.listing.catalog import PAGE
+from viewer.rows import ListRow, TableRow
+from viewer.source.base import (
+    Change,
+    Copied,
+    CountTokens,
+    Details,
+    Listed,
+    Measuring,
+    Order,
+    Overview,
+    Page,
+    Place,
+    Progress,
+    Seen,
+    Selection,
+)  # fmt: skip
+from viewer.source.clickhouse import arriving, driver, figures, gaps, heat, listing, observed, pulling
+from viewer.source.clickhouse.client import Centre
+from viewer.source.clickhouse.copies import Copies
+from viewer.source.tape import live
+from viewer.source.tape.source import Queried, condition
+from viewer.stats.heatmap import Heatmap
+from viewer.stats.metrics import Bound
+from viewer.stats.summary import Figures, row_of
+from viewer.stats.tools.summary import Addend
+
+registry.register("clickhouse", "viewer.source.clickhouse.dialect", "Dialect")
+
+_BATCH = 20_000  # each batch is a request, and goes through the table again
+
+Connect = Callable[[], AbstractContextManager[Centre]]
+
+
+@contextlib.contextmanager
+def connected(centre: Centre) -> Iterator[Connection]:
+    """Connect to a server for reading. Its failures are `Refused`, `Unavailable` and `NotAtCentre`."""
+    engine = create_engine(
+        "clickhouse://", creator=lambda: driver.Connection(centre), poolclass=pool.NullPool, query_cache_size=0,
+        hide_parameters=True, execution_options={"batch": _BATCH},
+    )  # fmt: skip
+    with engine.connect() as connection:
+        yield connection
+
+
+class ClickHouse(Place):
+    """A server by its URL. `connect` makes a client for questions, `connect_to_pull` one that waits longer."""
+
+    noun = "centre"
+    retry_s = 5.0
+    lacks = frozenset({"bodies", "changes", "conversations", "notes", "pages", "following", "stages"})
+
+    def __init__(self, target: Target, connect: Connect, connect_to_pull: Connect | None = None) -> None:
+        self.name = target.name
+        self._target, self._connect, self._connect_to_pull = target, connect, connect_to_pull or connect
+        self._copies: Copies | None = None
+        self._copying = threading.Lock()
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator["ServerSource"]:
+        """Connect to the server."""
+        with self._connect() as centre, connected(centre) as connection:
+            yield ServerSource(self, connection)
+
+    def option(self) -> list[str]:
+        """Return `--db` and the URL."""
+        return ["--db", self._target.url]
+
+    def check(self) -> None:
+        """Raise `Refused` or `Unavailable` for a server that cannot be listed."""
+        with self._connect_to_pull() as centre:
+            listing.check(centre)
+
+    def copied(self, numbers: Sequence[int], directory: Path, progress: Progress) -> Copied:
+        """Pull exchanges to a new tape, in the order of their numbers."""
+        pulled, tape = pulling.Pulled(), directory / "pulled.db"
+        with self._connect_to_pull() as centre:
+            lines = pulling.lines(centre, progress(sorted(map(str, numbers))), pulled)
+            cut.make_passing_tape(lines, tape, "what was pulled")
+        return Copied(tape, None if pulled.count else set(), len(pulled.without_body))
+
+    def holding(self, private: Callable[[], Path]) -> Path:
+        """Return a private tape, to which exchanges are pulled."""
+        path = private()
+        self._copies = Copies(path)
+        return path
+
+    def pull(self, numbers: Sequence[int]) -> list[int]:
+        """Copy exchanges that are not on the private tape yet; return their numbers there."""
+        assert self._copies is not None, "no tape holds copies"
+        with self._copying, self._connect() as centre:
+            return self._copies.numbers(centre, numbers)
+
+
+class ServerSource(Queried):
+    """A server that is connected."""
+
+    empty = "the centre holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
+    poll_s = arriving.POLL_SECONDS
+
+    def absent(self, tool: str) -> list[str]:
+        """Return the metrics of a tool that need bytes."""
+        return observed.absent(tool)
+
+    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> Iterator[Figures]:
+        """Let the server work out each group."""
+        yield from figures.groups(
+            self.connection,
+            keys,
+            condition(selection),
+            include_failed=measuring.include_failed,
+            method=measuring.method,
+            bounds=measuring.bounds,
+            drawn=measuring.drawn,
+            most=None if measuring.exact else gaps.MOST_EXACT,
+            prices=prices.read(),
+        )
+
+    def overview(self, by: str, selection: Selection, bounds: Sequence[Bound], *, gaps: bool) -> Overview:
+        """Return all figures, those of gaps included."""
+        where = condition(selection)
+        found, all = (figures.groups(self.connection, keys, where, bounds=bounds) for keys in ((by,), ()))
+        return Overview([row_of(one, (by,)) for one in found], row_of(all[0], ()) if found else None)
+
+    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> Iterator[Addend]:
+        """Yield the exchanges as another tool measures them. Raises `Unmeasurable`."""
+        return observed.measured(self.connection, tool, condition(selection))
+
+    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> Heatmap | None:
+        """Count a metric over time in the engine."""
+        return heat.heat(self.connection, metric, room, condition(selection))
+
+    def labels(self, selection: Selection) -> list[str]:
+        """Return the keys of labels."""
+        return listing.label_keys(self.connection, condition(selection))
+
+    def follow(
+        self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
+    ) -> Iterator[list[TableRow]]:
+        """Yield exchanges as they arrive."""
+        return arriving.arrived(self.connection, fields, condition(selection), last=last, wait=wait)
+
+    def listed(self, filter: Filter | None, order: Order | None, clock: Clock) -> Listed:
+        """Return the first page of the list."""
+        began = clock.now()
+        page = self._page(filter, order, None)
+        took = clock.now() - began
+        total = len(page.numbers) or (self.count() if filter is not None else 0)
+        starts = sorted(map(listing.start_of, page.numbers))
+        started = (starts[0], starts[-1]) if starts else None
+        first = self.visible(page.numbers[:PAGE])
+        return Listed(page.numbers, took, first, Change(Seen(0, total), 0, None), started, page)
+
+    def further(self, filter: Filter | None, order: Order | None, page: Page) -> Page:
+        """Return the numbers that follow a page."""
+        return self._page(filter, order, page)
+
+    def _page(self, filter: Filter | None, order: Order | None, before: Page | None) -> Page:
+        where, last = condition(Selection(filter)), None if before is None else before.numbers[-1]
+        if order is None:
+            return listing.newest(self.connection, where, last)
+        after = None if before is None or last is None else (before.last, last)
+        return listing.ordered(self.connection, where, order[0], descending=order[1], after=after)
+
+    def visible(self, numbers: Sequence[int]) -> list[ListRow]:
+        """Return rows of the list."""
+        return listing.rows(self.connection, numbers)
+
+    def changes(self, filter: Filter | None, known: Change, visible: Sequence[int]) -> None:
+        """Return nothing: the list is read again when somebody asks."""
+
+    def details(self, number: int, limits: Thresholds) -> Details:
+        """Return an exchange for the preview; its texts and reads come when it is opened."""
+        found = self.visible([number])
+        return Details(live.without_texts(found[0]) if found else None)

@@ -1,0 +1,53 @@
+"""A tape by its path, which loads no database library until it is opened."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recorder.commands import options
+from viewer.source.base import Browsed, Copied, Place, Progress
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+class Tape(Place):
+    """The tape at a path."""
+
+    noun = "tape"
+
+    def __init__(self, path: Path) -> None:
+        self.file: Path = path
+        self.name = path.name
+
+    @contextmanager
+    def opened(self) -> Iterator[Browsed]:
+        """Open the tape."""
+        from viewer.source.tape import queries
+
+        with queries.opened(self.file) as connection:
+            yield self.over(connection)
+
+    def over(self, connection: "Connection") -> Browsed:
+        """Return the tape over an open connection."""
+        from viewer.source.tape.source import TapeSource
+
+        return TapeSource(self, self.file, connection)
+
+    def option(self) -> list[str]:
+        """Return `--db` and the path, unless a command finds the tape by itself from any directory."""
+        default, path = options.tape_path(None), self.file.absolute()
+        return [] if default.is_absolute() and default == path else ["--db", str(path)]
+
+    def copied(self, numbers: Sequence[int], directory: Path, progress: Progress) -> Copied:
+        """Return the tape itself."""
+        return Copied(self.file, set(numbers))
+
+    def holding(self, private: Callable[[], Path]) -> Path:
+        """Return the tape's own path."""
+        return self.file
+
+    def pull(self, numbers: Sequence[int]) -> list[int]:
+        """Return the numbers: the exchanges are there."""
+        return list(numbers)
