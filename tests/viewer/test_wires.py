@@ -37,7 +37,7 @@ def recorded(wires: Path) -> Iterator[Connection]:
 
 
 def transcript(connection: Connection, name: str) -> Transcript:
-    return Transcript(queries.decoded(connection, queries.find(connection, IDS[name])))
+    return Transcript(queries.observed(connection, queries.find(connection, IDS[name]))[2])
 
 
 def shown(wires: Path, name: str, *arguments: str) -> Any:

@@ -333,12 +333,12 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
     from viewer.model.exchange.conversation import Folding
     from viewer.report import exchange
     from viewer.rows import only
-    from viewer.source.tape import turns
+    from viewer.source.tape import exchange as tape
 
     fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
     with output.opened(options.place(db)) as source:
         connection = source.tape("bodies", "--part request")
-        a, b = [turns.prompt(connection, source.find(id)) for id in ids]
+        a, b = [tape.prompt(connection, source.find(id)) for id in ids]
     found = changes.changes(a, b)
     if out.is_table and out.columns is None:
         folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()

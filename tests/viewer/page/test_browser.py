@@ -78,7 +78,7 @@ def test_the_policy_stops_requests_and_markup_made_by_a_script(page: Page, stall
 
 def test_the_players_text_is_the_tapes_at_each_of_five_instants(page: Page, stall: Path, stalled: Path) -> None:
     with queries.opened(stalled) as connection:
-        transcript = Transcript(queries.decoded(connection, queries.find(connection, "@")))
+        transcript = Transcript(queries.observed(connection, queries.find(connection, "@"))[2])
     content = transcript.voices[0].content
     page.open(stall)
     for at_ns in (0, transcript.at[0], transcript.at[5] + 1_000_000_000, transcript.at[9], transcript.at[-1]):

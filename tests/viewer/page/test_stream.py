@@ -73,7 +73,7 @@ def test_the_columns_of_a_page_are_the_tapes(tape: Path, connection: Connection,
 @pytest.mark.parametrize("id", EVERY)
 def test_the_texts_grow_as_the_tape_has_it(tape: Path, connection: Connection, tmp_path: Path, id: str) -> None:
     data = exported(tape, tmp_path, id, "--with-text").data
-    transcript = Transcript(queries.decoded(connection, queries.find(connection, id)))
+    transcript = Transcript(queries.observed(connection, queries.find(connection, id))[2])
     tracks = [track for voice in transcript.voices for _, track in voice.texts if len(track)]
     for position in range(len(transcript) + 1):
         assert sorted(said(data, position)) == sorted(track.text[: track.length(position)] for track in tracks)

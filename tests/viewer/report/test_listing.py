@@ -132,7 +132,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
     hostile: dict[str, Any] = {"headers": [[HOSTILE, HOSTILE]], "path": HOSTILE, "method": HOSTILE}
     request = replace(known.request, body=HOSTILE.encode("utf-8", "replace"), **hostile)
     asked = replace(known, request=request)
-    decoded = queries.decoded(connection, queries.find(connection, ODD))
+    decoded = queries.observed(connection, queries.find(connection, ODD))[2]
     transcript = Transcript(decoded)
     events = list(event_tables.table(transcript, decoded))
     return [

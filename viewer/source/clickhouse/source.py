@@ -1,18 +1,21 @@
 """A ClickHouse server as a source: a connection on which the statements for tapes run in the engine."""
 
 import contextlib
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from sqlalchemy import Connection, create_engine, pool
+from sqlalchemy import Connection, create_engine, pool, select
 from sqlalchemy.dialects import registry
 
 from recorder.clock import Clock
 from recorder.commands.centre import Target
 from recorder.decode.stalls import Thresholds
-from recorder.tape import cut
+from recorder.errors import NotFound
+from recorder.tape import cut, file, merge
+from recorder.tape.schema import exchanges
 from viewer.filters.syntax import Filter
 from viewer.model import prices
 from viewer.model.listing.catalog import PAGE
@@ -34,7 +37,6 @@ from viewer.source.base import (
 )  # fmt: skip
 from viewer.source.clickhouse import arriving, driver, figures, gaps, heat, listing, observed, pulling
 from viewer.source.clickhouse.client import Centre
-from viewer.source.clickhouse.copies import Copies
 from viewer.source.tape import live
 from viewer.source.tape.source import Queried, condition
 from viewer.stats.heatmap import Heatmap
@@ -44,6 +46,7 @@ from viewer.stats.tools.summary import Addend
 
 registry.register("clickhouse", "viewer.source.clickhouse.dialect", "Dialect")
 
+_PURPOSE = "wiretape view"
 _BATCH = 20_000  # each batch is a request, and goes through the table again
 
 Connect = Callable[[], AbstractContextManager[Centre]]
@@ -58,6 +61,39 @@ def connected(centre: Centre) -> Iterator[Connection]:
     )  # fmt: skip
     with engine.connect() as connection:
         yield connection
+
+
+class Copies:
+    """The exchanges that were pulled to a tape, which is made by the first."""
+
+    def __init__(self, tape: Path) -> None:
+        self._tape = tape
+        self._numbers: dict[int, int] = {}
+
+    def numbers(self, centre: Centre, numbers: Sequence[int]) -> list[int]:
+        """Return the numbers that exchanges have on the tape, by those at the centre; pull those that are not there.
+
+        Raises `Refused`, `Unavailable`, `NotFound` for what is gone there, and `TapeDamaged`.
+        """
+        if missing := [number for number in numbers if number not in self._numbers]:
+            self._pull(centre, missing)
+        return [self._numbers[number] for number in numbers]
+
+    def _pull(self, centre: Centre, numbers: Sequence[int]) -> None:
+        ids = {str(number).rpartition(" ")[2]: number for number in numbers}
+        with tempfile.TemporaryDirectory(dir=self._tape.parent) as directory:
+            pulled = Path(directory, "pulled.db")
+            lines = pulling.lines(centre, map(str, numbers), pulling.Pulled())
+            cut.make_passing_tape(lines, pulled, "what was pulled")
+            with file.writing(self._tape, _PURPOSE) as connection:
+                for _ in merge.copy(connection, [pulled], merge.plan(connection, [pulled])):
+                    pass
+                with connection.begin():
+                    found = select(exchanges.c.id, exchanges.c.no).where(exchanges.c.id.in_(ids))
+                    there = {id: no for id, no in connection.execute(found)}
+        self._numbers |= {number: there[id] for id, number in ids.items() if id in there}
+        if gone := [id for id in ids if id not in there]:
+            raise NotFound(f"{gone[0]} is not at {centre.target.name} any more")
 
 
 class ClickHouse(Place):
@@ -75,12 +111,10 @@ class ClickHouse(Place):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator["ServerSource"]:
-        """Connect to the server."""
         with self._connect() as centre, connected(centre) as connection:
             yield ServerSource(self, connection)
 
     def option(self) -> list[str]:
-        """Return `--db` and the URL."""
         return ["--db", self._target.url]
 
     def check(self) -> None:
@@ -140,25 +174,20 @@ class ServerSource(Queried):
         return Overview([row_of(one, (by,)) for one in found], row_of(all[0], ()) if found else None)
 
     def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> Iterator[Addend]:
-        """Yield the exchanges as another tool measures them. Raises `Unmeasurable`."""
         return observed.measured(self.connection, tool, condition(selection))
 
     def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> Heatmap | None:
-        """Count a metric over time in the engine."""
         return heat.heat(self.connection, metric, room, condition(selection))
 
     def labels(self, selection: Selection) -> list[str]:
-        """Return the keys of labels."""
         return listing.label_keys(self.connection, condition(selection))
 
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
     ) -> Iterator[list[TableRow]]:
-        """Yield exchanges as they arrive."""
         return arriving.arrived(self.connection, fields, condition(selection), last=last, wait=wait)
 
     def listed(self, filter: Filter | None, order: Order | None, clock: Clock) -> Listed:
-        """Return the first page of the list."""
         began = clock.now()
         page = self._page(filter, order, None)
         took = clock.now() - began
@@ -169,7 +198,6 @@ class ServerSource(Queried):
         return Listed(page.numbers, took, first, Change(Seen(0, total), 0, None), started, page)
 
     def further(self, filter: Filter | None, order: Order | None, page: Page) -> Page:
-        """Return the numbers that follow a page."""
         return self._page(filter, order, page)
 
     def _page(self, filter: Filter | None, order: Order | None, before: Page | None) -> Page:
@@ -180,7 +208,6 @@ class ServerSource(Queried):
         return listing.ordered(self.connection, where, order[0], descending=order[1], after=after)
 
     def visible(self, numbers: Sequence[int]) -> list[ListRow]:
-        """Return rows of the list."""
         return listing.rows(self.connection, numbers)
 
     def changes(self, filter: Filter | None, known: Change, visible: Sequence[int]) -> None:

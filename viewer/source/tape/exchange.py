@@ -19,14 +19,17 @@ from sqlalchemy.exc import NoResultFound
 from recorder.decode import encoding
 from recorder.decode.decoder import Decoded, decode
 from recorder.decode.outcome import Exchange, Read, Reads
-from recorder.errors import WiretapeError
+from recorder.decode.prompt import Prompt
+from recorder.errors import NotFound, WiretapeError
 from recorder.process import Run
 from recorder.tape import reading
 from recorder.tape.schema import exchanges, measures
 from viewer import rows
 from viewer.model.exchange import opened
+from viewer.model.exchange import turn as turns
 from viewer.model.exchange.opened import Known, Stored
 from viewer.model.exchange.transcript import Transcript
+from viewer.model.exchange.turn import Asked, Turn
 from viewer.rows import DetailRow, Headers, Request
 from viewer.source.tape import live, queries
 from viewer.source.tape.columns import JOINED, column
@@ -129,6 +132,28 @@ def is_final(connection: Connection, no: int, answer: Stored) -> bool:
     with connection.begin():
         row = connection.execute(now.where(exchanges.c.no == no)).one()
     return None not in row and tuple(row) == (answer.id, answer.facts.ended_by, answer.outcome)
+
+
+def turn(connection: Connection, no: int) -> Turn:
+    """Return an exchange as a turn. Raises sqlalchemy's `NoResultFound`."""
+    continued = queries.worked_out(connection, no, ("continues",))["continues"]
+    before = None if continued is None else _asked(connection, queries.find(connection, continued))
+    return turns.turn(_asked(connection, no), before)
+
+
+def prompt(connection: Connection, no: int) -> Prompt:
+    """Return what an exchange asked. Raise `NotFound` if that is not known."""
+    found = _asked(connection, no)
+    if found.prompt is None:
+        raise NotFound(f"there is nothing to compare in the request of {found.row.id}: {found.problem}")
+    return found.prompt
+
+
+def _asked(connection: Connection, no: int) -> Asked:
+    row = queries.detail(connection, no)
+    if row.framing != "websocket":
+        return turns.asked(row, queries.request(connection, no))
+    return turns.asked_over_websocket(row, turns.over_websocket(queries.observed(connection, no)[2]))
 
 
 def weight(connection: Connection, no: int) -> int:

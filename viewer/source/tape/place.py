@@ -23,7 +23,6 @@ class Tape(Place):
 
     @contextmanager
     def opened(self) -> Iterator[Browsed]:
-        """Open the tape."""
         from viewer.source.tape import queries
 
         with queries.opened(self.file) as connection:
@@ -41,13 +40,10 @@ class Tape(Place):
         return [] if default.is_absolute() and default == path else ["--db", str(path)]
 
     def copied(self, numbers: Sequence[int], directory: Path, progress: Progress) -> Copied:
-        """Return the tape itself."""
         return Copied(self.file, set(numbers))
 
     def holding(self, private: Callable[[], Path]) -> Path:
-        """Return the tape's own path."""
         return self.file
 
     def pull(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers: the exchanges are there."""
         return list(numbers)

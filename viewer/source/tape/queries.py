@@ -270,11 +270,6 @@ def _newest_ids(connection: Connection) -> str:
     return f"; the newest: {', '.join(map(safe, ids))}" if ids else f": {EMPTY}"
 
 
-def decoded(connection: Connection, no: int) -> Decoded:
-    """Decode an exchange's body, or what there is of it so far."""
-    return observed(connection, no)[2]
-
-
 def body(connection: Connection, no: int) -> bytes:
     """Return the response body, byte for byte as upstream sent it."""
     with connection.begin():

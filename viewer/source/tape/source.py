@@ -39,7 +39,7 @@ from viewer.source.base import (
     Recorded,
     Selection,
 )  # fmt: skip
-from viewer.source.tape import conditions, exchange, following, live, observed, overview, queries, turns
+from viewer.source.tape import conditions, exchange, following, live, observed, overview, queries
 from viewer.source.tape.columns import among, column
 from viewer.source.tape.conditions import Condition
 from viewer.source.tape.decoder import LARGE
@@ -81,11 +81,9 @@ class Queried(Browsed):
         return self.connection
 
     def count(self, selection: Selection = ALL) -> int:
-        """Count exchanges."""
         return queries.count(self.connection, condition(selection))
 
     def numbers(self, selection: Selection = ALL, limit: int | None = None) -> list[int]:
-        """Return the numbers of the newest exchanges, the newest first."""
         found = queries.numbers(self.connection, condition(selection), newest_first=True)
         return list(itertools.islice(found, limit))
 
@@ -98,43 +96,34 @@ class Queried(Browsed):
         newest_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[TableRow]:
-        """Yield fields of exchanges, by number or in an order, unknown values last."""
         where = condition(selection)
         if order is None:
             return queries.exchanges(self.connection, fields, newest_first=newest_first, limit=limit, where=where)
         return queries.ordered(self.connection, fields, order[0], descending=order[1], limit=limit, where=where)
 
     def gaps(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """Return the packed gaps of exchanges by id."""
         return dict(queries.packed_gaps(self.connection, column("id").in_(ids)))
 
     def find(self, reference: str) -> int:
-        """Return the number of an exchange. Raises `NotFound`."""
         return queries.find(self.connection, reference)
 
     def exchange(self, number: int) -> Recorded:
-        """Return one exchange."""
         return StoredExchange(self, number)
 
     def samples(self, selection: Selection, *, include_failed: bool = False) -> list[Sample]:
-        """Read the exchanges as one sample, without gaps."""
         where = condition(selection)
         return overview.samples(self.connection, (), where, include_failed=include_failed, gaps=False)
 
     def left_out(self, selection: Selection) -> dict[str, int]:
-        """Count the exchanges that are no generations, by operation."""
         return overview.left_out(self.connection, condition(selection))
 
     def ids(self, numbers: Sequence[int]) -> dict[int, str]:
-        """Return the ids of exchanges by number."""
         return {no: row["id"] for no in numbers for row in queries.numbered(self.connection, ("id",), [no])}
 
     def values(self, field: str) -> list[str]:
-        """Return the values of a text field."""
         return live.values(self.connection, field)
 
     def failures(self, selection: Selection) -> list[Failures]:
-        """Count the ways in which exchanges failed."""
         return overview.failures(self.connection, condition(selection))
 
 
@@ -149,11 +138,9 @@ class TapeSource(Queried):
         self._path = path
 
     def advice(self) -> str | None:
-        """Return what to do about measures of an older decoder."""
         return queries.advice(self.connection)
 
     def unmeasured(self) -> str | None:
-        """Return what to do about exchanges without measures."""
         with self.connection.begin():
             count, ended = queries.unmeasured(self.connection)
             is_recording = count > 0 and bool(reading.running(self.connection))
@@ -162,7 +149,6 @@ class TapeSource(Queried):
         return status.unmeasured(count, ended, options.naming(self._path), soon=is_recording)
 
     def without_bytes(self, selection: Selection) -> int:
-        """Count the exchanges whose bytes were not shipped."""
         without, where = not_(queries.has_bytes()), condition(selection)
         return queries.count(self.connection, without if where is None else where & without)
 
@@ -173,28 +159,23 @@ class TapeSource(Queried):
         return (summary.measure(one, measuring.method, measuring.bounds, measuring.drawn) for one in found)
 
     def overview(self, by: str, selection: Selection, bounds: Sequence[Bound], *, gaps: bool) -> Overview | None:
-        """Return the figures of groups and of all; None if there are too many gaps to pool."""
         where = condition(selection)
         if gaps and overview.pooled(self.connection, where) > overview.MOST_GAPS:
             return None
         return Overview(*overview.figures(self.connection, by, where, bounds, gaps=gaps))
 
     def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> Iterator[Addend]:
-        """Yield the exchanges as another tool measures them."""
         return observed.measured(self.connection, self._path, tool, condition(selection.with_bytes()), count_tokens)
 
     def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> Heatmap | None:
-        """Count a metric over time."""
         return overview.heat(self.connection, metric, room, condition(selection))
 
     def labels(self, selection: Selection) -> list[str]:
-        """Return the keys of labels."""
         return overview.label_keys(self.connection, condition(selection))
 
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
     ) -> Iterator[list[TableRow]]:
-        """Yield exchanges as they end."""
         return following.ended(self.connection, fields, condition(selection), last=last, wait=wait)
 
     def listed(self, filter: Filter | None, order: Order | None, clock: Clock) -> Listed:
@@ -215,11 +196,9 @@ class TapeSource(Queried):
         return Page([])
 
     def visible(self, numbers: Sequence[int]) -> list[ListRow]:
-        """Return rows of the list."""
         return live.listed(self.connection, numbers)
 
     def changes(self, filter: Filter | None, known: Change, visible: Sequence[int]) -> Change | None:
-        """Return the changes since the list was last looked at."""
         return live.change(self.connection, known.seen, condition(Selection(filter)), visible)
 
     def details(self, number: int, limits: Thresholds) -> Details:
@@ -244,41 +223,31 @@ class StoredExchange(Recorded):
         return self._source.tape("bodies")
 
     def detail(self) -> DetailRow:
-        """Return its facts and measures."""
         return queries.detail(self._source.connection, self._number)
 
     def worked_out(self) -> DetailRow:
-        """Return its facts and measures with what is worked out on request."""
         return replace(self.detail(), **queries.worked_out(self._tape, self._number))
 
     def headers(self) -> tuple[Headers, Headers]:
-        """Return the headers of the request and of the response."""
         return queries.headers(self._tape, self._number)
 
     def request(self) -> Request:
-        """Return the request."""
         return queries.request(self._tape, self._number)
 
     def reads(self) -> list[TableRow]:
-        """Return the reads."""
         return queries.reads(self._tape, self._number)
 
     def body(self) -> bytes:
-        """Return the response body."""
         return queries.body(self._tape, self._number)
 
     def sent(self) -> bytes:
-        """Return the bytes that the client sent over a WebSocket."""
         return queries.sent(self._tape, self._number)
 
     def observed(self) -> tuple[Exchange, Reads, Decoded]:
-        """Return the facts of the answer, its reads, and its body decoded."""
         return queries.observed(self._tape, self._number)
 
     def turn(self) -> Turn:
-        """Return the exchange as a turn."""
-        return turns.turn(self._tape, self._number)
+        return exchange.turn(self._tape, self._number)
 
     def known(self) -> Known:
-        """Return all that is known without decoding the body."""
         return exchange.known(self._tape, self._number)

@@ -19,7 +19,7 @@ from viewer.model.exchange.notes import Notes
 from viewer.model.exchange.opened import Known, Opened
 from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
-from viewer.source.tape import exchange, turns
+from viewer.source.tape import exchange
 from viewer.timing.playback import Playback
 from viewer.tui.base.host import host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
@@ -336,7 +336,7 @@ class InspectorScreen(PlaybackScreen):
     async def on_inspector_panes_turn_wanted(self) -> None:
         """Read what was asked."""
         with ErrorReporter(self.panes.show_failure):
-            self.panes.show_turn(await host(self).tape.ask(partial(turns.turn, no=self._no), "turn"))
+            self.panes.show_turn(await host(self).tape.ask(partial(exchange.turn, no=self._no), "turn"))
 
     def on_inspector_panes_note_wanted(self, message: InspectorPanes.NoteWanted) -> None:
         """Ask for a note."""

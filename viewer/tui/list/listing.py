@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from recorder.clock import Clock
-from recorder.decode.stalls import Thresholds
 from recorder.errors import TapeBusy, WiretapeError
 from recorder.process import Run
 from viewer.filters.completion import FROM_TAPE
@@ -22,7 +21,6 @@ from viewer.filters.syntax import Filter
 from viewer.model.listing import notices
 from viewer.model.listing.catalog import PAGE, Catalog
 from viewer.model.listing.notices import Term
-from viewer.rows import ListRow
 from viewer.source.tape.decoder import LARGE
 from viewer.tui.base.host import Host, Superseded, in_thread
 
@@ -188,7 +186,9 @@ class Listing:
         if page is None:
             return False
         try:
-            further = await self._host.listed.read(partial(_further, query=query, page=page), f"extend {self._name}")
+            further = await self._host.listed.read(
+                lambda source: source.further(query.filter, query.order, page), f"extend {self._name}"
+            )
         except WiretapeError as error:
             self._fail(error)
             return False
@@ -213,7 +213,7 @@ class Listing:
         if known is None or not self._host.listed.place.supports("changes"):
             return None
         try:
-            change = await self._host.listed.read(partial(_change, query=query, known=known, visible=visible))
+            change = await self._host.listed.read(lambda source: source.changes(query.filter, known, visible))
         except Superseded:
             return None
         except WiretapeError as error:
@@ -240,7 +240,7 @@ class Listing:
         """Read the rows of these exchanges; return whether some are gone. Raises `Superseded`."""
         catalog = self.catalog
         try:
-            rows = await self._host.listed.read(partial(_rows, numbers=numbers), f"pages {self._name}")
+            rows = await self._host.listed.read(lambda source: source.visible(numbers), f"pages {self._name}")
         except WiretapeError as error:
             self._fail(error)
             return False
@@ -268,8 +268,9 @@ class Listing:
         A decoder is made ready for a large one: it is likely to be opened.
         """
         with contextlib.suppress(Superseded, WiretapeError):  # `look` reports the trouble
-            question = partial(_details, number=number, limits=self._host.limits)
-            details = await self._host.listed.read(question, f"preview {self._name}")
+            details = await self._host.listed.read(
+                lambda source: source.details(number, self._host.limits), f"preview {self._name}"
+            )
             row = None if details.preview is None else details.preview.row
             is_here = self._host.listed.place.supports("bodies")
             if row is not None and row.bytes is not None and row.bytes > LARGE and is_here:
@@ -300,26 +301,10 @@ def _load(source: "Browsed", query: Query, clock: Clock, known: Sequence[int]) -
     return source.listed(query.filter, query.order, clock), source.ids(known)
 
 
-def _further(source: "Browsed", query: Query, page: "Page") -> "Page":
-    return source.further(query.filter, query.order, page)
-
-
 def _count(source: "Browsed", query: Query) -> int:
     from viewer.source.base import Selection
 
     return source.count(Selection(query.filter))
-
-
-def _change(source: "Browsed", query: Query, known: "Change", visible: Sequence[int]) -> "Change | None":
-    return source.changes(query.filter, known, visible)
-
-
-def _rows(source: "Browsed", numbers: Sequence[int]) -> list[ListRow]:
-    return source.visible(numbers)
-
-
-def _details(source: "Browsed", number: int, limits: Thresholds) -> "Details":
-    return source.details(number, limits)
 
 
 def _terms(source: "Browsed", filter: Filter) -> list[Term]:

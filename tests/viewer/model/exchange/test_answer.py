@@ -63,7 +63,7 @@ def test_only_the_rows_between_two_places_change() -> None:
 
 
 def test_texts_stand_in_the_order_in_which_they_began(connection: Connection) -> None:
-    answer = Answer(Transcript(queries.decoded(connection, queries.find(connection, TOOLS))), 40)
+    answer = Answer(Transcript(queries.observed(connection, queries.find(connection, TOOLS))[2]), 40)
     assert [(part.kind, part.title, part.folded) for part in answer.parts] == [
         ("reasoning", "reasoning", True), ("tool", "tool call 0", False),
     ]  # fmt: skip

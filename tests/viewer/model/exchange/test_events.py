@@ -15,7 +15,7 @@ FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1, path="/v1/chat/
 
 
 def gists(connection: Connection, id: str) -> list[str]:
-    transcript = Transcript(queries.decoded(connection, queries.find(connection, id)))
+    transcript = Transcript(queries.observed(connection, queries.find(connection, id))[2])
     return [events.summary(transcript, event) for event in range(len(transcript))]
 
 
@@ -52,7 +52,7 @@ def test_nul_is_replaced_as_on_the_tape() -> None:
     ],
 )
 def test_event_must_fit_every_term(connection: Connection, text: str, fitting: list[int]) -> None:
-    transcript = Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
+    transcript = Transcript(queries.observed(connection, queries.find(connection, COMPLETE))[2])
     assert list(events.matching(transcript, events.parse_filter(text))) == fitting
 
 

@@ -19,12 +19,12 @@ from viewer.timing.playback import Playback
 
 @pytest.fixture
 def tools(connection: Connection) -> Transcript:
-    return Transcript(queries.decoded(connection, queries.find(connection, TOOLS)))
+    return Transcript(queries.observed(connection, queries.find(connection, TOOLS))[2])
 
 
 @pytest.fixture
 def complete(connection: Connection) -> Transcript:
-    return Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
+    return Transcript(queries.observed(connection, queries.find(connection, COMPLETE))[2])
 
 
 def test_markers_stand_in_their_order(tools: Transcript) -> None:
@@ -34,7 +34,7 @@ def test_markers_stand_in_their_order(tools: Transcript) -> None:
 
 
 def test_errors_have_a_marker(connection: Connection) -> None:
-    failed = Transcript(queries.decoded(connection, queries.find(connection, FAILED)))
+    failed = Transcript(queries.observed(connection, queries.find(connection, FAILED))[2])
     assert [(one.sign, one.position) for one in markers.markers(failed, None)] == [("C", 1), ("E", 2)]
 
 

@@ -20,7 +20,7 @@ from viewer.source.tape import queries
 
 @pytest.fixture
 def tools(connection: Connection) -> Transcript:
-    return Transcript(queries.decoded(connection, queries.find(connection, TOOLS)))
+    return Transcript(queries.observed(connection, queries.find(connection, TOOLS))[2])
 
 
 def reads(parts: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
@@ -28,7 +28,7 @@ def reads(parts: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
 
 
 def test_all_rows_have_one_axis(connection: Connection) -> None:
-    transcript = Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
+    transcript = Transcript(queries.observed(connection, queries.find(connection, COMPLETE))[2])
     marks = markers.markers(transcript, 100 * MS)
     drawn = strips.draw(transcript, reads(COMPLETE_READS), marks, 180 * MS, 18)
     assert drawn.kinds == "         occ    cf"

@@ -33,7 +33,7 @@ def kinds(transcript: Transcript) -> list[str]:
 
 
 def recorded(connection: Connection, id: str) -> Transcript:
-    return Transcript(queries.decoded(connection, queries.find(connection, id)))
+    return Transcript(queries.observed(connection, queries.find(connection, id))[2])
 
 
 def test_event_has_its_most_telling_kind(connection: Connection) -> None:

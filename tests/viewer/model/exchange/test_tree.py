@@ -15,7 +15,7 @@ FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1, path="/v1/chat/
 
 @pytest.fixture
 def transcript(connection: Connection) -> Transcript:
-    return Transcript(queries.decoded(connection, queries.find(connection, COMPLETE)))
+    return Transcript(queries.observed(connection, queries.find(connection, COMPLETE))[2])
 
 
 def test_the_event_comes_first_and_then_its_lines_and_values(transcript: Transcript) -> None:
@@ -35,7 +35,7 @@ def test_each_part_has_its_bytes(transcript: Transcript) -> None:
 
 def test_comments_and_bare_lines_are_taken_apart_too(transcript: Transcript, connection: Connection) -> None:
     assert [(node.label, node.shown) for node in tree.of(transcript, 2)][1:] == [("comment", "keep-alive")]
-    limited = Transcript(queries.decoded(connection, queries.find(connection, LIMITED)))
+    limited = Transcript(queries.observed(connection, queries.find(connection, LIMITED))[2])
     nodes = tree.of(limited, 0)
     assert nodes[0].shown.startswith("(read 0, bytes 0–")
     assert [node.label for node in nodes][1:4] == ["(no field)", "error", "message"]

@@ -122,7 +122,8 @@ def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection
     counted = sum(len(data) for _, data in COMPLETE_READS[:2])
     assert (row.outcome, row.model, row.reads, row.bytes, row.flags) == ("open", "gpt-x", 2, counted, [])
     assert {rows.value(row, field) for field in rows.FIELDS if field.endswith(("_ms", "_tokens"))} == {None}
-    assert [item.data[:1] for item in queries.decoded(connection, queries.find(connection, LIVE)).items()] == ["{", "{"]
+    items = queries.observed(connection, queries.find(connection, LIVE))[2].items()
+    assert [item.data[:1] for item in items] == ["{", "{"]
 
 
 @each_case(
@@ -251,7 +252,7 @@ def test_a_body_that_is_damaged_is_empty_and_told_but_never_given_as_raw_bytes(t
     with queries.opened(
         harmed(tape, tmp_path, "bodies SET data = x'00' WHERE exchange_no = 1"), told.append
     ) as connection:
-        assert queries.decoded(connection, 1).items() == []
+        assert queries.observed(connection, 1)[2].items() == []
         assert len(list(queries.all_chunks(connection))) > 1
         with pytest.raises(errors.TapeDamaged, match="see 'wiretape db check'"):
             queries.body(connection, 1)

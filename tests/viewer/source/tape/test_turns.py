@@ -12,17 +12,17 @@ from tests.recorder import frames
 from tests.viewer import conversing
 from tests.viewer.conftest import LIMITED, recorded
 from viewer.model.exchange.turn import Turn
-from viewer.source.tape import queries, turns
+from viewer.source.tape import exchange, queries
 
 
 def read(tape: Path, id: str) -> Turn:
     with queries.opened(tape) as connection:
-        return turns.turn(connection, queries.find(connection, id))
+        return exchange.turn(connection, queries.find(connection, id))
 
 
 def prompt_of(tape: Path, id: str) -> Prompt:
     with queries.opened(tape) as connection:
-        return turns.prompt(connection, queries.find(connection, id))
+        return exchange.prompt(connection, queries.find(connection, id))
 
 
 def test_a_turn_is_read_with_the_one_that_it_continues(tmp_path: Path) -> None:
