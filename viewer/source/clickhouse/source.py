@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, create_engine, pool, select
 from sqlalchemy.dialects import registry
@@ -35,14 +36,16 @@ from viewer.source.base import (
     Seen,
     Selection,
 )  # fmt: skip
-from viewer.source.clickhouse import arriving, driver, figures, gaps, heat, listing, observed, pulling
+from viewer.source.clickhouse import arriving, driver, listing, pulling
 from viewer.source.clickhouse.client import Centre
 from viewer.source.tape import live
 from viewer.source.tape.source import Queried, condition
-from viewer.stats.heatmap import Heatmap
-from viewer.stats.metrics import Bound
-from viewer.stats.summary import Figures, row_of
-from viewer.stats.tools.summary import Addend
+
+if TYPE_CHECKING:
+    from viewer.stats.heatmap import Heatmap
+    from viewer.stats.metrics import Bound
+    from viewer.stats.summary import Figures
+    from viewer.stats.tools.summary import Addend
 
 registry.register("clickhouse", "viewer.source.clickhouse.dialect", "Dialect")
 
@@ -151,10 +154,14 @@ class ServerSource(Queried):
 
     def absent(self, tool: str) -> list[str]:
         """Return the metrics of a tool that need bytes."""
+        from viewer.source.clickhouse import observed
+
         return observed.absent(tool)
 
-    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> Iterator[Figures]:
+    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> "Iterator[Figures]":
         """Let the server work out each group."""
+        from viewer.source.clickhouse import figures, gaps
+
         yield from figures.groups(
             self.connection,
             keys,
@@ -167,16 +174,23 @@ class ServerSource(Queried):
             prices=prices.read(),
         )
 
-    def overview(self, by: str, selection: Selection, bounds: Sequence[Bound], *, gaps: bool) -> Overview:
+    def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> Overview:
         """Return all figures, those of gaps included."""
+        from viewer.source.clickhouse import figures
+        from viewer.stats.summary import row_of
+
         where = condition(selection)
         found, all = (figures.groups(self.connection, keys, where, bounds=bounds) for keys in ((by,), ()))
         return Overview([row_of(one, (by,)) for one in found], row_of(all[0], ()) if found else None)
 
-    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> Iterator[Addend]:
+    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> "Iterator[Addend]":
+        from viewer.source.clickhouse import observed
+
         return observed.measured(self.connection, tool, condition(selection))
 
-    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> Heatmap | None:
+    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> "Heatmap | None":
+        from viewer.source.clickhouse import heat
+
         return heat.heat(self.connection, metric, room, condition(selection))
 
     def labels(self, selection: Selection) -> list[str]:

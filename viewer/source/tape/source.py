@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, not_
 
@@ -39,17 +39,16 @@ from viewer.source.base import (
     Recorded,
     Selection,
 )  # fmt: skip
-from viewer.source.tape import conditions, exchange, following, live, observed, overview, queries
+from viewer.source.tape import conditions, following, live, queries
 from viewer.source.tape.columns import among, column
 from viewer.source.tape.conditions import Condition
 from viewer.source.tape.decoder import LARGE
-from viewer.stats import summary
-from viewer.stats.heatmap import Heatmap
-from viewer.stats.metrics import Bound
-from viewer.stats.summary import Figures, Sample
-from viewer.stats.tools.summary import Addend
-from viewer.timing.attribution import Attribution
-from viewer.timing.verdicts import verdicts
+
+if TYPE_CHECKING:
+    from viewer.stats.heatmap import Heatmap
+    from viewer.stats.metrics import Bound
+    from viewer.stats.summary import Figures, Sample
+    from viewer.stats.tools.summary import Addend
 
 _SOON_MEASURED: Final = 100
 """While a recorder runs, a few exchanges have always just ended."""
@@ -110,11 +109,15 @@ class Queried(Browsed):
     def exchange(self, number: int) -> Recorded:
         return StoredExchange(self, number)
 
-    def samples(self, selection: Selection, *, include_failed: bool = False) -> list[Sample]:
+    def samples(self, selection: Selection, *, include_failed: bool = False) -> "list[Sample]":
+        from viewer.source.tape import overview
+
         where = condition(selection)
         return overview.samples(self.connection, (), where, include_failed=include_failed, gaps=False)
 
     def left_out(self, selection: Selection) -> dict[str, int]:
+        from viewer.source.tape import overview
+
         return overview.left_out(self.connection, condition(selection))
 
     def ids(self, numbers: Sequence[int]) -> dict[int, str]:
@@ -124,6 +127,8 @@ class Queried(Browsed):
         return live.values(self.connection, field)
 
     def failures(self, selection: Selection) -> list[Failures]:
+        from viewer.source.tape import overview
+
         return overview.failures(self.connection, condition(selection))
 
 
@@ -152,25 +157,36 @@ class TapeSource(Queried):
         without, where = not_(queries.has_bytes()), condition(selection)
         return queries.count(self.connection, without if where is None else where & without)
 
-    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> Iterator[Figures]:
+    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> "Iterator[Figures]":
         """Measure each group here."""
+        from viewer.source.tape import overview
+        from viewer.stats import summary
+
         where = condition(selection)
         found = overview.samples(self.connection, keys, where, include_failed=measuring.include_failed)
         return (summary.measure(one, measuring.method, measuring.bounds, measuring.drawn) for one in found)
 
-    def overview(self, by: str, selection: Selection, bounds: Sequence[Bound], *, gaps: bool) -> Overview | None:
+    def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> Overview | None:
+        from viewer.source.tape import overview
+
         where = condition(selection)
         if gaps and overview.pooled(self.connection, where) > overview.MOST_GAPS:
             return None
         return Overview(*overview.figures(self.connection, by, where, bounds, gaps=gaps))
 
-    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> Iterator[Addend]:
+    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> "Iterator[Addend]":
+        from viewer.source.tape import observed
+
         return observed.measured(self.connection, self._path, tool, condition(selection.with_bytes()), count_tokens)
 
-    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> Heatmap | None:
+    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> "Heatmap | None":
+        from viewer.source.tape import overview
+
         return overview.heat(self.connection, metric, room, condition(selection))
 
     def labels(self, selection: Selection) -> list[str]:
+        from viewer.source.tape import overview
+
         return overview.label_keys(self.connection, condition(selection))
 
     def follow(
@@ -203,6 +219,9 @@ class TapeSource(Queried):
 
     def details(self, number: int, limits: Thresholds) -> Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""
+        from viewer.timing.attribution import Attribution
+        from viewer.timing.verdicts import verdicts
+
         preview = live.preview(self.connection, number)
         if preview is None or preview.row.outcome == "open":
             return Details(preview)
@@ -247,7 +266,11 @@ class StoredExchange(Recorded):
         return queries.observed(self._tape, self._number)
 
     def turn(self) -> Turn:
+        from viewer.source.tape import exchange
+
         return exchange.turn(self._tape, self._number)
 
     def known(self) -> Known:
+        from viewer.source.tape import exchange
+
         return exchange.known(self._tape, self._number)
