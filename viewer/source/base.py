@@ -1,7 +1,7 @@
-"""Where exchanges are read from: the questions of commands and screens, and the records of the answers.
+"""Interface of the sources of exchanges: the questions of commands and screens, and the records of the answers.
 
-A tape (`viewer.source.tape`) and a ClickHouse server (`viewer.source.clickhouse`) answer them. What a source cannot do
-it tells by `supports`, and in one sentence (`Unsupported`). A number stands for an exchange within its source.
+A tape (`viewer.source.tape`) and a ClickHouse server (`viewer.source.clickhouse`) answer them. `Place.supports` tells
+what a source can do; `Unsupported` is the one sentence about the rest. Numbers of exchanges are its own.
 """
 
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from recorder.errors import WiretapeError
 from viewer.filters.syntax import And
@@ -180,46 +180,36 @@ class Copied:
     without_body: int = 0
 
 
-class Recorded(ABC):
+class Recorded(Protocol):
     """One exchange of a source. All but `detail` raises `Unsupported` where bodies are not at hand."""
 
-    @abstractmethod
     def detail(self) -> "DetailRow":
         """Return its facts and measures."""
 
-    @abstractmethod
     def worked_out(self) -> "DetailRow":
         """Return its facts and measures with its cost and its place in a conversation. Raises `PricesWrong`."""
 
-    @abstractmethod
     def headers(self) -> "tuple[Headers, Headers]":
         """Return the headers of the request and of the response."""
 
-    @abstractmethod
     def request(self) -> "Request":
         """Return the request."""
 
-    @abstractmethod
     def reads(self) -> "list[TableRow]":
         """Return the reads; of a WebSocket, those of both directions in order."""
 
-    @abstractmethod
     def body(self) -> bytes:
         """Return the response body, byte for byte as upstream sent it."""
 
-    @abstractmethod
     def sent(self) -> bytes:
         """Return the bytes that the client sent over a WebSocket."""
 
-    @abstractmethod
     def observed(self) -> "tuple[Exchange, Reads, Decoded]":
         """Return the facts of the answer, its reads, and its body decoded."""
 
-    @abstractmethod
     def turn(self) -> "Turn":
         """Return the exchange as a turn of a conversation."""
 
-    @abstractmethod
     def known(self) -> "Known":
         """Return all that is known without decoding the body."""
 
@@ -284,15 +274,15 @@ class Source(ABC):
         raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
 
     def advice(self) -> str | None:
-        """Return what to do about measures of an older decoder, if there are any."""
+        """Return advice for measures of an older decoder."""
         return None
 
     def unmeasured(self) -> str | None:
-        """Return what to do about exchanges without measures, if there are more than a recorder soon measures."""
+        """Return advice for exchanges without measures, unless a recorder soon measures them."""
         return None
 
     def without_bytes(self, selection: Selection) -> int:
-        """Count the exchanges whose bytes are not there, where those with bytes are told apart."""
+        """Count the exchanges without bytes, or return 0 if the source keeps no bytes."""
         return 0
 
     def alone(self, filter: "Filter", most: int | None = None) -> "list[tuple[Filter, int]]":
@@ -305,7 +295,7 @@ class Source(ABC):
         return self.count(selection) - self.without_bytes(selection)
 
     def absent(self, tool: str) -> list[str]:
-        """Return the metrics of a tool that cannot be told here."""
+        """Return the names of a tool's metrics that need bytes the source lacks."""
         return []
 
     @abstractmethod
@@ -403,7 +393,7 @@ class Browsed(Source):
 
     @abstractmethod
     def ids(self, numbers: Sequence[int]) -> dict[int, str]:
-        """Return the ids of exchanges by number, as far as they are there."""
+        """Return the ids of the existing exchanges by number."""
 
     @abstractmethod
     def values(self, field: str) -> list[str]:

@@ -21,21 +21,8 @@ from viewer.filters.syntax import Filter
 from viewer.model import prices
 from viewer.model.listing.catalog import PAGE
 from viewer.rows import ListRow, TableRow
-from viewer.source.base import (
-    Change,
-    Copied,
-    CountTokens,
-    Details,
-    Listed,
-    Measuring,
-    Order,
-    Overview,
-    Page,
-    Place,
-    Progress,
-    Seen,
-    Selection,
-)  # fmt: skip
+from viewer.source import base
+from viewer.source.base import Selection
 from viewer.source.clickhouse import arriving, driver, listing, pulling
 from viewer.source.clickhouse.client import Centre
 from viewer.source.tape import live
@@ -99,7 +86,7 @@ class Copies:
             raise NotFound(f"{gone[0]} is not at {centre.target.name} any more")
 
 
-class ClickHouse(Place):
+class ClickHouse(base.Place):
     """A server by its URL. `connect` makes a client for questions, `connect_to_pull` one that waits longer."""
 
     noun = "centre"
@@ -125,13 +112,13 @@ class ClickHouse(Place):
         with self._connect_to_pull() as centre:
             listing.check(centre)
 
-    def copied(self, numbers: Sequence[int], directory: Path, progress: Progress) -> Copied:
+    def copied(self, numbers: Sequence[int], directory: Path, progress: base.Progress) -> base.Copied:
         """Pull exchanges to a new tape, in the order of their numbers."""
         pulled, tape = pulling.Pulled(), directory / "pulled.db"
         with self._connect_to_pull() as centre:
             lines = pulling.lines(centre, progress(sorted(map(str, numbers))), pulled)
             cut.make_passing_tape(lines, tape, "what was pulled")
-        return Copied(tape, None if pulled.count else set(), len(pulled.without_body))
+        return base.Copied(tape, None if pulled.count else set(), len(pulled.without_body))
 
     def holding(self, private: Callable[[], Path]) -> Path:
         """Return a private tape, to which exchanges are pulled."""
@@ -158,8 +145,8 @@ class ServerSource(Queried):
 
         return observed.absent(tool)
 
-    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> "Iterator[Figures]":
-        """Let the server work out each group."""
+    def figures(self, keys: Sequence[str], selection: Selection, measuring: base.Measuring) -> "Iterator[Figures]":
+        """Compute each group on the server."""
         from viewer.source.clickhouse import figures, gaps
 
         yield from figures.groups(
@@ -174,16 +161,18 @@ class ServerSource(Queried):
             prices=prices.read(),
         )
 
-    def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> Overview:
+    def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> base.Overview:
         """Return all figures, those of gaps included."""
         from viewer.source.clickhouse import figures
         from viewer.stats.summary import row_of
 
         where = condition(selection)
         found, all = (figures.groups(self.connection, keys, where, bounds=bounds) for keys in ((by,), ()))
-        return Overview([row_of(one, (by,)) for one in found], row_of(all[0], ()) if found else None)
+        return base.Overview([row_of(one, (by,)) for one in found], row_of(all[0], ()) if found else None)
 
-    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> "Iterator[Addend]":
+    def measured(
+        self, tool: str, selection: Selection, count_tokens: base.CountTokens | None = None
+    ) -> "Iterator[Addend]":
         from viewer.source.clickhouse import observed
 
         return observed.measured(self.connection, tool, condition(selection))
@@ -201,7 +190,7 @@ class ServerSource(Queried):
     ) -> Iterator[list[TableRow]]:
         return arriving.arrived(self.connection, fields, condition(selection), last=last, wait=wait)
 
-    def listed(self, filter: Filter | None, order: Order | None, clock: Clock) -> Listed:
+    def listed(self, filter: Filter | None, order: base.Order | None, clock: Clock) -> base.Listed:
         began = clock.now()
         page = self._page(filter, order, None)
         took = clock.now() - began
@@ -209,12 +198,12 @@ class ServerSource(Queried):
         starts = sorted(map(listing.start_of, page.numbers))
         started = (starts[0], starts[-1]) if starts else None
         first = self.visible(page.numbers[:PAGE])
-        return Listed(page.numbers, took, first, Change(Seen(0, total), 0, None), started, page)
+        return base.Listed(page.numbers, took, first, base.Change(base.Seen(0, total), 0, None), started, page)
 
-    def further(self, filter: Filter | None, order: Order | None, page: Page) -> Page:
+    def further(self, filter: Filter | None, order: base.Order | None, page: base.Page) -> base.Page:
         return self._page(filter, order, page)
 
-    def _page(self, filter: Filter | None, order: Order | None, before: Page | None) -> Page:
+    def _page(self, filter: Filter | None, order: base.Order | None, before: base.Page | None) -> base.Page:
         where, last = condition(Selection(filter)), None if before is None else before.numbers[-1]
         if order is None:
             return listing.newest(self.connection, where, last)
@@ -224,10 +213,10 @@ class ServerSource(Queried):
     def visible(self, numbers: Sequence[int]) -> list[ListRow]:
         return listing.rows(self.connection, numbers)
 
-    def changes(self, filter: Filter | None, known: Change, visible: Sequence[int]) -> None:
+    def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> None:
         """Return nothing: the list is read again when somebody asks."""
 
-    def details(self, number: int, limits: Thresholds) -> Details:
+    def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview; its texts and reads come when it is opened."""
         found = self.visible([number])
-        return Details(live.without_texts(found[0]) if found else None)
+        return base.Details(live.without_texts(found[0]) if found else None)

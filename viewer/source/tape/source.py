@@ -22,23 +22,8 @@ from viewer.model.exchange.opened import Known
 from viewer.model.exchange.turn import Turn
 from viewer.model.listing.catalog import PAGE
 from viewer.rows import DetailRow, Headers, ListRow, Request, TableRow
-from viewer.source.base import (
-    ALL,
-    Browsed,
-    Capability,
-    Change,
-    CountTokens,
-    Details,
-    Failures,
-    Listed,
-    Measuring,
-    Order,
-    Overview,
-    Page,
-    Place,
-    Recorded,
-    Selection,
-)  # fmt: skip
+from viewer.source import base
+from viewer.source.base import ALL, Selection
 from viewer.source.tape import conditions, following, live, queries
 from viewer.source.tape.columns import among, column
 from viewer.source.tape.conditions import Condition
@@ -68,13 +53,13 @@ def condition(selection: Selection) -> Condition | None:
     return reduce(and_, parts) if parts else None
 
 
-class Queried(Browsed):
+class Queried(base.Browsed):
     """A source whose questions are statements over the tables of a tape."""
 
-    def __init__(self, place: Place, connection: Connection) -> None:
+    def __init__(self, place: base.Place, connection: Connection) -> None:
         self._place, self.connection = place, connection
 
-    def tape(self, capability: Capability, asked: str = "") -> Connection:
+    def tape(self, capability: base.Capability, asked: str = "") -> Connection:
         """Return the connection for a question that only tapes answer. Raises `Unsupported`."""
         self._place.require(capability, asked)
         return self.connection
@@ -91,7 +76,7 @@ class Queried(Browsed):
         fields: tuple[str, ...],
         selection: Selection = ALL,
         *,
-        order: Order | None = None,
+        order: base.Order | None = None,
         newest_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[TableRow]:
@@ -106,7 +91,7 @@ class Queried(Browsed):
     def find(self, reference: str) -> int:
         return queries.find(self.connection, reference)
 
-    def exchange(self, number: int) -> Recorded:
+    def exchange(self, number: int) -> base.Recorded:
         return StoredExchange(self, number)
 
     def samples(self, selection: Selection, *, include_failed: bool = False) -> "list[Sample]":
@@ -126,7 +111,7 @@ class Queried(Browsed):
     def values(self, field: str) -> list[str]:
         return live.values(self.connection, field)
 
-    def failures(self, selection: Selection) -> list[Failures]:
+    def failures(self, selection: Selection) -> list[base.Failures]:
         from viewer.source.tape import overview
 
         return overview.failures(self.connection, condition(selection))
@@ -138,7 +123,7 @@ class TapeSource(Queried):
     empty = queries.EMPTY
     poll_s = following.POLL_SECONDS
 
-    def __init__(self, place: Place, path: Path, connection: Connection) -> None:
+    def __init__(self, place: base.Place, path: Path, connection: Connection) -> None:
         super().__init__(place, connection)
         self._path = path
 
@@ -157,7 +142,7 @@ class TapeSource(Queried):
         without, where = not_(queries.has_bytes()), condition(selection)
         return queries.count(self.connection, without if where is None else where & without)
 
-    def figures(self, keys: Sequence[str], selection: Selection, measuring: Measuring) -> "Iterator[Figures]":
+    def figures(self, keys: Sequence[str], selection: Selection, measuring: base.Measuring) -> "Iterator[Figures]":
         """Measure each group here."""
         from viewer.source.tape import overview
         from viewer.stats import summary
@@ -166,15 +151,17 @@ class TapeSource(Queried):
         found = overview.samples(self.connection, keys, where, include_failed=measuring.include_failed)
         return (summary.measure(one, measuring.method, measuring.bounds, measuring.drawn) for one in found)
 
-    def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> Overview | None:
+    def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> base.Overview | None:
         from viewer.source.tape import overview
 
         where = condition(selection)
         if gaps and overview.pooled(self.connection, where) > overview.MOST_GAPS:
             return None
-        return Overview(*overview.figures(self.connection, by, where, bounds, gaps=gaps))
+        return base.Overview(*overview.figures(self.connection, by, where, bounds, gaps=gaps))
 
-    def measured(self, tool: str, selection: Selection, count_tokens: CountTokens | None = None) -> "Iterator[Addend]":
+    def measured(
+        self, tool: str, selection: Selection, count_tokens: base.CountTokens | None = None
+    ) -> "Iterator[Addend]":
         from viewer.source.tape import observed
 
         return observed.measured(self.connection, self._path, tool, condition(selection.with_bytes()), count_tokens)
@@ -194,7 +181,7 @@ class TapeSource(Queried):
     ) -> Iterator[list[TableRow]]:
         return following.ended(self.connection, fields, condition(selection), last=last, wait=wait)
 
-    def listed(self, filter: Filter | None, order: Order | None, clock: Clock) -> Listed:
+    def listed(self, filter: Filter | None, order: base.Order | None, clock: Clock) -> base.Listed:
         """Return the whole list: by time the oldest first."""
         where = condition(Selection(filter))
         change = live.change(self.connection, None, where)
@@ -205,33 +192,33 @@ class TapeSource(Queried):
         took = clock.now() - began
         first = numbers[:PAGE] if order else numbers[-PAGE:]
         started = live.started(self.connection, None if where is None else numbers)
-        return Listed(numbers, took, live.listed(self.connection, first), change, started)
+        return base.Listed(numbers, took, live.listed(self.connection, first), change, started)
 
-    def further(self, filter: Filter | None, order: Order | None, page: Page) -> Page:
+    def further(self, filter: Filter | None, order: base.Order | None, page: base.Page) -> base.Page:
         """Return nothing: the list is read as a whole."""
-        return Page([])
+        return base.Page([])
 
     def visible(self, numbers: Sequence[int]) -> list[ListRow]:
         return live.listed(self.connection, numbers)
 
-    def changes(self, filter: Filter | None, known: Change, visible: Sequence[int]) -> Change | None:
+    def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> base.Change | None:
         return live.change(self.connection, known.seen, condition(Selection(filter)), visible)
 
-    def details(self, number: int, limits: Thresholds) -> Details:
+    def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""
         from viewer.timing.attribution import Attribution
         from viewer.timing.verdicts import verdicts
 
         preview = live.preview(self.connection, number)
         if preview is None or preview.row.outcome == "open":
-            return Details(preview)
+            return base.Details(preview)
         if preview.row.bytes is None or preview.row.bytes > LARGE:  # unknown on a damaged tape
-            return Details(preview)
+            return base.Details(preview)
         timed = Attribution(*queries.observed(self.connection, number))
-        return Details(preview, verdicts(timed, preview.row.outcome, limits))
+        return base.Details(preview, verdicts(timed, preview.row.outcome, limits))
 
 
-class StoredExchange(Recorded):
+class StoredExchange(base.Recorded):
     """An exchange in the tables of a tape."""
 
     def __init__(self, source: Queried, number: int) -> None:

@@ -154,7 +154,7 @@ class Reader:
             self._rest()
 
     def _rest(self) -> None:
-        """Let go of what the last question held."""
+        """Release the locks of the last question."""
 
     def _is_stale(self) -> bool:
         """Return whether nobody wants the answer to the running question; SQLite asks again and again."""
