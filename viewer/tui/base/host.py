@@ -1,8 +1,8 @@
 """What the application offers its screens: the tape, a clock, and threads for work that must not block the screen.
 
 The tape has one thread with one read-only connection, which answers one question at a time. A question is a function
-of a connection, as in `queries`. It is abandoned when a newer one with its key is asked, or when nobody
-waits for its answer any more; its errors are raised where it was asked. Threads are daemons, since none may keep the
+of a `Source`, or of the tape's connection. It is abandoned when a newer one with its key is asked, or when nobody waits
+for its answer any more; its errors are raised where it was asked. Threads are daemons, since none may keep the
 program from ending, and the database library is loaded there, beside the first frame.
 """
 
