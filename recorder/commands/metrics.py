@@ -1,8 +1,8 @@
 """Metrics for dashboards: the process that serves them, and what the recorder tells it.
 
-`viewer.metrics.serve` reads the exchanges that have ended from the tape, as any viewer does. Once a second the recorder
-tells it what no tape knows: its lag, its losses, how many exchanges are running. It is killed and started again at
-will: it reads the session from its beginning, so that counters go on.
+`viewer.ship.prometheus.serve` reads the exchanges that have ended from the tape, as any viewer does. Once a second the
+recorder tells it what no tape knows: its lag, its losses, how many exchanges are running. It is killed and started
+again at will: it reads the session from its beginning, so that counters go on.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recorder.commands.status import Screen
     from recorder.relay.service import Options, Recorder
 
-PROGRAM = "viewer.metrics.serve"
+PROGRAM = "viewer.ship.prometheus.serve"
 PULSE_SECONDS = 1.0
 _UNREAD_BYTES = 64 << 10
 """What is not read is not sent."""

@@ -33,7 +33,7 @@ from recorder.tape import file  # noqa: E402
 from tests.recorder.frames import exchange, opened, record  # noqa: E402
 from tests.viewer.fleet import servers  # noqa: E402
 from tests.viewer.fleet.servers import Server  # noqa: E402
-from viewer.fleet.acknowledged import path_of  # noqa: E402
+from viewer.ship.acknowledged import path_of  # noqa: E402
 
 RATE, MEMORY_MIB, LAG_S = 15_000, 64, 2.0
 WIRETAPE = [sys.executable, "-m", "viewer.cli"]

@@ -108,7 +108,7 @@ def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_p
 ) -> None:
     options = ["--workers", "2", "--metrics", ":0", "--otlp", "http://127.0.0.1:9", "--intercept"]
     command = ["record", "--db", str(tmp_path / "new.db"), "--listen", ":0", *options]
-    modules = ("recorder.tape.writer", "recorder.relay.worker", "viewer.metrics.serve", "viewer.cli")
+    modules = ("recorder.tape.writer", "recorder.relay.worker", "viewer.ship.prometheus.serve", "viewer.cli")
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([*WIRETAPE, *command], env=os.environ | PASSWORDS, **streams) as process:
         assert process.stdout is not None

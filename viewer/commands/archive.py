@@ -11,16 +11,16 @@ from recorder.sanitize import clipped, safe
 from viewer.commands.shipped import shipping
 
 if TYPE_CHECKING:
-    from viewer.fleet.archive import Archiver
-    from viewer.fleet.files import Files
-    from viewer.fleet.following import End
+    from viewer.ship.ending import End
+    from viewer.ship.parquet.files import Files
+    from viewer.ship.parquet.sink import Archiver
 
 
 def send(tape: Path, archive: Archive, labels: Mapping[str, str], *, bodies: bool, once: bool, beside: bool) -> None:
     """Ship a tape to an archive. Raises `WiretapeError`."""
     from recorder.tape import file
-    from viewer.fleet.archive import Archiver
-    from viewer.fleet.batches import Origin
+    from viewer.ship.clickhouse.batches import Origin
+    from viewer.ship.parquet.sink import Archiver
 
     file.identify(tape)  # before anything is made, beside it or in the archive
     files = _files(archive)
@@ -53,7 +53,7 @@ def _send_beside(tape: Path, archiver: "Archiver", end: "End") -> None:
 def _files(archive: Archive) -> "Files":
     """Return the files of an archive. Raises `WiretapeError`."""
     from viewer.export.parquet import pyarrow
-    from viewer.fleet.files import cause, in_bucket, in_directory
+    from viewer.ship.parquet.files import cause, in_bucket, in_directory
 
     arrow = pyarrow()
     arrow.set_memory_pool(arrow.system_memory_pool())  # which gives back what is freed

@@ -139,7 +139,7 @@ def of_tape(path: Path) -> Iterator[Finding]:
 def _of_shipping(path: Path) -> Iterator[Finding]:
     """Look at how far a tape is shipped, to each of its destinations."""
     from recorder.tape import file
-    from viewer.fleet import acknowledged
+    from viewer.ship import acknowledged
     from viewer.source.tape import shipping
 
     with file.reading(path) as connection:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from recorder.commands.status import Screen
-    from viewer.fleet.following import End
-    from viewer.fleet.ship import Report, Shipper
+    from viewer.ship.clickhouse.sink import Report, Shipper
+    from viewer.ship.ending import End
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -123,8 +123,8 @@ def _ship_rows(
     import socket
 
     from recorder.tape import file
-    from viewer.fleet.batches import Origin
-    from viewer.fleet.ship import Shipper
+    from viewer.ship.clickhouse.batches import Origin
+    from viewer.ship.clickhouse.sink import Shipper
 
     file.identify(path)  # before anything is made beside it
     with connected_to(target, ca_file) as centre, shipping(path, target.name, beside=beside) as ours:
@@ -182,7 +182,7 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
     WIRETAPE_FLEET_READ_PASSWORD, and are sent as hashes. Who makes accounts needs access_management. For a server
     before 20.5, which takes accounts from files only, the file is printed.
     """
-    from viewer.fleet import setup
+    from viewer.ship.clickhouse import setup
     from viewer.source.clickhouse import ddl, tables
 
     if cluster is not None:
@@ -203,7 +203,7 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
 
 
 def _print(target: centres.Target, cluster: str | None, accounts: bool) -> None:
-    from viewer.fleet import setup
+    from viewer.ship.clickhouse import setup
     from viewer.source.clickhouse import ddl, tables
 
     for statement in setup.statements(target.database, tables.TABLES, cluster):
@@ -232,7 +232,7 @@ def hours(target: centres.Target, ca_file: Path | None, since: "timedelta") -> N
     table exchanges and insert into hours, which neither of those of fleet init may.
     """
     from recorder.clock import SYSTEM
-    from viewer.fleet import hours
+    from viewer.ship.clickhouse import hours
 
     with connected_to(target, ca_file) as centre:
         first = hours.count(centre, int(since.total_seconds()), SYSTEM)
@@ -244,7 +244,7 @@ def hours(target: centres.Target, ca_file: Path | None, since: "timedelta") -> N
 @output.formatted()
 def status(target: centres.Target, ca_file: Path | None, out: Output) -> None:
     """Show how far each host is shipped, and what the tables take."""
-    from viewer.fleet import status
+    from viewer.ship.clickhouse import status
 
     with connected_to(target, ca_file) as centre:
         found = [dataclasses.asdict(row) for row in status.rows(centre, _note)]
@@ -278,7 +278,7 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
 
 def _inputs(command: F) -> F:
     """Add an option for each input of a plan."""
-    from viewer.fleet.plan import Inputs
+    from viewer.ship.clickhouse.plan import Inputs
 
     for one in reversed(dataclasses.fields(Inputs)):
         is_required = one.default is dataclasses.MISSING
@@ -308,8 +308,8 @@ def plan(out: Output, **inputs: Any) -> None:
     Every result is shown with its formula, and every input with its meaning; nothing is connected to. Sizes and speeds
     were measured with other exchanges than yours: "wiretape fleet status" shows what yours take.
     """
-    from viewer.fleet import plan
     from viewer.report import tables
+    from viewer.ship.clickhouse import plan
 
     rows = list(plan.rows(plan.Inputs(**inputs)))
     if not out.is_table:

@@ -596,8 +596,8 @@ def _prices() -> Iterator[Section]:
 def _shipping() -> Iterator[Section]:
     """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
     from recorder.commands import centre
-    from viewer.fleet import status
-    from viewer.fleet.plan import RANKED_GAP_BYTES
+    from viewer.ship.clickhouse import status
+    from viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
     from viewer.source.clickhouse import tables
 
     yield Section(
@@ -668,7 +668,7 @@ def _shipping() -> Iterator[Section]:
 def _archive() -> Iterator[Section]:
     """Yield where an archive of Parquet files is, what is in it, and how engines read it."""
     from recorder.commands import archive
-    from viewer.fleet import archive_sql
+    from viewer.ship.parquet import layout as archive_sql
 
     yield Section(
         "Where an archive is: wiretape ship --to, record --ship",

@@ -8,7 +8,7 @@ import click
 from recorder.commands.options import gathered
 from viewer.commands import options
 from viewer.commands.options import parsed
-from viewer.fleet.plan import RANKED_GAP_BYTES
+from viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
 
 if TYPE_CHECKING:
     from viewer.source import base

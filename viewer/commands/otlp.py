@@ -14,8 +14,8 @@ from recorder.errors import WiretapeError
 from recorder.plurals import counted
 
 if TYPE_CHECKING:
-    from viewer.otlp.attributes import Origin
-    from viewer.otlp.delivery import Delivery
+    from viewer.ship.otlp.attributes import Origin
+    from viewer.ship.otlp.delivery import Delivery
 
 
 _NICENESS: Final = 10
@@ -36,8 +36,8 @@ def send(
 
     from recorder.commands.status import Screen
     from recorder.tape import file
-    from viewer.fleet import acknowledged, following
-    from viewer.otlp.ship import Shipper
+    from viewer.ship import acknowledged, ending
+    from viewer.ship.otlp.sink import Shipper
     from viewer.source.tape import queries
 
     with contextlib.closing(Screen()) as screen:
@@ -49,7 +49,7 @@ def send(
         file.identify(tape)  # before anything is made beside it
         os.nice(_NICENESS)
         with (
-            following.until_end(tape, with_recorder=beside) as end,
+            ending.until_end(tape, with_recorder=beside) as end,
             acknowledged.held(tape, collector.name, end.wait_for_others(warn)) as known,
         ):
             shipper = Shipper(delivery, known, _origin(labels), since, end.wait, end.is_over)
@@ -77,8 +77,8 @@ def _delivery(collector: Collector, ca_file: Path | None, report: Callable[[str]
     from recorder import __version__
     from recorder.clock import SYSTEM
     from recorder.relay.trust import tls_context
-    from viewer.otlp.client import Client
-    from viewer.otlp.delivery import Delivery
+    from viewer.ship.otlp.client import Client
+    from viewer.ship.otlp.delivery import Delivery
 
     trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
     client = Client(collector.url, read_headers(collector), SYSTEM, version=__version__, verify=trusted)
@@ -88,7 +88,7 @@ def _delivery(collector: Collector, ca_file: Path | None, report: Callable[[str]
 def _origin(labels: Mapping[str, str]) -> "Callable[[str], Origin]":
     """Return a function from the id of an instance to the origin of its spans and metrics."""
     from recorder import __version__
-    from viewer.otlp import attributes
+    from viewer.ship.otlp import attributes
 
     host = socket.gethostname()
     return lambda instance: attributes.origin(os.environ, labels, version=__version__, host=host, instance=instance)

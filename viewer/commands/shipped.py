@@ -11,8 +11,8 @@ from recorder.plurals import counted
 
 if TYPE_CHECKING:
     from recorder.commands.status import Screen
-    from viewer.fleet.acknowledged import Acknowledged
-    from viewer.fleet.following import End
+    from viewer.ship.acknowledged import Acknowledged
+    from viewer.ship.ending import End
 
 _NICENESS: Final = 10
 
@@ -38,7 +38,7 @@ class Shipping:
 def shipping(tape: Path, name: str, *, beside: bool) -> Iterator[Shipping]:
     """Hold what the destination of that name has acknowledged of a tape. Raises `WiretapeError`."""
     from recorder.commands.status import Screen
-    from viewer.fleet import acknowledged, following
+    from viewer.ship import acknowledged, ending
 
     os.nice(_NICENESS)
     with contextlib.closing(Screen()) as screen:
@@ -47,7 +47,7 @@ def shipping(tape: Path, name: str, *, beside: bool) -> Iterator[Shipping]:
             screen.line(f"wiretape: shipping: {message or 'works again'}")
 
         with (
-            following.until_end(tape, with_recorder=beside) as end,
+            ending.until_end(tape, with_recorder=beside) as end,
             acknowledged.held(tape, name, end.wait_for_others(warn)) as known,
         ):
             yield Shipping(screen, end, known, warn)

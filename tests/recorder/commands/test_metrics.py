@@ -61,7 +61,9 @@ async def scraped(base: str, ended: int) -> dict[str, float]:
 def server_of(pid: int) -> int:
     """Give the process that serves the metrics of a recorder."""
     started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    (found,) = [it for it in started if "viewer.metrics.serve" in Path(f"/proc/{it}/cmdline").read_text().split("\0")]
+    (found,) = [
+        it for it in started if "viewer.ship.prometheus.serve" in Path(f"/proc/{it}/cmdline").read_text().split("\0")
+    ]
     return int(found)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 
 from recorder.commands.centre import Credentials, Target
-from viewer.fleet.acknowledged import held
-from viewer.fleet.batches import Origin
-from viewer.fleet.ship import Shipper
+from viewer.ship.acknowledged import held
+from viewer.ship.clickhouse.batches import Origin
+from viewer.ship.clickhouse.sink import Shipper
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.client import Centre
 from viewer.source.clickhouse.tables import EngineTable

@@ -33,12 +33,12 @@ from tests.recorder.frames import (
 )
 from tests.viewer.conftest import HOSTILE
 from viewer.export.parquet import pyarrow
-from viewer.fleet import archive as archiving
-from viewer.fleet import archive_sql
-from viewer.fleet.acknowledged import held
-from viewer.fleet.archive import Archiver
-from viewer.fleet.batches import Origin
-from viewer.fleet.files import Files
+from viewer.ship.acknowledged import held
+from viewer.ship.clickhouse.batches import Origin
+from viewer.ship.parquet import layout as archive_sql
+from viewer.ship.parquet import sink as archiving
+from viewer.ship.parquet.files import Files
+from viewer.ship.parquet.sink import Archiver
 from viewer.source.tape import queries
 
 LATER = Clock(wall_ns=lambda: 1_800_000_000 * 10**9)

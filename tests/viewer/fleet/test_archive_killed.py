@@ -13,12 +13,12 @@ import pytest
 from recorder.demo import synthetic
 from recorder.tape import file
 from tests.recorder.frames import until
-from viewer.fleet import archive_sql
+from viewer.ship.parquet import layout as archive_sql
 
 pytestmark = pytest.mark.nightly
 
 COUNT = 1000
-SHIP = """import sys; from viewer.fleet import archive; from viewer.cli import main
+SHIP = """import sys; from viewer.ship.parquet import sink as archive; from viewer.cli import main
 to, rows = sys.argv[1:]
 archive.MOST_ROWS.update(exchanges=int(rows), streams=int(rows))
 sys.argv[1:] = ["ship", "--once", "--bodies", "--to", to]

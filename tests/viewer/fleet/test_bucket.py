@@ -16,10 +16,10 @@ from recorder.errors import WiretapeError
 from tests.recorder.frames import damage, exchange, opened, record
 from tests.viewer.fleet.bucket import CUT, KEY, SECRET, Bucket, bucket
 from viewer.export.parquet import pyarrow
-from viewer.fleet.acknowledged import held
-from viewer.fleet.archive import Archiver
-from viewer.fleet.batches import Origin
-from viewer.fleet.files import Files, in_bucket
+from viewer.ship.acknowledged import held
+from viewer.ship.clickhouse.batches import Origin
+from viewer.ship.parquet.files import Files, in_bucket
+from viewer.ship.parquet.sink import Archiver
 from viewer.source.tape import queries
 
 ROOT = Path(__file__).parents[3]

@@ -14,8 +14,8 @@ from recorder.tape.store import Store
 from tests.recorder.frames import damage, exchange, opened, other_session, record
 from tests.recorder.writers import seeds
 from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
-from viewer.fleet import ship as shipping
-from viewer.fleet.acknowledged import path_of
+from viewer.ship.acknowledged import path_of
+from viewer.ship.clickhouse import sink as shipping
 from viewer.source.clickhouse.client import Unavailable
 
 SETTLED = """SELECT id, outcome, version FROM exchanges JOIN measures m ON m.exchange_no = no

@@ -25,7 +25,7 @@ from tests.viewer.fleet import servers
 from tests.viewer.fleet.servers import Server
 from tests.viewer.tui.terminal import Terminal
 from viewer.commands.fleet import READ_PASSWORD, SHIP_PASSWORD
-from viewer.fleet.acknowledged import path_of
+from viewer.ship.acknowledged import path_of
 
 pytestmark = pytest.mark.nightly
 

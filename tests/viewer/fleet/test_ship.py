@@ -31,9 +31,9 @@ from tests.recorder.frames import (
 )
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
-from viewer.fleet import ship as shipping
-from viewer.fleet.acknowledged import Progress, destinations, held, path_of
-from viewer.fleet.batches import Origin, second
+from viewer.ship.acknowledged import Progress, destinations, held, path_of
+from viewer.ship.clickhouse import sink as shipping
+from viewer.ship.clickhouse.batches import Origin, second
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.client import Refused, Unavailable
 from viewer.source.tape.shipping import fitting, waiting

@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from recorder.commands.metrics import Setup
 from tests.cases import each_case
 from tests.viewer.ended import ONE
-from viewer.metrics.exposition import Exposition
-from viewer.metrics.serve import accepts_gzip
+from viewer.ship.prometheus.exposition import Exposition
+from viewer.ship.prometheus.serve import accepts_gzip
 from viewer.stats.conventions import LATEST, RELEASED, Conventions
 from viewer.stats.dashboard import Ended
 from viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS

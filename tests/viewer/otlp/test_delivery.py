@@ -13,9 +13,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from recorder.clock import Clock
 from tests.cases import each_case
-from viewer.otlp import attributes, series
-from viewer.otlp.client import Client
-from viewer.otlp.delivery import LONGEST_WAIT_SECONDS, Delivery
+from viewer.ship.otlp import attributes, series
+from viewer.ship.otlp.client import Client
+from viewer.ship.otlp.delivery import LONGEST_WAIT_SECONDS, Delivery
 
 SPANS = [Span(span_id=bytes([number]) * 8) for number in range(1, 5)]
 CLOCK = Clock(wall_ns=lambda: 1_700_000_000_000_000_000)

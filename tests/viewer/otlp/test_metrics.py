@@ -6,7 +6,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric, ResourceMetrics
 
 from tests.viewer.ended import MS, ONE
-from viewer.otlp import attributes, metrics, series
+from viewer.ship.otlp import attributes, metrics, series
 from viewer.stats.conventions import LATEST, RELEASED
 from viewer.stats.tools.request import Judged
 

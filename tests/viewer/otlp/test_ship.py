@@ -18,10 +18,11 @@ from recorder.clock import Clock
 from recorder.errors import WiretapeError
 from tests.cases import each_case
 from tests.viewer.commanding import run
-from viewer.fleet.acknowledged import destinations, held
-from viewer.otlp import attributes, ship
-from viewer.otlp.client import Client
-from viewer.otlp.delivery import Delivery
+from viewer.ship.acknowledged import destinations, held
+from viewer.ship.otlp import attributes
+from viewer.ship.otlp import sink as ship
+from viewer.ship.otlp.client import Client
+from viewer.ship.otlp.delivery import Delivery
 from viewer.source.tape import shipping
 
 CLOCK = Clock(sleep=lambda _: None)

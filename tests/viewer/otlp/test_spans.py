@@ -7,8 +7,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from recorder.decode.outcome import Read
 from tests.viewer.ended import CHUNKS, FACTS, MS, ONE, body
-from viewer.otlp import attributes, spans
-from viewer.otlp.context import context
+from viewer.ship.otlp import attributes, spans
+from viewer.ship.otlp.context import context
 from viewer.stats.conventions import RELEASED
 from viewer.stats.tools.request import Judged
 from viewer.stats.traced import EVENTS, OWN_ATTRIBUTES, Traced

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from viewer.fleet import schema_check
+from viewer.ship.clickhouse import schema_check
 from viewer.source.clickhouse.client import Centre, Refused
 from viewer.source.clickhouse.ddl import literal
 

@@ -13,8 +13,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from recorder.decode import stalls
 from recorder.decode.decoder import Decoded
-from viewer.otlp.attributes import Origin, Value, of_labels, pairs, user_labels
-from viewer.otlp.context import context
+from viewer.ship.otlp.attributes import Origin, Value, of_labels, pairs, user_labels
+from viewer.ship.otlp.context import context
 from viewer.stats.conventions import MEASURED, Conventions
 from viewer.stats.dashboard import Ended, label, labels_of, measured
 from viewer.stats.traced import Traced

@@ -8,10 +8,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from recorder.clock import Clock
 from recorder.plurals import counted
-from viewer.otlp import metrics, spans
-from viewer.otlp.attributes import Origin
-from viewer.otlp.client import Answer, Client
-from viewer.otlp.series import Series
+from viewer.ship.otlp import metrics, spans
+from viewer.ship.otlp.attributes import Origin
+from viewer.ship.otlp.client import Answer, Client
+from viewer.ship.otlp.series import Series
 
 FIRST_WAIT_SECONDS: Final = 1.0
 LONGEST_WAIT_SECONDS: Final = 60.0

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping
 
 from recorder.plurals import counted
-from viewer.fleet import schema_check
+from viewer.ship.clickhouse import schema_check
 from viewer.source.clickhouse import ddl
 from viewer.source.clickhouse.client import Centre, Refused
 from viewer.source.clickhouse.tables import EXCHANGES, EngineTable

@@ -22,7 +22,7 @@ from recorder.relay.app import HttpApp
 from recorder.relay.guard import Policy, Refusal
 from recorder.relay.server import Client, Headers, Request, Server
 from recorder.sanitize import safe
-from viewer.metrics.exposition import Exposition
+from viewer.ship.prometheus.exposition import Exposition
 from viewer.stats import conventions
 from viewer.stats.conventions import Conventions
 

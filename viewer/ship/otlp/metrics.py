@@ -18,9 +18,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Sum,
 )
 
-from viewer.otlp.attributes import of_labels, pairs
-from viewer.otlp.histogram import ExponentialHistogram as Values
-from viewer.otlp.series import Series
+from viewer.ship.otlp.attributes import of_labels, pairs
+from viewer.ship.otlp.histogram import ExponentialHistogram as Values
+from viewer.ship.otlp.series import Series
 from viewer.stats.conventions import Family, Labels
 from viewer.stats.dashboard import OWN
 

@@ -16,11 +16,11 @@ from sqlalchemy import Connection
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
-from viewer.fleet import archive_rows, compaction
-from viewer.fleet.acknowledged import Acknowledged, Progress
-from viewer.fleet.archive_rows import Maker
-from viewer.fleet.batches import Origin
-from viewer.fleet.files import SUFFIX, Files, cause
+from viewer.ship.acknowledged import Acknowledged, Progress
+from viewer.ship.clickhouse.batches import Origin
+from viewer.ship.parquet import compaction, layout
+from viewer.ship.parquet.files import SUFFIX, Files, cause
+from viewer.ship.parquet.layout import Maker
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.tables import EngineTable
 from viewer.source.tape import shipping
@@ -132,7 +132,7 @@ class Archiver:
         for date, versions in days.items():  # none, if all of it was deleted or derived again since
             name = f"part-{self._tape}-{progress.until:016}-{until:016}{SUFFIX}"
             write = partial(self._write, connection, table, versions)
-            self.files.put(f"{archive_rows.partition(table, date, self.origin.host)}/{name}", write)
+            self.files.put(f"{layout.partition(table, date, self.origin.host)}/{name}", write)
         self.acknowledged.put(table.name, Progress(until))
         count = sum(map(len, days.values()))
         if table is tables.EXCHANGES:
@@ -148,7 +148,7 @@ class Archiver:
         left = _ALL if progress.sending is not None else MOST_ROWS[table.name]  # what is fixed has its own end
         while found := shipping.settled(connection, columns, last, progress.sending, min(left, _VERSIONS_AT_ONCE)):
             for version, _, started, *_ in found:
-                days.setdefault(archive_rows.day(started), []).append(version)
+                days.setdefault(layout.day(started), []).append(version)
             last, left = found[-1][0], left - len(found)
         return days
 
@@ -158,7 +158,7 @@ class Archiver:
 
     def _write(self, connection: Connection, table: EngineTable, versions: Sequence[int], out: Any) -> None:
         schema = self._makers[table.name].schema
-        archive_rows.write(self.files.arrow, schema, self._read(connection, table, versions), out)
+        layout.write(self.files.arrow, schema, self._read(connection, table, versions), out)
 
     def _read(self, connection: Connection, table: EngineTable, versions: Sequence[int]) -> Iterator[Any]:
         """Yield exchanges as tables, some at once."""
@@ -173,7 +173,7 @@ class Archiver:
         maker, days, date = self._makers[table.name], dict[str, list[Any]](), ""
         started = maker.sources.index(table.column("started_at").source)
         for run in shipping.runs(connection, maker.sources):
-            date = archive_rows.day(run[started])
+            date = layout.day(run[started])
             days.setdefault(date, []).append(run)
         last = date  # only there it is said how far the tape is
         for date, runs in days.items():
@@ -187,24 +187,24 @@ class Archiver:
         version = self.clock.wall_ns() // 1000
         lag_ns = waiting.lag_ns(self.clock.wall_ns())
         added = {
-            archive_rows.VERSION: version,
+            layout.VERSION: version,
             "tape": self.acknowledged.tape or "",
             "shipped_at": self.clock.wall(),
             "waiting": waiting.exchanges,
             "lag_ms": None if lag_ns is None else lag_ns // 1_000_000,
         }
         made = self._makers[tables.SESSIONS.name].table(runs, added=added)
-        directory = archive_rows.partition(tables.SESSIONS, date, self.origin.host)
+        directory = layout.partition(tables.SESSIONS, date, self.origin.host)
         prefix = f"{directory}/part-{_hashed(f'{self.acknowledged.tape} {self.acknowledged.path}')}-"
         path = f"{prefix}{version:016}{SUFFIX}"
-        self.files.put(path, lambda out: archive_rows.write(self.files.arrow, made.schema, [made], out))
+        self.files.put(path, lambda out: layout.write(self.files.arrow, made.schema, [made], out))
         for before in self.files.below(directory):
             if before.path.startswith(prefix) and before.path != path:
                 self.files.remove(before.path)
 
     def _compact(self) -> None:
         """Merge what past days left, not more often than worth it. What fails is tried again then: nothing is lost."""
-        now, today = self.clock.now(), archive_rows.day(self.clock.wall())
+        now, today = self.clock.now(), layout.day(self.clock.wall())
         if self._compacted_ns is not None and now - self._compacted_ns < _COMPACT_NS:
             return
         self._compacted_ns = now

@@ -3,10 +3,12 @@
 A file is `TABLE/date=YYYY-MM-DD/host=NAME/…parquet`: `date` is the day when an exchange, or the run of a recorder,
 started, UTC; both are columns to whoever reads it. Columns are typed as `viewer.export.parquet` does, gaps and reads
 are lists of int64, and texts that were recorded as bytes are binary. Unknown is null.
+
+Engines read an archive through a view of each of its tables, with every row once, in its newest version.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
@@ -16,8 +18,8 @@ from sqlalchemy import LargeBinary
 
 from recorder.tape.cells import declared
 from viewer import rows
-from viewer.fleet.arrow_arrays import Arrays, Build
-from viewer.fleet.batches import Origin
+from viewer.ship.clickhouse.batches import Origin
+from viewer.ship.parquet.arrays import Arrays, Build
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
@@ -161,3 +163,42 @@ def _writer(arrow: ModuleType, schema: Any, out: Any) -> Any:
         column_encoding=numbers or None,
         data_page_size=_PAGE_BYTES,
     )
+
+
+Statement = Callable[[str, str], str]
+"""Makes the statement of a table's view; the columns of its key are separated by commas."""
+
+
+def _duckdb(table: str, key: str) -> str:
+    return (
+        f"CREATE VIEW {table} AS SELECT * FROM read_parquet('DIR/{table}/*/*/*.parquet', union_by_name = true, "
+        "hive_partitioning = true, hive_types = {'date': DATE, 'host': VARCHAR}) "
+        f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {VERSION} DESC) = 1"
+    )
+
+
+def _spark(table: str, key: str) -> str:
+    return (
+        f"CREATE TEMPORARY VIEW {table}_files USING parquet OPTIONS (path 'DIR/{table}', mergeSchema 'true'); "
+        f"CREATE TEMPORARY VIEW {table} AS SELECT * FROM (SELECT *, "
+        f"row_number() OVER (PARTITION BY {key} ORDER BY {VERSION} DESC) AS place FROM {table}_files) WHERE place = 1"
+    )
+
+
+def _clickhouse(table: str, key: str) -> str:
+    return (
+        f"CREATE VIEW {table} AS SELECT * FROM file('DIR/{table}/*/*/*.parquet', Parquet) "
+        f"ORDER BY {VERSION} DESC LIMIT 1 BY {key} "
+        "SETTINGS use_hive_partitioning = 1, schema_inference_mode = 'union'"
+    )
+
+
+ENGINES: Final[dict[str, Statement]] = {"DuckDB": _duckdb, "Spark": _spark, "ClickHouse": _clickhouse}
+JOIN: Final = "SELECT id, sessions.host, pid FROM exchanges LEFT JOIN sessions USING (tenant, session)"
+"""Exchanges with the runs of recorders that they are of, in each of these engines."""
+
+
+def statements(engine: str) -> Iterator[str]:
+    """Yield the statements that make the views of an archive in DIR."""
+    for table in tables.SHIPPED:
+        yield ENGINES[engine](table.name, ", ".join(("date", *key(table))))

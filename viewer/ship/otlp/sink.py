@@ -15,11 +15,11 @@ from sqlalchemy import Connection
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
-from viewer.fleet.acknowledged import Acknowledged, Progress
-from viewer.otlp import series, spans
-from viewer.otlp.attributes import Origin
-from viewer.otlp.delivery import Delivery
-from viewer.otlp.series import Series
+from viewer.ship.acknowledged import Acknowledged, Progress
+from viewer.ship.otlp import series, spans
+from viewer.ship.otlp.attributes import Origin
+from viewer.ship.otlp.delivery import Delivery
+from viewer.ship.otlp.series import Series
 from viewer.source.tape import session, shipping
 
 BATCH: Final = 256

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from recorder.commands.centre import TENANT
-from viewer.fleet import rowbinary
+from viewer.ship.clickhouse import rowbinary
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.tables import EngineColumn, EngineTable
 

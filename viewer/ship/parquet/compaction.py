@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final
 
-from viewer.fleet import archive_rows
-from viewer.fleet.archive_rows import VERSION
-from viewer.fleet.arrow_arrays import Arrays
-from viewer.fleet.files import SUFFIX, File, Files, cause
+from viewer.ship.parquet import layout
+from viewer.ship.parquet.arrays import Arrays
+from viewer.ship.parquet.files import SUFFIX, File, Files, cause
+from viewer.ship.parquet.layout import VERSION
 from viewer.source.clickhouse.tables import EngineTable
 
 SMALL: Final = 64 << 20
@@ -32,10 +32,10 @@ def compact(files: Files, table: EngineTable, host: str, today: str) -> Iterator
     small = [file for file in files.below(table.name) if file.size < SMALL]
     for directory, group in groupby(small, key=lambda file: file.path.rpartition("/")[0]):
         _, date, owner = directory.split("/") if directory.count("/") == 2 else ("", "", "")
-        if owner == archive_rows.host_directory(host) and date < f"date={today}":
+        if owner == layout.host_directory(host) and date < f"date={today}":
             try:
                 for paths in _groups(files, list(group)):
-                    _merge(files, directory, paths, archive_rows.key(table))
+                    _merge(files, directory, paths, layout.key(table))
             except FileNotFoundError:  # another process has just merged them
                 continue
             except (OSError, files.arrow.ArrowException) as error:  # the latter: broken, or of other types
@@ -68,7 +68,7 @@ def _merge(files: Files, directory: str, paths: Sequence[str], key: Sequence[str
 
     digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:16]
     path = f"{directory}/merged-{digest}{SUFFIX}"
-    files.put(path, lambda out: archive_rows.write(files.arrow, schema, kept(), out))
+    files.put(path, lambda out: layout.write(files.arrow, schema, kept(), out))
     for merged in paths:
         files.remove(merged)
 

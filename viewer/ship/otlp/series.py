@@ -13,8 +13,8 @@ import msgspec
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from viewer.otlp.attributes import Origin
-from viewer.otlp.histogram import ExponentialHistogram
+from viewer.ship.otlp.attributes import Origin
+from viewer.ship.otlp.histogram import ExponentialHistogram
 from viewer.stats.conventions import VERSIONS, Conventions, Labels
 from viewer.stats.dashboard import Figures
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from recorder.clock import SYSTEM, Clock
-from viewer.fleet import schema_check
-from viewer.fleet.acknowledged import Acknowledged, Progress
-from viewer.fleet.batches import Encoder, Origin
+from viewer.ship.acknowledged import Acknowledged, Progress
+from viewer.ship.clickhouse import schema_check
+from viewer.ship.clickhouse.batches import Encoder, Origin
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.client import Centre, Unavailable
 from viewer.source.clickhouse.tables import EngineTable

@@ -1,0 +1,1 @@
+"""A ClickHouse centre: what ships to it, and what looks after it."""

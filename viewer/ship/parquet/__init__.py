@@ -1,0 +1,1 @@
+"""An archive of Parquet files: rows, files, and how small ones are merged."""
