@@ -17,7 +17,7 @@ from viewer.commands.cut import cut
 from viewer.commands.demo import demo
 from viewer.commands.doctor import doctor
 from viewer.commands.export import export
-from viewer.commands.fleet import fleet, ship
+from viewer.commands.fleet import fleet
 from viewer.commands.help import help_
 from viewer.commands.import_ import import_
 from viewer.commands.ls import ls
@@ -25,6 +25,7 @@ from viewer.commands.play import play
 from viewer.commands.pull import pull
 from viewer.commands.rm import rm
 from viewer.commands.serve import serve
+from viewer.commands.ship import ship
 from viewer.commands.show import show
 from viewer.commands.stats import check, compare, stats
 from viewer.commands.view import view

@@ -31,7 +31,7 @@ from tests.recorder.frames import damage, exchange, other_session, record
 from tests.viewer.fleet import servers
 from tests.viewer.fleet.engine import Engine, failed, ship
 from viewer.ship.clickhouse import setup
-from viewer.ship.clickhouse.batches import Origin
+from viewer.ship.sink import Origin
 from viewer.source.clickhouse import figures, tables
 from viewer.source.clickhouse.client import Centre
 from viewer.source.clickhouse.source import connected

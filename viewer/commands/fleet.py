@@ -1,30 +1,24 @@
-"""The commands `ship` and `fleet`: many recorders, one centre."""
+"""The command `fleet`: many recorders, one centre."""
 
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from recorder.commands import archive, destination, otlp
 from recorder.commands import centre as centres
-from recorder.commands.options import ca_file, db, read_age, read_labels, tape_path
+from recorder.commands.options import ca_file, read_age
 from viewer import formatting
 from viewer.commands import output
 from viewer.commands.centre import connected_to
 from viewer.commands.output import Output
-from viewer.commands.shipped import shipping
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from recorder.commands.status import Screen
-    from viewer.ship.clickhouse.sink import Report, Shipper
-    from viewer.ship.ending import End
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,123 +36,6 @@ _to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRET
 def connected(command: F) -> F:
     """Add the options of a command that connects to a centre."""
     return _to(ca_file(command))
-
-
-def _read_destination(
-    context: click.Context, option: click.Parameter, url: str
-) -> destination.Destination | otlp.Collector | None:
-    """Read where a tape is shipped to: a centre, an archive, or a collector of OpenTelemetry."""
-    if url.startswith(otlp.SCHEME):
-        return otlp.read_collector(url.removeprefix(otlp.SCHEME), "--to")
-    return destination.read(context, option, url)
-
-
-@click.command()
-@db
-@click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=_read_destination,
-              help="A centre: clickhouse://HOST/DATABASE; a collector: otlp+http://HOST:PORT; "
-              f"or an archive: {archive.FORM}.")  # fmt: skip
-@ca_file
-@click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Send these headers to a collector: NAME: VALUE, a line each. "
-              "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
-@click.option("--bodies", is_flag=True, help="Ship what was said, too: requests, answers, and their reads.")
-@click.option("--label", "labels", multiple=True, metavar="K=V",
-              help="Label all that is shipped; tenant=NAME keeps tenants apart. May be repeated.")  # fmt: skip
-@click.option("--once", is_flag=True, help="End when all is there, instead of following the tape.")
-@click.option("--beside", is_flag=True, hidden=True, help="End with the recorder, which holds standard input.")
-@click.option("--since-version", type=int, default=0, hidden=True,
-              help="To a collector that has taken nothing yet, send what is settled after this.")  # fmt: skip
-def ship(
-    db: Path | None,
-    target: destination.Destination | otlp.Collector,
-    ca_file: Path | None,
-    otlp_headers: Path | None,
-    bodies: bool,
-    labels: tuple[str, ...],
-    once: bool,
-    beside: bool,
-    since_version: int,
-) -> None:
-    """Ship a tape, also while it is recorded, until interrupted: to a ClickHouse centre, to an archive of Parquet
-    files, or its spans and metrics to a collector of OpenTelemetry.
-
-    It only reads the tape, which is the buffer: while the centre is away, all waits there. What it has acknowledged is
-    kept in a small file beside the tape; without it, all is shipped again, and still counted once.
-
-    The user is in the URL or WIRETAPE_FLEET_USER, the password in WIRETAPE_FLEET_PASSWORD or the file that
-    WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
-    shipping" for a centre, "wiretape help archive" for an archive, and "wiretape help otlp" for a collector.
-    """
-    from recorder.tape.redact import Redactor
-
-    labelled = Redactor(None).labels(read_labels(labels))
-    if isinstance(target, centres.Target):
-        _ship_rows(tape_path(db), target, ca_file, labelled, bodies=bodies, once=once, beside=beside)
-        return
-    if isinstance(target, archive.Archive):
-        from viewer.commands import archive as archiving
-
-        archiving.send(tape_path(db), target, labelled, bodies=bodies, once=once, beside=beside)
-        return
-    if bodies:
-        raise click.UsageError("--bodies is for a centre or an archive: no text is sent to a collector")
-    from viewer.commands import otlp as sending
-
-    collector = dataclasses.replace(target, headers_file=otlp_headers)
-    sending.send(tape_path(db), collector, ca_file, labelled, once=once, beside=beside, since=since_version)
-
-
-def _ship_rows(
-    path: Path,
-    target: centres.Target,
-    ca_file: Path | None,
-    labels: Mapping[str, str],
-    *,
-    bodies: bool,
-    once: bool,
-    beside: bool,
-) -> None:
-    """Ship a tape to a centre."""
-    import socket
-
-    from recorder.tape import file
-    from viewer.ship.clickhouse.batches import Origin
-    from viewer.ship.clickhouse.sink import Shipper
-
-    file.identify(path)  # before anything is made beside it
-    with connected_to(target, ca_file) as centre, shipping(path, target.name, beside=beside) as ours:
-        origin, end = Origin(socket.gethostname(), labels), ours.end
-        shipper = Shipper(centre, ours.known, origin, bodies, wait=end.wait, is_over=end.is_over, warn=ours.warn)
-        if beside:
-            _ship_beside(path, shipper, end)
-            return
-        shipper.tell = lambda report: _tell(ours.screen, report, target)
-        with file.reading(path) as connection:
-            try:
-                shipper.run(connection, once=once)
-            finally:
-                waiting = None if shipper.last is None else shipper.last.waiting
-                ours.conclude(shipper.shipped, target.name, shipper.said if bodies else None, waiting)
-
-
-def _ship_beside(tape: Path, shipper: "Shipper", end: "End") -> None:
-    """Ship until the recorder asks to leave the tape, so that its writer is the last to close it; then what is left."""
-    from recorder.commands.leaving import LAST_SECONDS
-    from recorder.tape import file
-    from viewer.source.clickhouse.client import Unavailable
-
-    with suppress(Unavailable), file.reading(tape) as connection:  # it is asked once more at the end
-        shipper.run(connection)
-    end.leave()
-    shipper.last_seconds = LAST_SECONDS
-    with file.reading(tape) as connection:
-        shipper.run(connection, once=True)
-
-
-def _tell(screen: "Screen", report: "Report", target: centres.Target) -> None:
-    lag = "" if report.lag_ns is None else f" · lag {report.lag_ns / 1e9:,.1f} s"
-    screen.status(f"{report.shipped:,} shipped to {target.name} · {report.waiting:,} waiting{lag}")
 
 
 @click.group()

@@ -74,7 +74,7 @@ async def test_each_generation_is_sent_once_in_the_trace_of_its_caller_and_the_l
     assert sorted(receiver.spans) == sorted(row["id"] for row in select(tape, "SELECT id FROM exchanges"))
     assert receiver.parents == {"0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"}
     assert receiver.keys == {SECRET.encode()}
-    assert "otlp: spans are not taken (HTTP 503); they wait on the tape\n" in err
+    assert "shipping: spans are not taken (HTTP 503); trying again\n" in err
     assert SECRET not in out + err
     last = ExportMetricsServiceRequest.FromString(receiver.metrics[-1]).resource_metrics[0].scope_metrics[0]
     points = {metric.name: metric.exponential_histogram.data_points for metric in last.metrics}
@@ -143,7 +143,8 @@ async def test_a_collector_that_is_not_there_delays_nothing_and_what_is_left_is_
         assert (await fetch(base, post(CHAT))).status == 200
         code, _, err = await finish(process, signal.SIGINT)
     assert code == 0
-    assert "otlp: 1 exchange not sent: whatever sends this tape next begins there" in err
+    assert "what is not shipped stays on the tape" in err
+    assert "0 exchanges shipped to otlp at 127.0.0.1:1, 1 waiting" in err
 
 
 @each_case(

@@ -10,8 +10,9 @@ import httpx
 
 from recorder.commands.centre import Credentials, Target
 from viewer.ship.acknowledged import held
-from viewer.ship.clickhouse.batches import Origin
-from viewer.ship.clickhouse.sink import Shipper
+from viewer.ship.clickhouse.sink import CentreSink
+from viewer.ship.shipper import Shipper
+from viewer.ship.sink import Origin
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.client import Centre
 from viewer.source.clickhouse.tables import EngineTable
@@ -185,6 +186,7 @@ def ship(tape: Path, engine: Engine, **more: Any) -> tuple[int, list[str]]:
         centre(engine) as there,
     ):
         origin = more.pop("origin", Origin("a-host"))
-        shipper = Shipper(there, known, origin, warn=said.append, **more)
+        sink = CentreSink(there, origin, more.pop("bodies", False))
+        shipper = Shipper(sink, known, warn=said.append, **more)
         shipper.run(connection, once=True)
     return shipper.shipped, said

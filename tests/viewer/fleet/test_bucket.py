@@ -17,9 +17,10 @@ from tests.recorder.frames import damage, exchange, opened, record
 from tests.viewer.fleet.bucket import CUT, KEY, SECRET, Bucket, bucket
 from viewer.export.parquet import pyarrow
 from viewer.ship.acknowledged import held
-from viewer.ship.clickhouse.batches import Origin
 from viewer.ship.parquet.files import Files, in_bucket
-from viewer.ship.parquet.sink import Archiver
+from viewer.ship.parquet.sink import ArchiveSink
+from viewer.ship.shipper import Shipper
+from viewer.ship.sink import Origin
 from viewer.source.tape import queries
 
 ROOT = Path(__file__).parents[3]
@@ -60,7 +61,7 @@ def files(store: Bucket, name: str = "archive") -> Files:
 
 def ship(tape: Path, files: Files, clock: Clock = TODAY) -> int:
     with queries.opened(tape) as connection, held(tape, "a bucket") as known:
-        archiver = Archiver(files, known, Origin("a/host"), bodies=True, clock=clock)
+        archiver = Shipper(ArchiveSink(files, Origin("a/host"), True, clock), known, clock=clock)
         archiver.run(connection, once=True)
         return archiver.shipped
 
@@ -101,7 +102,7 @@ def test_what_a_bucket_refuses_is_said_in_one_line_and_shipped_later_exactly_onc
             ship(tape, files(store, name))
         message = str(caught.value)
         assert "\n" not in message
-        assert message.endswith(": what is not archived stays on the tape")
+        assert message.endswith(": what is not shipped stays on the tape")
         return message.partition("(")[2].partition(")")[0]
 
     with opened(tape) as one:

@@ -16,7 +16,7 @@ from tests.recorder.writers import seeds
 from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
 from viewer.ship.acknowledged import path_of
 from viewer.ship.clickhouse import sink as shipping
-from viewer.source.clickhouse.client import Unavailable
+from viewer.ship.sink import NotTaken
 
 SETTLED = """SELECT id, outcome, version FROM exchanges JOIN measures m ON m.exchange_no = no
     JOIN settlements s ON s.exchange_no = no"""
@@ -68,7 +68,7 @@ class Life:
             faults, k=self.chosen.randint(0, 10)
         )  # it is all right at first
         shipping.MOST_ROWS |= {"exchanges": self.chosen.choice((1, 2, 3, 50)), "streams": self.chosen.choice((1, 2))}
-        with contextlib.suppress(KeyboardInterrupt, Unavailable):
+        with contextlib.suppress(KeyboardInterrupt, NotTaken):
             ship(self.tape, self.engine, bodies=self.chosen.random() < 0.3)
         self.engine.faults = []
 

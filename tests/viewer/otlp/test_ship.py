@@ -4,7 +4,7 @@ import base64
 import gzip
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from viewer.ship.acknowledged import destinations, held
 from viewer.ship.otlp import attributes
 from viewer.ship.otlp import sink as ship
 from viewer.ship.otlp.client import Client
-from viewer.ship.otlp.delivery import Delivery
+from viewer.ship.shipper import Shipper
+from viewer.ship.sink import NotTaken
 from viewer.source.tape import shipping
 
 CLOCK = Clock(sleep=lambda _: None)
@@ -47,14 +48,22 @@ class Receiver:
         return httpx.Response(200, stream=httpx.ByteStream(b""))
 
     @contextmanager
-    def shipper(self, tape: Path, since: int = 0) -> Iterator[ship.Shipper]:
+    def shipper(self, tape: Path, since: int = 0) -> Iterator[Shipper]:
         client = Client("http://collector.test", [], CLOCK, transport=httpx.MockTransport(self.answer))
-        delivery = Delivery(client, CLOCK, lambda _: None)
+        sink = ship.CollectorSink(client, self.origin, since, CLOCK)
         with held(tape, "otlp at collector.test") as known:
-            yield ship.Shipper(delivery, known, self.origin, since, clock=CLOCK)
+            yield Shipper(sink, known, clock=CLOCK)
 
     def origin(self, instance: str) -> attributes.Origin:
         return attributes.origin(self.environment, self.labels, version="1", host="h", instance=instance)
+
+
+def finish(shipper: Shipper, connection: Connection) -> int:
+    """Ship what there is; give how many exchanges wait."""
+    with suppress(NotTaken):
+        shipper.run(connection, once=True)
+    assert shipper.last is not None
+    return shipper.last.waiting
 
 
 def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
@@ -63,12 +72,12 @@ def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
     monkeypatch.setattr(ship, "BATCH", 2)
     monkeypatch.setattr("viewer.source.tape.session.PAGE", 2)
     with (whole := Receiver()).shipper(tmp_path / "other.db") as shipper:
-        assert shipper.finish(connection) == 0
+        assert finish(shipper, connection) == 0
     assert len(whole.ids) == len(set(whole.ids)) > 3
     sent = []
     for receiver in (Receiver(takes=1), Receiver(takes=0), Receiver(), Receiver()):
         with receiver.shipper(tmp_path / "t.db") as shipper:
-            waiting = shipper.finish(connection)
+            waiting = finish(shipper, connection)
             assert (waiting > 0) == (len(sent) + len(receiver.ids) < len(whole.ids))
         sent += receiver.ids
     assert sent == whole.ids
@@ -81,7 +90,7 @@ def test_where_nothing_was_taken_it_begins_after_a_version_which_it_keeps(
     assert first is not None
     for since in (10**18, 0):
         with (receiver := Receiver()).shipper(tmp_path / "t.db", since=since) as shipper:
-            shipper.finish(connection)
+            finish(shipper, connection)
         assert receiver.ids == []
 
 
@@ -141,15 +150,15 @@ def test_whenever_a_process_is_killed_each_sample_arrives_once_and_no_span_is_lo
     monkeypatch.setattr(ship, "METRICS_SECONDS", 0)
     monkeypatch.setattr("viewer.source.tape.session.PAGE", 2)
     with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
-        assert shipper.finish(connection) == 0
+        assert finish(shipper, connection) == 0
     assert whole.samples() > 20
     for message, is_taken in product(range(whole.messages), (True, False)):
         receiver, tape = Counting(), tmp_path / f"{message}-{is_taken}.db"
         receiver.killing, receiver.is_taken = message, is_taken
         with pytest.raises(Killed), receiver.shipper(tape) as shipper:
-            shipper.finish(connection)
+            finish(shipper, connection)
         with receiver.shipper(tape) as shipper:
-            assert shipper.finish(connection) == 0
+            assert finish(shipper, connection) == 0
         assert set(receiver.ids) == set(whole.ids)
         assert receiver.samples() == whole.samples()
 
@@ -158,18 +167,18 @@ def test_a_process_with_another_resource_sends_what_is_left_of_the_last_series_a
     connection: Connection, tmp_path: Path
 ) -> None:
     with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
-        shipper.finish(connection)
+        finish(shipper, connection)
     receiver, tape = Counting(), tmp_path / "t.db"
     receiver.killing, receiver.is_taken = whole.messages - 1, False
     with pytest.raises(Killed), receiver.shipper(tape) as shipper:
-        shipper.finish(connection)
+        finish(shipper, connection)
     assert (receiver.samples(), shipper.acknowledged.of("metrics").until) == (0, 0)
     origins = []
     for labels in ({"run": "b"}, {"run": "b"}, {}):
         receiver.labels = labels
         receiver.resources.clear()
         with receiver.shipper(tape) as shipper:
-            assert shipper.finish(connection) == 0
+            assert finish(shipper, connection) == 0
         assert (receiver.samples(), len(receiver.ids)) == (whole.samples(), len(whole.ids))
         origins.append(set(receiver.resources))
     assert [len(origin) for origin in origins] == [2, 1, 1]
@@ -186,7 +195,7 @@ def test_metrics_never_count_what_the_next_process_would_count_again(
     for takes in (1, 0, 99):
         receiver.takes = takes
         with receiver.shipper(tmp_path / "t.db") as shipper:
-            waiting = shipper.finish(connection)
+            waiting = finish(shipper, connection)
     assert waiting == 0
     assert receiver.samples() > 20
 
@@ -195,7 +204,7 @@ def test_no_credential_is_kept_beside_the_tape(connection: Connection, tmp_path:
     receiver = Counting()
     receiver.environment = {"OTEL_RESOURCE_ATTRIBUTES": "api_key=sk-1234567890abcdefghijklmnop,region=eu"}
     with receiver.shipper(tmp_path / "t.db") as shipper:
-        shipper.finish(connection)
+        finish(shipper, connection)
     (kept,) = json.loads(shipper.acknowledged.path.read_bytes())["state"]
     resource = base64.b64decode(kept["resource"])
     assert all(b"region" in one and b"sk-12345" not in one for one in (resource, *receiver.resources))
@@ -205,11 +214,11 @@ def test_an_exchange_waits_until_its_metrics_are_taken_too(connection: Connectio
     receiver = Counting()
     receiver.takes_metrics = False
     with receiver.shipper(tmp_path / "t.db") as shipper:
-        assert shipper.finish(connection) > 3
+        assert finish(shipper, connection) > 3
     assert dict(destinations(tmp_path / "t.db", shipping.identity(connection))) == {"otlp at collector.test": 0}
     sent, receiver.takes_metrics = len(receiver.ids), True
     with receiver.shipper(tmp_path / "t.db") as shipper:
-        assert shipper.finish(connection) == 0
+        assert finish(shipper, connection) == 0
     assert len(receiver.ids) == sent > 3
     assert receiver.samples() > 20
 
@@ -231,14 +240,14 @@ def test_nothing_counts_as_sent_to_a_url_that_takes_nothing_or_not_from_us(
 ) -> None:
     with Refusing(404).shipper(tmp_path / "t.db") as shipper:
         with pytest.raises(WiretapeError, match="takes neither spans nor metrics: check its URL"):
-            shipper.finish(connection)
-        assert (shipper.taken, shipper.acknowledged.of("spans").until) == (0, 0)
+            finish(shipper, connection)
+        assert (shipper.shipped, shipper.acknowledged.of("spans").until) == (0, 0)
     with (receiver := Refusing(401)).shipper(tmp_path / "t.db") as shipper:
-        assert shipper.finish(connection) > 3
-        assert (shipper.taken, receiver.asked) == (0, 2)  # nobody waits a minute for another answer
+        assert finish(shipper, connection) > 3
+        assert (shipper.shipped, receiver.asked) == (0, 2)  # nobody waits a minute for another answer
     with Refusing(400).shipper(tmp_path / "t.db") as shipper:
-        assert shipper.finish(connection) == 0
-        assert shipper.delivery.refused > 3
+        assert finish(shipper, connection) == 0
+        assert shipper.sink.refused > 3
 
 
 @each_case(

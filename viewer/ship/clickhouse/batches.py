@@ -6,32 +6,19 @@ was sent before.
 
 import calendar
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
 from recorder.commands.centre import TENANT
 from viewer.ship.clickhouse import rowbinary
+from viewer.ship.sink import Origin
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
 _LAST_SECOND: Final = (1 << 32) - 1
 
 Values = Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What shipping adds to each exchange: the host, and labels; an exchange's own stand, but for the tenant."""
-
-    host: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def tenant(self) -> str:
-        """Whose exchanges they are."""
-        return self.labels.get(TENANT, "")
 
 
 class Encoder:

@@ -20,7 +20,7 @@ def columns(centre: Centre, table: str) -> dict[str, str]:
     return {str(name): str(kind) for name, kind, *_ in centre.query(f"DESCRIBE TABLE {table}")}
 
 
-def check(centre: Centre, tables: Iterable[EngineTable], note: Callable[[str], None]) -> None:
+def check(centre: Centre, tables: Iterable[EngineTable], note: Callable[[str], object]) -> None:
     """Raise `Refused` unless the tables have the columns that are shipped; columns of a newer version are noted."""
     unknown = 0
     for table in tables:

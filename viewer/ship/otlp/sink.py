@@ -1,13 +1,12 @@
-"""Sends a tape to a collector: settled exchanges in their order, in batches, each acknowledged before the next.
+"""A collector of OpenTelemetry as a sink: a span for each settled exchange, and metrics of all that were shipped.
 
-The progress of spans and of metrics is kept beside the tape, as when a tape is shipped to a centre. The counts of the
-metrics are kept in the same write as the progress of the spans. After a kill at any time, the next process counts on
-from the spans that were acknowledged: spans may be sent twice, with the same ids; no sample is lost or counted twice.
+The counts of the metrics are kept in the same write as the progress of the spans. After a kill at any time, the next
+process counts on from the spans that were acknowledged: spans may be sent twice, with the same ids; no sample is lost
+or counted twice.
 """
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -15,153 +14,142 @@ from sqlalchemy import Connection
 
 from recorder.clock import SYSTEM, Clock
 from recorder.errors import WiretapeError
+from recorder.plurals import counted
 from viewer.ship.acknowledged import Acknowledged, Progress
-from viewer.ship.otlp import series, spans
+from viewer.ship.otlp import metrics, series, spans
 from viewer.ship.otlp.attributes import Origin
-from viewer.ship.otlp.delivery import Delivery
+from viewer.ship.otlp.client import Answer, Client
 from viewer.ship.otlp.series import Series
-from viewer.source.tape import session, shipping
+from viewer.ship.sink import Batch, Every, NotTaken, Report, Sink
+from viewer.source.tape import session
 
 BATCH: Final = 256
 """So many spans are sent together, or a page more."""
 
-POLL_SECONDS: Final = 0.5
 METRICS_SECONDS: Final = 10.0
 
 _SPANS: Final = "spans"
 _METRICS: Final = "metrics"
-_TRIES_AT_ONCE: Final = 8
-_MOST_PAUSE_SECONDS: Final = 30.0
-"""Who sends what there is does not wait for longer."""
 
 
-@dataclass(slots=True)
-class Shipper:
-    """Sends one tape to one collector. Where nothing has been acknowledged, it begins after the version `since`.
+class CollectorSink(Sink):
+    """Sends to a collector. Where nothing has been acknowledged, it begins after the version `since`.
 
-    `origin` returns the origin for the id of an instance, which outlives the process. `wait` waits for a number of
-    seconds, or until it `is_over`; `tell` is called with the number of exchanges taken.
+    `origin` returns the origin for the id of an instance, which outlives the process. A message is sent until it is
+    taken or refused.
     """
 
-    delivery: Delivery
-    acknowledged: Acknowledged
-    origin: Callable[[str], Origin]
-    since: int = 0
-    wait: Callable[[float], object] = lambda _: None
-    is_over: Callable[[], bool] = lambda: False
-    tell: Callable[[int], object] = lambda _: None
-    clock: Clock = SYSTEM
-    taken: int = 0
-    _series: list[Series] = field(default_factory=list)
-    _unsent: list[Span] = field(default_factory=list)
-    _gathered: int = 0
-    _follower: session.Follower | None = None
-    _told_ns: int | None = None
-    _tries: int = 0
+    lanes = (_SPANS, _METRICS)
+    decodes = True
 
-    def follow(self, connection: Connection) -> None:
-        """Send what is settled, and what comes, until it is over. Raises `WiretapeError`."""
-        while not self.is_over():
-            self._send(connection, self._has_time)
-            self.wait(POLL_SECONDS)
+    def __init__(self, client: Client, origin: Callable[[str], Origin], since: int = 0, clock: Clock = SYSTEM) -> None:
+        self._client, self._origin, self._since, self._clock = client, origin, since, clock
+        self._series: list[Series] = []
+        self._absent: set[str] = set()
+        self._metrics_due, self._trouble = Every(METRICS_SECONDS, clock), dict[str, str]()
+        self.refused = 0
+        """So many spans were not taken, and must not be sent again."""
 
-    def finish(self, connection: Connection, seconds: float | None = None) -> int:
-        """Send what is left, for so many seconds, or with so many tries; return how many exchanges have to wait.
+    def begin(self, connection: Connection, known: Acknowledged, warn: Callable[[str], object]) -> None:
+        """Go on with the counts that were acknowledged."""
+        super().begin(connection, known, warn)
+        if _SPANS not in known.tables:
+            known.put(_SPANS, Progress(self._since))
+        if _METRICS not in known.tables:
+            known.put(_METRICS, Progress(known.of(_SPANS).until))
+        self._series = self._stored()
 
-        Raises `WiretapeError`.
-        """
-        until_ns = None if seconds is None else self.clock.now() + int(seconds * 1e9)
+    def remark(self, counts: Mapping[str, int]) -> str:
+        """Say how many spans were refused."""
+        return f", {counted(self.refused, 'span')} refused" if self.refused else ""
 
-        def has_more(pause: float) -> bool:
-            return self._has_more(pause, until_ns)
-
-        self._send(connection, has_more)
-        self._send_metrics(0, has_more)
-        until = min(self.acknowledged.of(signal).until for signal in (_SPANS, _METRICS))
-        return shipping.waiting(connection, until).exchanges
-
-    def _has_time(self, pause: float) -> bool:
-        self.wait(pause)
-        return not self.is_over()
-
-    def _has_more(self, pause: float, until_ns: int | None) -> bool:
-        self._tries += 1
-        if until_ns is None:
-            if self._tries < _TRIES_AT_ONCE and pause <= _MOST_PAUSE_SECONDS:
-                return self._has_time(pause)
-            return False
-        if self._tries >= _TRIES_AT_ONCE or self.clock.now() + pause * 1e9 > until_ns:
-            return False
-        self.clock.sleep(pause)  # it is over already
-        return True
-
-    def _send(self, connection: Connection, has_time: Callable[[float], bool]) -> None:
-        """Send all that is settled, as long as there is time."""
-        follower = self._begun(connection)
-        is_all = False
-        while not is_all:
-            self._send_metrics(METRICS_SECONDS)
-            self._gather(connection, follower)
-            is_all = len(self._unsent) < BATCH
-            if not self.delivery.send_spans(self._unsent, self._series[-1].origin, has_time):
-                return
-            if not self.delivery.takes_anything:
-                raise WiretapeError("the collector takes neither spans nor metrics: check its URL, without /v1/…")
-            self._unsent.clear()
-            self.taken, self._gathered, self._tries = self.taken + self._gathered, 0, 0
-            if self.acknowledged.of(_SPANS).until != follower.version:
-                self._acknowledge(_SPANS, Progress(follower.version))
-                self.tell(self.taken)
-
-    def _gather(self, connection: Connection, follower: session.Follower) -> None:
-        """Make the next batch of spans of settled exchanges, and count these."""
-        current = self._series[-1]
-        while len(self._unsent) < BATCH and (numbers := follower.take(connection)):
-            for one in session.traced(connection, numbers):
-                self._gathered += 1
+    def take(self, lane: str, progress: Progress) -> Batch | None:
+        """Make the next spans, and count their exchanges: no metrics are sent before these spans are acknowledged."""
+        if lane != _SPANS:
+            return None
+        follower, current = session.Follower(progress.until, until=progress.sending), self._series[-1]
+        made, count = list[Span](), 0
+        while len(made) < BATCH and (numbers := follower.take(self.connection)):
+            for one in session.traced(self.connection, numbers):
+                count += 1
                 current.figures.add(one.counted)
-                made = spans.span(one, current.origin.conventions)
-                self._unsent += [] if made is None else [made]
+                span = spans.span(one, current.origin.conventions)
+                made += [] if span is None else [span]
+        return Batch(lane, progress.until, follower.version, count, made) if follower.version > progress.until else None
 
-    def _send_metrics(self, after_s: float, has_time: Callable[[float], bool] = lambda _: False) -> None:
-        """Send metrics if the last ones are so old, but no counts that the next process would not begin with."""
-        now = self.clock.now()
-        if self._gathered or (self._told_ns is not None and now - self._told_ns < after_s * 1e9):
+    def send(self, batch: Batch) -> None:
+        """Send spans, in halves where they are too many, and keep their counts for the acknowledgement."""
+        left: list[Span] = batch.content
+        most = len(left)
+        while left and _SPANS not in self._absent:
+            part = left[:most]
+            answer = self._client.send_spans(spans.request(part, self._series[-1].origin))
+            if answer.kind == "too_large" and most > 1:
+                most = (most + 1) // 2
+                continue
+            self._settle(_SPANS, answer, len(part))
+            del left[:most]
+        if self._absent >= {_SPANS, _METRICS}:
+            raise WiretapeError("the collector takes neither spans nor metrics: check its URL, without /v1/…")
+        self.known.state = series.encode(self._series)
+
+    def report(self, report: Report, *, is_last: bool) -> None:
+        """Send the metrics; that they are not taken holds up no spans before the end."""
+        if not (is_last or self._metrics_due.is_due):
             return
-        self._told_ns = now
-        if not all([self.delivery.send_metrics(one, has_time) for one in self._series]):
+        self._metrics_due.done()
+        try:
+            for one in self._series:
+                self._send_metrics(one)
+        except NotTaken as error:
+            if is_last:
+                raise
+            self._tell(_METRICS, f"{error}; they are sent again")
             return
-        if self.acknowledged.of(_METRICS) != self.acknowledged.of(_SPANS):
+        if self.known.of(_METRICS).until != self.known.of(_SPANS).until:
             del self._series[:-1]
-            self._acknowledge(_METRICS, self.acknowledged.of(_SPANS))
+            self.known.state = series.encode(self._series)
+            self.known.put(_METRICS, Progress(self.known.of(_SPANS).until))
 
-    def _acknowledge(self, signal: str, progress: Progress) -> None:
-        self.acknowledged.state = series.encode(self._series)
-        self.acknowledged.put(signal, progress)
+    def _send_metrics(self, one: Series) -> None:
+        if _METRICS not in self._absent:
+            answer = self._client.send_metrics(metrics.request(one, self._clock.wall_ns()))
+            self._settle(_METRICS, answer, 0)
 
-    def _begun(self, connection: Connection) -> session.Follower:
-        """Return what takes what is settled, from where the last process ended."""
-        if self._follower is None:
-            known = self.acknowledged
-            known.identify(shipping.identity(connection))
-            if _SPANS not in known.tables:
-                known.put(_SPANS, Progress(self.since))
-            if _METRICS not in known.tables:
-                known.put(_METRICS, known.of(_SPANS))
-            self._series = self._stored()
-            self._follower = session.Follower(known.of(_SPANS).until)
-        return self._follower
+    def _settle(self, signal: str, answer: Answer, count: int) -> None:
+        """Say what has become of a message after which it is not sent again. Raises `NotTaken` where it may be."""
+        if answer.kind == "later":
+            raise NotTaken(f"{signal} are not taken ({answer.reason})", answer.wait_s)
+        if answer.kind == "absent":
+            self._absent.add(signal)
+            self.warn(f"the collector takes no {signal} ({answer.reason}): none are sent")
+        elif answer.kind in ("refused", "too_large"):
+            self.refused += count
+            lost = f"{counted(count, 'span')} of a batch are lost" if count else "they are sent again"
+            self._tell(signal, f"{signal} are not taken ({answer.reason}); {lost}")
+        elif answer.rejected or answer.reason:
+            self.refused += answer.rejected if count else 0
+            rejected = f"{answer.rejected:,} rejected" if answer.rejected else "all taken"
+            self.warn(f"{signal}: {rejected} by the collector: {answer.reason or 'it does not say why'}")
+        elif self._trouble.pop(signal, None):
+            self.warn(f"{signal} are taken again")
+
+    def _tell(self, signal: str, trouble: str) -> None:
+        """Say what is wrong when it begins, and when it is something else."""
+        if self._trouble.get(signal) != trouble:
+            self._trouble[signal] = trouble
+            self.warn(trouble)
 
     def _stored(self) -> list[Series]:
         """Return the series of the last process, followed by a new one unless this process can go on with the last.
 
         It cannot if the origin is another, which makes another series for a receiver, or if labels are at their limit.
         """
-        stored = series.decode(self.acknowledged.state)
+        stored = series.decode(self.known.state)
         last = stored[-1] if stored else None
-        if last is not None and not last.figures.folded and self.origin(last.instance) == last.origin:
+        if last is not None and not last.figures.folded and self._origin(last.instance) == last.origin:
             return stored
         instance = str(uuid.uuid4())
-        begun = series.new(instance, self.origin(instance), self.clock.wall_ns())
-        is_taken = self.acknowledged.of(_METRICS) == self.acknowledged.of(_SPANS)
+        begun = series.new(instance, self._origin(instance), self._clock.wall_ns())
+        is_taken = self.known.of(_METRICS).until == self.known.of(_SPANS).until
         return [begun] if is_taken else [*stored, begun]

@@ -18,8 +18,8 @@ from sqlalchemy import LargeBinary
 
 from recorder.tape.cells import declared
 from viewer import rows
-from viewer.ship.clickhouse.batches import Origin
 from viewer.ship.parquet.arrays import Arrays, Build
+from viewer.ship.sink import Origin
 from viewer.source.clickhouse import tables
 from viewer.source.clickhouse.tables import EngineColumn, EngineTable
 

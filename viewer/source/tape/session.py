@@ -35,15 +35,17 @@ _FACTS = select(
 class Follower:
     """Takes exchanges as they end, each once, those settled after a version first; of a tape, or of one session of it.
 
-    It may go on over another connection to the tape.
+    What is settled after `until`, if that is given, is left out. It may go on over another connection to the tape.
     """
 
-    def __init__(self, version: int = 0, session: str | None = None) -> None:
+    def __init__(self, version: int = 0, session: str | None = None, *, until: int | None = None) -> None:
         joined = settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
         self._ended = select(settlements.c.version, exchanges.c.no).select_from(joined)
         if session is not None:
             own = select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
             self._ended = self._ended.where(exchanges.c.session_no == own)
+        if until is not None:
+            self._ended = self._ended.where(settlements.c.version <= until)
         self.version = version
         """All that were settled up to this one have been taken."""
 

@@ -1,0 +1,102 @@
+"""Whatever a tape is shipped to: a wait that grows, trouble that is said once, and an end that loses nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from recorder.clock import Clock
+from viewer.ship.acknowledged import Acknowledged, Progress
+from viewer.ship.shipper import LONGEST_WAIT, Shipper
+from viewer.ship.sink import Batch, NotTaken, Report, Sink
+
+ALL = 10**18
+
+
+class Destination(Sink):
+    """Takes one batch, after it has failed to do so in these ways."""
+
+    lanes = ("exchanges",)
+
+    def __init__(self, *failures: NotTaken, nodes: int = 1) -> None:
+        self.failures, self.nodes = [*failures], nodes
+        self.sent: list[int] = []
+
+    def take(self, lane: str, progress: Progress) -> Batch | None:
+        return Batch(lane, progress.until, ALL, 1, None) if progress.until < ALL else None
+
+    def send(self, batch: Batch) -> None:
+        self.sent.append(batch.until)
+        if self.failures:
+            raise self.failures.pop(0)
+
+    def report(self, report: Report, *, is_last: bool) -> None:
+        """Need nothing."""
+
+
+Shipping = Callable[[Destination], Shipper]
+
+
+@pytest.fixture
+def shipping(tmp_path: Path) -> Shipping:
+    """Make a shipper, whose waits and lines are at hand."""
+
+    def made(sink: Destination) -> Shipper:
+        return Shipper(sink, Acknowledged(tmp_path / "kept", "somewhere", None, {}))
+
+    return made
+
+
+def test_the_wait_doubles_up_to_a_limit_and_the_trouble_is_told_once(
+    connection: Connection, shipping: Shipping
+) -> None:
+    shipper, waits, said = shipping(Destination(*[NotTaken("away (x)")] * 9)), list[float](), list[str]()
+    shipper.wait, shipper.warn = waits.append, said.append
+    shipper.is_over = lambda: shipper.shipped == 1
+    shipper.run(connection)
+    assert all(2**n / 4 <= wait <= 2**n / 2 for n, wait in enumerate(waits[:6]))
+    assert all(LONGEST_WAIT / 2 <= wait <= LONGEST_WAIT for wait in waits[6:9])
+    assert said == ["away (x); trying again", ""]
+
+
+def test_a_destination_that_asks_for_a_wait_gets_it_from_who_follows_and_an_error_from_who_ships_once(
+    connection: Connection, shipping: Shipping
+) -> None:
+    shipper, waits = shipping(Destination(NotTaken("no", 60.0))), list[float]()
+    shipper.wait, shipper.is_over = waits.append, lambda: shipper.shipped == 1
+    shipper.run(connection)
+    assert waits[0] == 60
+    once = shipping(Destination(NotTaken("no", 60.0)))
+    with pytest.raises(NotTaken, match="no: what is not shipped stays on the tape"):
+        once.run(connection, once=True)
+
+
+def test_other_nodes_are_asked_before_anything_is_said_or_waited_for(
+    connection: Connection, shipping: Shipping
+) -> None:
+    shipper = shipping(Destination(NotTaken("a"), NotTaken("b"), nodes=3))
+    waits, said = list[float](), list[str]()
+    shipper.wait, shipper.warn = waits.append, said.append
+    shipper.run(connection, once=True)
+    assert (waits, said, shipper.shipped) == ([], [], 1)
+
+
+def test_who_is_told_to_end_tries_for_a_while_without_waiting_for_longer(
+    connection: Connection, shipping: Shipping
+) -> None:
+    now, sink = [0], Destination(*[NotTaken("away")] * 99)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += round(seconds * 1e9)
+
+    shipper = shipping(sink)
+    shipper.clock = Clock(now=lambda: now[0], sleep=sleep)
+    shipper.is_over, shipper.last_seconds = lambda: True, 4.0
+    with pytest.raises(NotTaken):
+        shipper.run(connection, once=True)
+    assert 1 < len(sink.sent) < 9
+    assert sum(slept) <= 4
+    assert shipper.acknowledged.of("exchanges") == Progress(0, ALL)  # so that the next process sends the same

@@ -1,0 +1,212 @@
+"""The command `ship`: a tape, shipped to a centre, an archive or a collector, while it is recorded or afterwards."""
+
+import contextlib
+import dataclasses
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from recorder.commands import archive, destination, options, otlp
+from recorder.commands import centre as centres
+from recorder.commands.leaving import LAST_SECONDS
+from recorder.commands.options import ca_file, db, read_labels, tape_path
+from recorder.errors import WiretapeError
+from recorder.plurals import counted
+from recorder.sanitize import clipped, safe
+from viewer.commands.centre import connected_to
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from recorder.commands.status import Screen
+    from viewer.ship.otlp.attributes import Origin
+    from viewer.ship.parquet.files import Files
+    from viewer.ship.shipper import Shipper
+    from viewer.ship.sink import Sink
+
+_NICENESS: Final = 10
+
+
+def _read_destination(
+    context: click.Context, option: click.Parameter, url: str
+) -> destination.Destination | otlp.Collector | None:
+    """Read where a tape is shipped to: a centre, an archive, or a collector of OpenTelemetry."""
+    if url.startswith(otlp.SCHEME):
+        return otlp.read_collector(url.removeprefix(otlp.SCHEME), "--to")
+    return destination.read(context, option, url)
+
+
+@click.command()
+@db
+@click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=_read_destination,
+              help="A centre: clickhouse://HOST/DATABASE; a collector: otlp+http://HOST:PORT; "
+              f"or an archive: {archive.FORM}.")  # fmt: skip
+@ca_file
+@click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Send these headers to a collector: NAME: VALUE, a line each. "
+              "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
+@click.option("--bodies", is_flag=True, help="Ship what was said, too: requests, answers, and their reads.")
+@click.option("--label", "labels", multiple=True, metavar="K=V",
+              help="Label all that is shipped; tenant=NAME keeps tenants apart. May be repeated.")  # fmt: skip
+@click.option("--once", is_flag=True, help="End when all is there, instead of following the tape.")
+@click.option("--beside", is_flag=True, hidden=True, help="End with the recorder, which holds standard input.")
+@click.option("--since-version", type=int, default=0, hidden=True,
+              help="To a collector that has taken nothing yet, send what is settled after this.")  # fmt: skip
+def ship(
+    db: Path | None,
+    target: destination.Destination | otlp.Collector,
+    ca_file: Path | None,
+    otlp_headers: Path | None,
+    bodies: bool,
+    labels: tuple[str, ...],
+    once: bool,
+    beside: bool,
+    since_version: int,
+) -> None:
+    """Ship a tape, also while it is recorded, until interrupted: to a ClickHouse centre, to an archive of Parquet
+    files, or its spans and metrics to a collector of OpenTelemetry.
+
+    It only reads the tape, which is the buffer: while the centre is away, all waits there. What it has acknowledged is
+    kept in a small file beside the tape; without it, all is shipped again, and still counted once.
+
+    The user is in the URL or WIRETAPE_FLEET_USER, the password in WIRETAPE_FLEET_PASSWORD or the file that
+    WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
+    shipping" for a centre, "wiretape help archive" for an archive, and "wiretape help otlp" for a collector.
+    """
+    from recorder.tape import file
+    from recorder.tape.redact import Redactor
+
+    if isinstance(target, otlp.Collector):
+        if bodies:
+            raise click.UsageError("--bodies is for a centre or an archive: no text is sent to a collector")
+        target = dataclasses.replace(target, headers_file=otlp_headers)
+    tape, labelled = tape_path(db), Redactor(None).labels(read_labels(labels))
+    with _sink(target, ca_file, labelled, bodies, since_version) as sink:
+        file.identify(tape)  # before anything is made beside it, or at the destination
+        os.nice(_NICENESS)
+        shown = safe(target.url) if isinstance(target, archive.Archive) else target.name
+        _ship(tape, sink, target.name, shown, once=once, beside=beside)
+
+
+@contextlib.contextmanager
+def _sink(
+    target: destination.Destination | otlp.Collector,
+    ca_file: Path | None,
+    labels: Mapping[str, str],
+    bodies: bool,
+    since: int,
+) -> "Iterator[Sink]":
+    """Yield the sink of a destination. Raises `WiretapeError` and `click.UsageError` for what cannot be used."""
+    from viewer.ship.sink import Origin
+
+    origin = Origin(socket.gethostname(), labels)
+    match target:
+        case centres.Target():
+            from viewer.ship.clickhouse.sink import CentreSink
+
+            with connected_to(target, ca_file) as centre:
+                yield CentreSink(centre, origin, bodies)
+        case archive.Archive():
+            from viewer.ship.parquet.sink import ArchiveSink
+
+            yield ArchiveSink(_files(target), origin, bodies)
+        case otlp.Collector():
+            yield _collector_sink(target, ca_file, labels, since)
+
+
+def _files(archive: archive.Archive) -> "Files":
+    """Return the files of an archive. Raises `WiretapeError`."""
+    from viewer.export.parquet import pyarrow
+    from viewer.ship.parquet.files import cause, in_bucket, in_directory
+
+    arrow = pyarrow()
+    arrow.set_memory_pool(arrow.system_memory_pool())  # which gives back what is freed
+    try:
+        return (
+            in_directory(arrow, archive.directory)
+            if archive.directory is not None
+            else in_bucket(arrow, archive.prefix, archive.settings)
+        )
+    except (OSError, ValueError) as error:
+        raise WiretapeError(f"{safe(archive.url)} cannot be used ({clipped(safe(cause(error)), 200)})") from error
+
+
+def _collector_sink(collector: otlp.Collector, ca_file: Path | None, labels: Mapping[str, str], since: int) -> "Sink":
+    """Return the sink of a collector. Raises `click.UsageError` if its headers cannot be read."""
+    options.check_extra("opentelemetry.proto", "otlp", "--to otlp+http://…")
+
+    from recorder import __version__
+    from recorder.clock import SYSTEM
+    from recorder.relay.trust import tls_context
+    from viewer.ship.otlp import attributes
+    from viewer.ship.otlp.client import Client
+    from viewer.ship.otlp.sink import CollectorSink
+
+    trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
+    client = Client(collector.url, otlp.read_headers(collector), SYSTEM, version=__version__, verify=trusted)
+    host = socket.gethostname()
+
+    def origin(instance: str) -> "Origin":
+        return attributes.origin(os.environ, labels, version=__version__, host=host, instance=instance)
+
+    return CollectorSink(client, origin, since)
+
+
+def _ship(tape: Path, sink: "Sink", name: str, shown: str, *, once: bool, beside: bool) -> None:
+    """Ship a tape, until it is over; if `once`, what there is. Raises `WiretapeError`."""
+    from recorder.commands.status import Screen
+    from viewer.ship import acknowledged, ending
+    from viewer.ship.shipper import Shipper
+    from viewer.ship.sink import NotTaken
+
+    with contextlib.closing(Screen()) as screen:
+
+        def warn(message: str) -> None:
+            screen.line(f"wiretape: shipping: {message or 'works again'}")
+
+        with (
+            ending.until_end(tape, with_recorder=beside) as end,
+            acknowledged.held(tape, name, end.wait_for_others(warn)) as known,
+        ):
+            shipper = Shipper(sink, known, end.wait, end.is_over, warn=warn)
+            if not beside:
+                shipper.tell = lambda report: screen.status(report.line(shown))
+            try:
+                if beside:  # until the recorder asks to leave the tape, so that its writer is the last to close it
+                    with contextlib.suppress(NotTaken), _reading(tape, sink) as connection:  # asked again at the end
+                        shipper.run(connection)
+                    end.leave()
+                shipper.last_seconds = LAST_SECONDS
+                with _reading(tape, sink) as connection:
+                    shipper.run(connection, once=once or beside)
+            finally:
+                screen.status("")
+                _conclude(screen, shipper, shown, beside=beside)
+
+
+@contextlib.contextmanager
+def _reading(tape: Path, sink: "Sink") -> "Iterator[Connection]":
+    """Connect to a tape; what decodes bodies needs more for that."""
+    from recorder.tape import file
+
+    if sink.decodes:
+        from viewer.source.tape import queries
+
+        with queries.opened(tape) as connection:
+            yield connection
+        return
+    with file.reading(tape) as connection:
+        yield connection
+
+
+def _conclude(screen: "Screen", shipper: "Shipper", name: str, *, beside: bool) -> None:
+    """Print what was shipped and what waits; beside a recorder, only if something does."""
+    waiting = None if shipper.last is None else shipper.last.waiting
+    if waiting or not beside:
+        left = "" if waiting is None else f", {waiting:,} waiting"
+        remark = shipper.sink.remark(shipper.counts)
+        screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {name}{remark}{left}")

@@ -1,0 +1,147 @@
+"""What a shipper needs of a destination: a sink, which takes batches of what is settled and reports how far that is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection
+
+from recorder.clock import SYSTEM, Clock
+from recorder.commands.centre import TENANT
+from recorder.errors import WiretapeError
+from recorder.plurals import counted
+from viewer.ship.acknowledged import Acknowledged, Progress
+from viewer.source.clickhouse import tables
+from viewer.source.clickhouse.tables import EngineTable
+
+
+class NotTaken(WiretapeError):
+    """A destination did not take what was sent, and may take it later: after `wait_s` seconds, if it says so."""
+
+    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What shipping adds to each exchange: the host, and labels; an exchange's own stand, but for the tenant."""
+
+    host: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tenant(self) -> str:
+        """Whose exchanges they are."""
+        return self.labels.get(TENANT, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is sent together: of so many exchanges, those settled after one version and up to another."""
+
+    lane: str
+    after: int
+    until: int
+    count: int
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How far shipping is: exchanges shipped by this process and waiting, and how long the first of them has been."""
+
+    shipped: int
+    waiting: int
+    lag_ns: int | None
+    first: int | None = None
+    """The version of the first that waits."""
+
+    def line(self, name: str) -> str:
+        """Return it as a status line; `name` is that of the destination."""
+        lag = "" if self.lag_ns is None else f" · lag {self.lag_ns / 1e9:,.1f} s"
+        return f"{self.shipped:,} shipped to {name} · {self.waiting:,} waiting{lag}"
+
+
+class Every:
+    """Says when something that is done now and then is due again."""
+
+    def __init__(self, seconds: float, clock: Clock) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._done_ns: int | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has not been done for so long, or never."""
+        return self._done_ns is None or self._clock.now() - self._done_ns >= self._seconds * 1e9
+
+    def done(self) -> None:
+        """Say that it is done now."""
+        self._done_ns = self._clock.now()
+
+
+class Sink(ABC):
+    """A destination of a tape. Its `lanes` are shipped one after the other, each with a progress of its own."""
+
+    lanes: Sequence[str]
+    poll_seconds: ClassVar[float] = 0.5
+    """What is settled is shipped so soon; what comes meanwhile is one batch."""
+    rounds: ClassVar[int] = 8
+    """So often whoever ships only what there is tries to send it."""
+    decodes: ClassVar[bool] = False
+    """Whether it reads decoded bodies, for which a connection to a tape needs more."""
+    nodes: int = 1
+    """So many tries are a round: each reaches another node."""
+    tenant: str = ""
+    connection: Connection
+    known: Acknowledged
+    warn: Callable[[str], object]
+
+    def begin(self, connection: Connection, known: Acknowledged, warn: Callable[[str], object]) -> None:
+        """Go on with a tape where it was acknowledged. Called again for another connection to the same tape."""
+        self.connection, self.known, self.warn = connection, known, warn
+
+    def prepare(self) -> None:
+        """Find out whether the destination is as this version needs it. Raises `NotTaken`, and others for good."""
+        return
+
+    def remark(self, counts: Mapping[str, int]) -> str:
+        """Return what else is said at the end; `counts` has how many exchanges were shipped, by lane."""
+        return ""
+
+    @abstractmethod
+    def take(self, lane: str, progress: Progress) -> Batch | None:
+        """Read the next batch of the tape: what was settled after `until` and not after `sending`, if that is known."""
+
+    @abstractmethod
+    def send(self, batch: Batch) -> None:
+        """Send a batch, the same however often it is called. Raises `NotTaken`, and others for good."""
+
+    @abstractmethod
+    def report(self, report: Report, *, is_last: bool) -> None:
+        """Send what goes beside batches, not more often than worth it unless it `is_last`. Raises as `send` does."""
+
+
+class RowSink(Sink):
+    """A destination of rows: runs of recorders, exchanges, and if `bodies`, what was said."""
+
+    def __init__(self, origin: Origin, bodies: bool, clock: Clock = SYSTEM) -> None:
+        shipped = [tables.EXCHANGES, tables.STREAMS] if bodies else [tables.EXCHANGES]
+        self.tables: dict[str, EngineTable] = {table.name: table for table in (tables.SESSIONS, *shipped)}
+        self.lanes = [table.name for table in shipped]
+        self.origin, self.tenant, self.clock = origin, origin.tenant, clock
+
+    def remark(self, counts: Mapping[str, int]) -> str:
+        """Say of how many exchanges there is what was said."""
+        return "".join(f", what was said in {counted(counts.get(lane, 0), 'exchange')}" for lane in self.lanes[1:])
+
+    def added(self, report: Report) -> dict[str, Any]:
+        """Return what is said of each run of a recorder beside what the tape has of it."""
+        return {
+            tables.ROW_VERSION: self.clock.wall_ns() // 1000,
+            "tape": self.known.tape or "",
+            "shipped_at": self.clock.wall(),
+            "waiting": report.waiting,
+            "lag_ms": None if report.lag_ns is None else report.lag_ns // 1_000_000,
+        }
