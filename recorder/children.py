@@ -13,6 +13,11 @@ from typing import Final
 PROXY_PASSWORD: Final = "WIRETAPE_PROXY_PASSWORD"
 """Names the password of the forward proxy where it is not to be a random one, as where no terminal shows that."""
 
+LEAVE: Final = b"leave\n"
+"""The line that asks a companion to leave the tape, so that the writer is the last to close it; it answers the same."""
+LAST_SECONDS: Final = 4.0
+"""So long may what is left at the end take."""
+
 _OF_CONNECTIONS: Final = frozenset({
     "http_proxy", "https_proxy", "all_proxy", "wiretape_fleet_password", "otel_exporter_otlp_headers",
 })  # fmt: skip

@@ -5,16 +5,19 @@ What writes a tape stands alone: a companion is started by the name of its modul
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recorder import children
+from recorder.children import LAST_SECONDS, LEAVE
 from recorder.clock import SYSTEM
-from recorder.commands.leaving import LAST_SECONDS, LEAVE
+from recorder.destinations import COLLECTOR, TENANT, Collector, Destination
+from recorder.tape.redact import Redactor
 
 if TYPE_CHECKING:
     from recorder.commands.status import Screen
+    from recorder.relay.service import Options
 
 
 _LEAVE_SECONDS = 2.0
@@ -30,6 +33,58 @@ class Program:
     does: str
     arguments: tuple[str, ...] = ()
     descriptors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """What a recorder ships where; `bodies`: what was said, too."""
+
+    destination: Destination
+    bodies: bool = False
+
+    @property
+    def line(self) -> str:
+        """What is said of it at the start."""
+        if isinstance(self.destination, Collector):
+            return f"otlp        {Redactor(None).url(self.destination.url)}/v1/traces, /v1/metrics"
+        return f"ship        {self.destination.shown}{', with what is said' if self.bodies else ''}"
+
+    def program(self, settings: "Options") -> Program:
+        """Return what ships the tape of a recorder: `wiretape ship`."""
+        does = "sends OTLP" if isinstance(self.destination, Collector) else "ships the tape"
+        return Program("viewer.cli", does, tuple(self._arguments(settings)))
+
+    def _arguments(self, settings: "Options") -> Iterator[str]:
+        to, labels, files = self.destination, Redactor(None).labels(settings.labels), {"--ca-file": settings.ca_file}
+        yield from ("ship", "--beside", "--db", str(settings.tape.absolute()))
+        if isinstance(to, Collector):
+            yield from ("--to", f"{COLLECTOR}{to.url}", "--since-version", str(SYSTEM.wall_ns() // 1000))
+            files["--otlp-headers"] = to.headers_file
+        else:  # labels are on each exchange, but for whose they are
+            yield from ("--to", to.url, *(["--bodies"] if self.bodies else []))
+            labels = {name: value for name, value in labels.items() if name == TENANT}
+        for option, file in files.items():
+            yield from [] if file is None else [option, str(file.absolute())]
+        for name, value in labels.items():  # redacted: others see the arguments of a process
+            yield from ("--label", f"{name}={value}")
+
+
+@contextlib.asynccontextmanager
+async def shipped(
+    shipments: Sequence[Shipment], settings: "Options", screen: "Screen"
+) -> "AsyncIterator[list[Companion]]":
+    """Ship what is recorded, until the context is left when the recorder has stopped.
+
+    The tape is the buffer: what is left then is shipped for some seconds, and the rest by whatever ships it next.
+    """
+    companions = []
+    for shipment in shipments:
+        companions.append(Companion(shipment.program(settings), screen))
+        screen.line(shipment.line)
+    try:
+        yield companions
+    finally:
+        await asyncio.gather(*(companion.finish() for companion in companions))
 
 
 async def keep_running(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from recorder import destinations
 from recorder.children import PROXY_PASSWORD
 from recorder.errors import WiretapeError
 from recorder.relay import providers
@@ -264,6 +265,30 @@ def read_listen(
     if not local and not allowed:
         raise click.BadParameter(f"{host} can be reached from other machines: {advice}", param_hint=option)
     return host, int(match[2])
+
+
+def read_destination(_: click.Context, __: click.Parameter, url: str | None) -> destinations.Destination | None:
+    """Read where a tape is shipped to. Raises `click.BadParameter`."""
+    try:
+        return None if url is None else destinations.parse(url)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def read_collector(_: click.Context, __: click.Parameter, url: str | None) -> destinations.Collector | None:
+    """Read the URL of a collector. Raises `click.BadParameter`."""
+    try:
+        return None if url is None else destinations.parse_collector(url)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def read_headers(collector: destinations.Collector) -> list[tuple[str, str]]:
+    """Return the headers to send to a collector. Raises `click.UsageError`."""
+    try:
+        return destinations.headers(collector, os.environ)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def check_extra(module: str, extra: str, option: str) -> None:

@@ -1,6 +1,7 @@
 """The command `wiretape record`."""
 
 import contextlib
+import dataclasses
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recorder import destinations
 from recorder.children import PROXY_PASSWORD
-from recorder.commands import archive, destination, options
+from recorder.commands import options
 from recorder.plurals import counted
 from recorder.relay import providers
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
     from datetime import timedelta
 
-    from recorder.commands.otlp import Collector
+    from recorder.commands.companion import Shipment
     from recorder.commands.status import Screen
     from recorder.relay.intercept import Interception
     from recorder.relay.service import Observer, Options, Recorder
@@ -49,14 +51,14 @@ _NAMED = 3
               help="Relay in so many processes, on as many cores; all write to one tape. Linux only.")  # fmt: skip
 @click.option("--metrics", metavar="HOST:PORT",
               help="Serve Prometheus metrics at http://HOST:PORT/metrics; port 0 takes a free one.")  # fmt: skip
-@click.option("--otlp", metavar="URL",
+@click.option("--otlp", metavar="URL", callback=options.read_collector,
               help="Send spans and metrics to the OTLP/HTTP collector at URL: http://127.0.0.1:4318.")  # fmt: skip
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="With --otlp, send these headers: NAME: VALUE, a line each. "
               "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
-@click.option("--ship", metavar="URL", callback=destination.read,
-              help=f"Ship to URL, too: a centre, clickhouse://HOST/DATABASE, or an archive, {archive.FORM}; see "
-              "wiretape help shipping.")  # fmt: skip
+@click.option("--ship", metavar="URL", callback=options.read_destination,
+              help="Ship to URL, too: a centre, clickhouse://HOST/DATABASE, or an archive, "
+              f"{destinations.ARCHIVE_FORM}; see wiretape help shipping.")  # fmt: skip
 @click.option("--ship-bodies", is_flag=True,
               help="With --ship, ship what was said, too: requests, answers, and their reads.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
@@ -69,9 +71,9 @@ def record(
     max_db_size: int | None,
     workers: int,
     metrics: str | None,
-    otlp: str | None,
+    otlp: destinations.Collector | None,
     otlp_headers: Path | None,
-    ship: destination.Destination | None,
+    ship: destinations.Destination | None,
     ship_bodies: bool,
 ) -> None:
     """Relay streams and record every socket read.
@@ -93,8 +95,7 @@ def record(
     metrics_at = None if metrics is None else options.read_listen(metrics, allowed, option="--metrics")
     if metrics_at is not None:
         options.check_extra("prometheus_client", "metrics", "--metrics")
-    collector = _collector(otlp, otlp_headers)
-    shipment = destination.shipment(ship, bodies=ship_bodies)
+    shipments = [*_collector(otlp, otlp_headers), *_shipment(ship, ship_bodies)]
     upstreams = options.read_upstreams(common.upstreams)
 
     from recorder.relay.loop import run
@@ -102,36 +103,50 @@ def record(
 
     rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
     settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule, workers=workers)
-    sys.exit(run(lambda: serve(settings, verbose, metrics_at, collector, shipment)))
+    sys.exit(run(lambda: serve(settings, verbose, metrics_at, shipments)))
 
 
-def _collector(url: str | None, headers: Path | None) -> "Collector | None":
-    """Read where spans and metrics are to be sent."""
-    if url is None and headers is not None:
-        raise click.UsageError("--otlp-headers is for --otlp: add that")
-    if url is None:
-        return None
-    from recorder.commands import otlp
+def _collector(collector: destinations.Collector | None, headers: Path | None) -> "Iterator[Shipment]":
+    """Yield where spans and metrics are to be sent."""
+    if collector is None:
+        if headers is not None:
+            raise click.UsageError("--otlp-headers is for --otlp: add that")
+        return
+    from recorder.commands.companion import Shipment
 
     options.check_extra("opentelemetry.proto", "otlp", "--otlp")
-    collector = otlp.read_collector(url, "--otlp", headers)
-    otlp.read_headers(collector)  # to say at once what is wrong with them
-    return collector
+    collector = dataclasses.replace(collector, headers_file=headers)
+    options.read_headers(collector)  # to say at once what is wrong with them
+    yield Shipment(collector)
+
+
+def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Shipment]":
+    """Yield where the tape is to be shipped."""
+    if to is None:
+        if bodies:
+            raise click.UsageError("--ship-bodies is for --ship: add that")
+        return
+    from recorder.commands.companion import Shipment
+
+    if isinstance(to, destinations.Collector):
+        raise click.BadParameter("a collector is named with --otlp http://HOST:PORT", param_hint="--ship")
+    if isinstance(to, destinations.Archive):
+        options.check_extra("pyarrow", "parquet", "--ship to an archive")
+    yield Shipment(to, bodies)
 
 
 async def serve(
     settings: "Options",
     verbose: bool = False,
     metrics_at: tuple[str, int] | None = None,
-    collector: "Collector | None" = None,
-    shipment: destination.Shipment | None = None,
+    shipments: "Sequence[Shipment]" = (),
 ) -> int:
     """Record until a signal asks for the end; return the exit code.
 
-    Metrics are served at an address, spans and metrics sent to a collector, and the tape shipped, if these are given.
+    Metrics are served at an address, and the tape is shipped, if these are given.
     """
     with _certificates(settings) as certificates:
-        return await _serve(settings, certificates, verbose, metrics_at, collector, shipment)
+        return await _serve(settings, certificates, verbose, metrics_at, shipments)
 
 
 @contextlib.contextmanager
@@ -152,12 +167,11 @@ async def _serve(
     certificates: Mapping[str, str],
     verbose: bool,
     metrics_at: tuple[str, int] | None,
-    collector: "Collector | None",
-    shipment: destination.Shipment | None,
+    shipments: "Sequence[Shipment]",
 ) -> int:
     import asyncio
 
-    from recorder.commands import metrics, otlp, shipping
+    from recorder.commands import companion, metrics
     from recorder.commands.status import Screen
     from recorder.relay.service import Recorder
 
@@ -175,14 +189,11 @@ async def _serve(
         for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
             screen.line(line)
     painter = asyncio.create_task(_paint(screen, recorder))
-    async with (
-        otlp.exported(collector, settings, screen) as export,
-        shipping.shipped(shipment, settings, screen) as shipper,
-    ):
+    async with companion.shipped(shipments, settings, screen) as shippers:
         async with metrics.served(sock, settings, recorder, screen):
             await stopped.wait()
-        for companion in filter(None, (export, shipper)):
-            await companion.leave()  # it reads the tape: the writer is the last to close it
+        for shipper in shippers:
+            await shipper.leave()  # it reads the tape: the writer is the last to close it
         if recorder.live:
             screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
         unstored = await recorder.stop()

@@ -23,7 +23,7 @@ import httpx
 import msgspec
 
 from recorder.clock import Clock
-from recorder.commands.centre import Credentials, Target
+from recorder.destinations import Credentials, Target
 from recorder.errors import WiretapeError
 from recorder.tape import file
 from recorder.tape.store import Store

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
 
-from recorder.commands import centre  # noqa: E402
+from recorder import destinations  # noqa: E402
 from recorder.demo import synthetic  # noqa: E402
 from recorder.tape import file  # noqa: E402
 from tests.recorder.frames import exchange, opened, record  # noqa: E402
@@ -46,7 +46,7 @@ def address(server: Server) -> str:
 
 def account() -> dict[str, str]:
     """Give the environment of whoever ships."""
-    return os.environ | {centre.USER: "default", centre.PASSWORD: servers.PASSWORD}
+    return os.environ | {destinations.USER: "default", destinations.PASSWORD: servers.PASSWORD}
 
 
 @contextlib.contextmanager
@@ -82,7 +82,7 @@ def measure_cost(directory: Path, server: Server, given: argparse.Namespace) -> 
         for _ in synthetic.fill(connection, given.exchanges, given.chunks, seed=1):
             pass
     for name, more in (("", ()), (" with --bodies", ("--bodies",))):
-        path_of(tape, centre.parse(address(server)).name).unlink(missing_ok=True)
+        path_of(tape, destinations.parse_centre(address(server)).name).unlink(missing_ok=True)
         busy, memory = cost(tape, address(server), *more)
         idle, _ = cost(tape, address(server), *more)
         rate = given.exchanges / (busy - idle)
@@ -136,7 +136,7 @@ def measure_lag(directory: Path, server: Server, given: argparse.Namespace) -> N
         time.sleep(3)
         found = []
         for _ in range(round(given.seconds / 0.05)):
-            found.append(lag_s(tape, path_of(tape, centre.parse(address(server)).name)))
+            found.append(lag_s(tape, path_of(tape, destinations.parse_centre(address(server)).name)))
             time.sleep(0.05)
     found.sort()
     print(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands import centre as centres
+from recorder import destinations
 
 if TYPE_CHECKING:
     from viewer.source.clickhouse.client import Centre
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def connected_to(
-    target: centres.Target, ca_file: Path | None = None, seconds: float | None = None
+    target: destinations.Target, ca_file: Path | None = None, seconds: float | None = None
 ) -> "Iterator[Centre]":
     """Connect to a centre as the environment says. Raises `click.UsageError` for what is wrong there.
 
@@ -26,9 +26,9 @@ def connected_to(
     from viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
 
     try:
-        credentials = centres.credentials(target, os.environ)
+        credentials = destinations.credentials(target, os.environ)
     except OSError as error:
-        name = centres.PASSWORD_FILE
+        name = destinations.PASSWORD_FILE
         raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -26,7 +26,8 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from recorder.commands import centre, options
+from recorder import destinations
+from recorder.commands import options
 from recorder.sanitize import safe
 
 Item = CompletionItem[str]
@@ -280,7 +281,7 @@ def _values(context: click.Context, field: str) -> Iterator[str]:
 
 def _tape(context: click.Context) -> Path:
     given = context.params.get("db")
-    if str(given).startswith(centre.SCHEME):
+    if str(given).startswith(destinations.CENTRE):
         raise LookupError("a centre is not asked while somebody types")
     return options.tape_path(given and Path(given))
 

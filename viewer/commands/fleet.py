@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from recorder.commands import centre as centres
+from recorder import destinations
 from recorder.commands.options import ca_file, read_age
 from viewer import formatting
 from viewer.commands import output
@@ -29,7 +29,15 @@ _IMPORTANT: Final = ("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows",
 """What `fleet status` shows of a host also on a narrow terminal."""
 
 
-_to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=centres.read,
+def read_centre(_: click.Context, __: click.Parameter, url: str) -> destinations.Target:
+    """Read where a centre is. Raises `click.BadParameter`."""
+    try:
+        return destinations.parse_centre(url)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+_to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=read_centre,
                    help="The centre: clickhouse://HOST/DATABASE; see wiretape help shipping.")  # fmt: skip
 
 
@@ -49,7 +57,9 @@ def fleet() -> None:
 @click.option("--print", "is_printed", is_flag=True, help="Only print the statements; nothing is connected to.")
 @click.option("--accounts", is_flag=True,
               help="Make two accounts, too: wiretape_ship and wiretape_read.")  # fmt: skip
-def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_printed: bool, accounts: bool) -> None:
+def init(
+    target: destinations.Target, ca_file: Path | None, cluster: str | None, is_printed: bool, accounts: bool
+) -> None:
     """Make the tables of a centre, or add the columns that an older version did not have.
 
     Nothing is dropped, and no column is changed. In ClickHouse Cloud leave out --cluster: it replicates by itself.
@@ -64,7 +74,7 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
 
     if cluster is not None:
         try:
-            centres.identifier(cluster)
+            destinations.identifier(cluster)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--cluster") from error
     if is_printed:
@@ -79,7 +89,7 @@ def init(target: centres.Target, ca_file: Path | None, cluster: str | None, is_p
             setup.make_accounts(centre, tables.TABLES, cluster, passwords, lambda line: click.echo(line))
 
 
-def _print(target: centres.Target, cluster: str | None, accounts: bool) -> None:
+def _print(target: destinations.Target, cluster: str | None, accounts: bool) -> None:
     from viewer.ship.clickhouse import setup
     from viewer.source.clickhouse import ddl, tables
 
@@ -102,7 +112,7 @@ def _password(name: str) -> str:
 @connected
 @click.option("--since", type=read_age, default="2d", show_default=True, metavar="AGE",
               help="Count what began in this time: 12h, 30d, 8w.")  # fmt: skip
-def hours(target: centres.Target, ca_file: Path | None, since: "timedelta") -> None:
+def hours(target: destinations.Target, ca_file: Path | None, since: "timedelta") -> None:
     """Count the exchanges of each hour, by host, upstream, model, operation and API, in the table hours.
 
     Run it now and then: what is counted again replaces what was counted before. It takes an account that may read the
@@ -119,7 +129,7 @@ def hours(target: centres.Target, ca_file: Path | None, since: "timedelta") -> N
 @fleet.command()
 @connected
 @output.formatted()
-def status(target: centres.Target, ca_file: Path | None, out: Output) -> None:
+def status(target: destinations.Target, ca_file: Path | None, out: Output) -> None:
     """Show how far each host is shipped, and what the tables take."""
     from viewer.ship.clickhouse import status
 

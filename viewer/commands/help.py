@@ -595,7 +595,7 @@ def _prices() -> Iterator[Section]:
 
 def _shipping() -> Iterator[Section]:
     """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
-    from recorder.commands import centre
+    from recorder import destinations
     from viewer.ship.clickhouse import status
     from viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
     from viewer.source.clickhouse import tables
@@ -603,14 +603,14 @@ def _shipping() -> Iterator[Section]:
     yield Section(
         "Where the centre is: wiretape ship --to, wiretape fleet init --to",
         [
-            (centre.FORM, "the nodes of a ClickHouse server or cluster; without a database, "
-             f"{centre.DATABASE!r}. This machine is reached by HTTP (8123), others by TLS (8443)"),
+            (destinations.CENTRE_FORM, "the nodes of a ClickHouse server or cluster; without a database, "
+             f"{destinations.DATABASE!r}. This machine is reached by HTTP (8123), others by TLS (8443)"),
             ("?tls=no, ?tls=yes", "plain HTTP to another machine; TLS to this one"),
             ("--ca-file FILE, SSL_CERT_FILE", "the certificate of a private authority (PEM), beside the system's; by "
              "the variable instead of them, as for ls, stats and all else with --db"),
             ("?quorum=N", "replicas that must have a batch before it counts; else 2, where there are so many"),
-            (f"{centre.USER}, {centre.PASSWORD}", "the account; a password in the URL is refused"),
-            (centre.PASSWORD_FILE, "a file that has the password"),
+            (f"{destinations.USER}, {destinations.PASSWORD}", "the account; a password in the URL is refused"),
+            (destinations.PASSWORD_FILE, "a file that has the password"),
             ("WIRETAPE_FLEET", "the URL, where --to is not given"),
             ("a proxy before a node", "has to pass on the headers X-ClickHouse-…, without which nothing counts as "
              "shipped"),
@@ -667,7 +667,7 @@ def _shipping() -> Iterator[Section]:
 
 def _archive() -> Iterator[Section]:
     """Yield where an archive of Parquet files is, what is in it, and how engines read it."""
-    from recorder.commands import archive
+    from recorder import destinations
     from viewer.ship.parquet import layout as archive_sql
 
     yield Section(
@@ -676,7 +676,7 @@ def _archive() -> Iterator[Section]:
             ("parquet:DIR", "a directory, which is made if it is not there"),
             ("s3://BUCKET/PREFIX", "a bucket, with ?NAME=VALUE&… as follows. Credentials come from AWS_ACCESS_KEY_ID "
              "and AWS_SECRET_ACCESS_KEY, the files of Amazon's programs, or the machine"),
-            *archive.SETTINGS.items(),
+            *destinations.BUCKET_SETTINGS.items(),
         ],
         "Needs pyarrow: the extra wiretape[parquet].",
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from recorder.commands import centre
+from recorder import destinations
 from recorder.commands.options import TapeFile, gathered, tape_path
 from recorder.plurals import counted
 from recorder.sanitize import safe
@@ -40,11 +40,11 @@ class _SourceType(click.Path):
             return value
         if ctx is not None and ctx.resilient_parsing:  # completion, which loads no more than it must
             return value
-        if not str(value).startswith(centre.SCHEME):
+        if not str(value).startswith(destinations.CENTRE):
             path: Any = super().convert(value, param, ctx)
             return _tape(path)
         try:
-            target = centre.parse(str(value))
+            target = destinations.parse_centre(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
         from recorder.tape.file import query_seconds

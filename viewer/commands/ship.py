@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from recorder.commands import archive, destination, options, otlp
-from recorder.commands import centre as centres
-from recorder.commands.leaving import LAST_SECONDS
+from recorder import destinations
+from recorder.children import LAST_SECONDS
+from recorder.commands import options
 from recorder.commands.options import ca_file, db, read_labels, tape_path
+from recorder.destinations import Archive, Collector, Destination, Target
 from recorder.errors import WiretapeError
 from recorder.plurals import counted
 from recorder.sanitize import clipped, safe
@@ -31,20 +32,12 @@ if TYPE_CHECKING:
 _NICENESS: Final = 10
 
 
-def _read_destination(
-    context: click.Context, option: click.Parameter, url: str
-) -> destination.Destination | otlp.Collector | None:
-    """Read where a tape is shipped to: a centre, an archive, or a collector of OpenTelemetry."""
-    if url.startswith(otlp.SCHEME):
-        return otlp.read_collector(url.removeprefix(otlp.SCHEME), "--to")
-    return destination.read(context, option, url)
-
-
 @click.command()
 @db
-@click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=_read_destination,
+@click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET",
+              callback=options.read_destination,
               help="A centre: clickhouse://HOST/DATABASE; a collector: otlp+http://HOST:PORT; "
-              f"or an archive: {archive.FORM}.")  # fmt: skip
+              f"or an archive: {destinations.ARCHIVE_FORM}.")  # fmt: skip
 @ca_file
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Send these headers to a collector: NAME: VALUE, a line each. "
@@ -58,7 +51,7 @@ def _read_destination(
               help="To a collector that has taken nothing yet, send what is settled after this.")  # fmt: skip
 def ship(
     db: Path | None,
-    target: destination.Destination | otlp.Collector,
+    target: Destination,
     ca_file: Path | None,
     otlp_headers: Path | None,
     bodies: bool,
@@ -80,7 +73,7 @@ def ship(
     from recorder.tape import file
     from recorder.tape.redact import Redactor
 
-    if isinstance(target, otlp.Collector):
+    if isinstance(target, Collector):
         if bodies:
             raise click.UsageError("--bodies is for a centre or an archive: no text is sent to a collector")
         target = dataclasses.replace(target, headers_file=otlp_headers)
@@ -88,13 +81,12 @@ def ship(
     with _sink(target, ca_file, labelled, bodies, since_version) as sink:
         file.identify(tape)  # before anything is made beside it, or at the destination
         os.nice(_NICENESS)
-        shown = safe(target.url) if isinstance(target, archive.Archive) else target.name
-        _ship(tape, sink, target.name, shown, once=once, beside=beside)
+        _ship(tape, sink, target, once=once, beside=beside)
 
 
 @contextlib.contextmanager
 def _sink(
-    target: destination.Destination | otlp.Collector,
+    target: Destination,
     ca_file: Path | None,
     labels: Mapping[str, str],
     bodies: bool,
@@ -105,20 +97,20 @@ def _sink(
 
     origin = Origin(socket.gethostname(), labels)
     match target:
-        case centres.Target():
+        case Target():
             from viewer.ship.clickhouse.sink import CentreSink
 
             with connected_to(target, ca_file) as centre:
                 yield CentreSink(centre, origin, bodies)
-        case archive.Archive():
+        case Archive():
             from viewer.ship.parquet.sink import ArchiveSink
 
             yield ArchiveSink(_files(target), origin, bodies)
-        case otlp.Collector():
+        case Collector():
             yield _collector_sink(target, ca_file, labels, since)
 
 
-def _files(archive: archive.Archive) -> "Files":
+def _files(archive: Archive) -> "Files":
     """Return the files of an archive. Raises `WiretapeError`."""
     from viewer.export.parquet import pyarrow
     from viewer.ship.parquet.files import cause, in_bucket, in_directory
@@ -135,7 +127,7 @@ def _files(archive: archive.Archive) -> "Files":
         raise WiretapeError(f"{safe(archive.url)} cannot be used ({clipped(safe(cause(error)), 200)})") from error
 
 
-def _collector_sink(collector: otlp.Collector, ca_file: Path | None, labels: Mapping[str, str], since: int) -> "Sink":
+def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[str, str], since: int) -> "Sink":
     """Return the sink of a collector. Raises `click.UsageError` if its headers cannot be read."""
     options.check_extra("opentelemetry.proto", "otlp", "--to otlp+http://…")
 
@@ -147,7 +139,7 @@ def _collector_sink(collector: otlp.Collector, ca_file: Path | None, labels: Map
     from viewer.ship.otlp.sink import CollectorSink
 
     trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
-    client = Client(collector.url, otlp.read_headers(collector), SYSTEM, version=__version__, verify=trusted)
+    client = Client(collector.url, options.read_headers(collector), SYSTEM, version=__version__, verify=trusted)
     host = socket.gethostname()
 
     def origin(instance: str) -> "Origin":
@@ -156,7 +148,7 @@ def _collector_sink(collector: otlp.Collector, ca_file: Path | None, labels: Map
     return CollectorSink(client, origin, since)
 
 
-def _ship(tape: Path, sink: "Sink", name: str, shown: str, *, once: bool, beside: bool) -> None:
+def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: bool) -> None:
     """Ship a tape, until it is over; if `once`, what there is. Raises `WiretapeError`."""
     from recorder.commands.status import Screen
     from viewer.ship import acknowledged, ending
@@ -170,11 +162,11 @@ def _ship(tape: Path, sink: "Sink", name: str, shown: str, *, once: bool, beside
 
         with (
             ending.until_end(tape, with_recorder=beside) as end,
-            acknowledged.held(tape, name, end.wait_for_others(warn)) as known,
+            acknowledged.held(tape, target.name, end.wait_for_others(warn)) as known,
         ):
             shipper = Shipper(sink, known, end.wait, end.is_over, warn=warn)
             if not beside:
-                shipper.tell = lambda report: screen.status(report.line(shown))
+                shipper.tell = lambda report: screen.status(report.line(target.shown))
             try:
                 if beside:  # until the recorder asks to leave the tape, so that its writer is the last to close it
                     with contextlib.suppress(NotTaken), _reading(tape, sink) as connection:  # asked again at the end
@@ -185,7 +177,7 @@ def _ship(tape: Path, sink: "Sink", name: str, shown: str, *, once: bool, beside
                     shipper.run(connection, once=once or beside)
             finally:
                 screen.status("")
-                _conclude(screen, shipper, shown, beside=beside)
+                _conclude(screen, shipper, target.shown, beside=beside)
 
 
 @contextlib.contextmanager

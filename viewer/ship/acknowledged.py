@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from recorder.commands.centre import TENANT
+from recorder.destinations import TENANT
 from recorder.errors import TapeBusy, WiretapeError
 
 

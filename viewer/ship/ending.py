@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from recorder.commands.leaving import LEAVE
+from recorder.children import LEAVE
 from recorder.errors import TapeGone, WiretapeError
 from recorder.tape import lock
 

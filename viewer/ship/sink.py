@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from sqlalchemy import Connection
 
 from recorder.clock import SYSTEM, Clock
-from recorder.commands.centre import TENANT
+from recorder.destinations import TENANT
 from recorder.errors import WiretapeError
 from recorder.plurals import counted
 from viewer.ship.acknowledged import Acknowledged, Progress

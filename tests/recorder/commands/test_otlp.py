@@ -5,14 +5,12 @@ import os
 import signal
 from pathlib import Path
 
-import click
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from recorder.commands.otlp import HEADERS, Collector, read_collector, read_headers
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from tests.cases import each_case
+from recorder.destinations import HEADERS
 from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
 
 CHAT = "/v1/chat/completions"
@@ -145,39 +143,3 @@ async def test_a_collector_that_is_not_there_delays_nothing_and_what_is_left_is_
     assert code == 0
     assert "what is not shipped stays on the tape" in err
     assert "0 exchanges shipped to otlp at 127.0.0.1:1, 1 waiting" in err
-
-
-@each_case(
-    "url, told",
-    [
-        ("http://user:sk-secret@h:1", "credentials in a URL"),
-        ("ftp://h", "a collector is"),
-        ("http://", "a collector is"),
-        ("http://h:99999", "a collector is"),
-        ("http://h/?key=sk-secret", "a collector is"),
-        ("http://h/\x1b[2J", "a collector is"),
-    ],
-)
-def test_a_url_that_is_no_collectors_is_refused_without_its_secrets(url, told):
-    with pytest.raises(click.BadParameter, match=told) as raised:
-        read_collector(url, "--otlp")
-    assert "secret" not in str(raised.value)
-
-
-def test_headers_come_from_a_file_or_from_the_variable_and_are_never_shown(tmp_path: Path) -> None:
-    file = tmp_path / "headers"
-    file.write_text("Authorization: Bearer a=b\n\nX-Key:c\n")
-    expected = [("authorization", "Bearer a=b"), ("x-key", "c")]
-    assert read_headers(read_collector("https://h:4318/x/", "--to", file), {HEADERS: "ignored=1"}) == expected
-    assert read_headers(Collector("https://h"), {HEADERS: "Authorization=Bearer%20a=b, x-key=c"}) == expected
-    for part, lines in ((1, "x-key sk-secret"), (2, "a=b,x-key=sk-secret\x01")):
-        with pytest.raises(click.UsageError, match=f"part {part} is no header") as raised:
-            read_headers(Collector("https://h"), {HEADERS: lines})
-        assert "secret" not in str(raised.value)
-
-
-def test_the_name_of_a_collector_shows_no_path_and_tells_two_apart() -> None:
-    names = [Collector(f"https://h:4318{path}").name for path in ("", "/otlp/sk-secret", "/otlp/other")]
-    assert names[0] == "otlp at h:4318"
-    assert len(set(names)) == 3
-    assert "secret" not in "".join(names)

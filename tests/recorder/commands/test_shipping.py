@@ -1,16 +1,18 @@
 """`wiretape record --ship`: what is recorded is shipped exactly once, also when what ships is killed."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
-import click
 import duckdb
 import httpx
 import pytest
+from click.testing import CliRunner
 
-from recorder.commands import archive, centre
-from recorder.commands.destination import Shipment, read, shipment
+from recorder import destinations
+from recorder.commands.companion import Shipment
+from recorder.commands.record import record
 from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.cases import each_case
 from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
@@ -98,24 +100,32 @@ async def test_what_is_recorded_is_archived_with_what_was_said(tmp_path: Path) -
 
 
 @each_case(
-    "url, said",
+    "options, said",
     [
-        ("otlp+http://127.0.0.1:4318", "named with --otlp"),
-        ("https://user:secret@host/db", "a centre is clickhouse://.*, an archive parquet:DIR"),
-        ("clickhouse://user:secret@host/db", "a password does not belong in a URL"),
-        ("s3://key:secret@bucket/x", "credentials in a URL"),
+        (["--ship", "otlp+http://127.0.0.1:4318"], "named with --otlp"),
+        (["--ship", "https://user:secret@host/db"], "a centre is clickhouse://.*, an archive parquet:DIR"),
+        (["--ship", "clickhouse://user:secret@host/db"], "a password does not belong in a URL"),
+        (["--ship", "s3://key:secret@bucket/x"], "credentials in a URL"),
+        (["--otlp", "http://user:secret@host"], "credentials in a URL"),
+        (["--ship-bodies"], "--ship-bodies is for --ship"),
+        (["--otlp-headers", "secret"], "--otlp-headers is for --otlp"),
     ],
 )
-def test_where_a_recorder_cannot_ship_is_refused_with_what_to_name(url: str, said: str) -> None:
-    command = click.Command("record")
-    with pytest.raises(click.BadParameter, match=said) as error:
-        read(click.Context(command), click.Option(["--ship"]), url)
-    assert "secret" not in str(error.value)
+def test_where_a_recorder_cannot_ship_is_refused_with_what_to_name(options: list[str], said: str) -> None:
+    result = CliRunner().invoke(record, ["--db", "none.db", *options])
+    assert result.exit_code == 2
+    assert re.search(said, " ".join(result.output.split()))
+    assert "secret" not in result.output
 
 
-def test_bodies_are_shipped_only_where_something_is_shipped() -> None:
-    with pytest.raises(click.UsageError, match="--ship-bodies is for --ship"):
-        shipment(None, bodies=True)
-    target = centre.parse("clickhouse://host/db")
-    assert shipment(target, bodies=True) == Shipment(target, bodies=True)
-    assert Shipment(archive.read("parquet:/a b")).name == "parquet:/a b"
+def test_what_is_shipped_where_is_said_in_a_line() -> None:
+    told = [
+        Shipment(destinations.parse("parquet:/a b"), bodies=True).line,
+        Shipment(destinations.parse("clickhouse://host/db")).line,
+        Shipment(destinations.parse("otlp+http://h:4318/otel")).line,
+    ]
+    assert told == [
+        "ship        parquet:/a b, with what is said",
+        "ship        db at host:8443",
+        "otlp        http://h:4318/otel/v1/traces, /v1/metrics",
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from recorder.commands.centre import Credentials, Target
+from recorder.destinations import Credentials, Target
 from viewer.ship.acknowledged import held
 from viewer.ship.clickhouse.sink import CentreSink
 from viewer.ship.shipper import Shipper

@@ -10,11 +10,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from click import BadParameter
 from msgspec import structs
 
 from recorder.clock import SYSTEM, Clock
-from recorder.commands import archive as commanded
 from recorder.errors import WiretapeError
 from recorder.tape.store import Store
 from tests.recorder.frames import (
@@ -309,16 +307,3 @@ def test_damaged_cells_are_archived_as_unknown(tape: Path, root: Path) -> None:
     assert found(root, f"SELECT {columns} FROM exchanges") == [
         (None, None, None, None, None, '{"tenant": "acme"}', "1970-01-01")
     ]
-
-
-def test_where_an_archive_is_has_no_credentials_in_it_and_each_its_own_name(tmp_path: Path) -> None:
-    for url in ("parquet:", "s3://", "s3:///x", "s3://bucket/../x", "s3://bucket?anything=x"):
-        with pytest.raises(BadParameter, match=r"an archive (is|in a bucket takes)"):
-            commanded.read(url)
-    for url in ("s3://key:secret@bucket/x", "s3://bucket?secret_key=x", "s3://bucket?session_token=x"):
-        with pytest.raises(BadParameter, match=r"credentials in a URL"):
-            commanded.read(url)
-    one, other = (commanded.read(f"parquet:{tmp_path}{end}") for end in ("/a/b", "/a-b"))
-    assert one.name != other.name
-    assert commanded.read(f"parquet:{tmp_path}/a/../a/b") == one
-    assert os.fspath(tmp_path / "a" / "b") in one.url

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Connection
 
+from recorder import destinations as centres
 from recorder.clock import Clock
-from recorder.commands import centre as centres
 from recorder.demo import synthetic
 from recorder.tape import file
 from tests.viewer import shapes
@@ -164,7 +164,7 @@ def _page(connection: Connection, order: tuple[str, bool] | None, before: listin
 @contextlib.contextmanager
 def centre_of(to: str) -> Iterator[Connection]:
     credentials = centres.Credentials("default", servers.PASSWORD)
-    with Centre(centres.parse(to), credentials) as centre, connected(centre) as connection:
+    with Centre(centres.parse_centre(to), credentials) as centre, connected(centre) as connection:
         yield connection
 
 
@@ -214,7 +214,7 @@ def test_a_centre_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
             command = (*question.split(), "-f", "-is:open")
             assert answer(*command, "--db", to) == answer(*command, "--db", merged), question
         credentials = centres.Credentials("default", servers.PASSWORD)
-        with Centre(centres.parse(to), credentials) as centre, connected(centre) as connection:
+        with Centre(centres.parse_centre(to), credentials) as centre, connected(centre) as connection:
             for text in HOSTILE:
                 where = Or((Labelled(((text, (text,)),)), Match("model", ((text,),))))
                 assert queries.count(connection, conditions.condition(where)) == 0, text
@@ -250,7 +250,7 @@ def test_every_field_is_the_same_there_and_so_is_what_each_filter_finds(tmp_path
         assert answer("ship", "--db", tape, "--to", to, "--once")[0] == 0
         credentials = centres.Credentials("default", servers.PASSWORD)
         with (
-            Centre(centres.parse(to), credentials) as centre,
+            Centre(centres.parse_centre(to), credentials) as centre,
             connected(centre) as there,
             queries.opened(tape) as here,
         ):
@@ -282,7 +282,7 @@ def test_a_list_that_is_followed_has_once_what_arrives(tmp_path: Path) -> None:
         insert(("e1", 1), ("e2", 1), ("e3", 1))
         arriving_next = iter([[("e2", 2), ("e5", 1)], [("e4", 1), ("e2", 3)]])
         with (
-            Centre(centres.parse(to), centres.Credentials("default", servers.PASSWORD)) as centre,
+            Centre(centres.parse_centre(to), centres.Credentials("default", servers.PASSWORD)) as centre,
             connected(centre) as connection,
         ):
             followed = arriving.arrived(
@@ -319,7 +319,7 @@ def test_percentiles_of_gaps_are_those_of_a_tape_however_many_a_group_has(
         assert answer("fleet", "init", "--to", to)[0] == 0
         server.query(f"INSERT INTO wiretape.exchanges ({columns}) VALUES {inserted}")
         with (
-            Centre(centres.parse(to), centres.Credentials("default", servers.PASSWORD)) as centre,
+            Centre(centres.parse_centre(to), centres.Credentials("default", servers.PASSWORD)) as centre,
             connected(centre) as connection,
         ):
             for large, most, method in itertools.product((1, 10**9), (None, 1), METHODS):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from recorder import destinations
 from recorder.clock import Clock
-from recorder.commands import archive
 from recorder.errors import WiretapeError
 from tests.recorder.frames import damage, exchange, opened, record
 from tests.viewer.fleet.bucket import CUT, KEY, SECRET, Bucket, bucket
@@ -55,7 +55,7 @@ def tape(tmp_path: Path) -> Path:
 
 
 def files(store: Bucket, name: str = "archive") -> Files:
-    where = archive.read(store.url.replace("archive", name))
+    where = destinations.parse_archive(store.url.replace("archive", name))
     return in_bucket(pyarrow(), where.prefix, where.settings)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from recorder.commands.centre import Credentials
+from recorder.destinations import Credentials
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS, TARGET, Engine, centre, failed
 from viewer.source.clickhouse.client import Centre, MemoryExceeded, Refused, Unavailable

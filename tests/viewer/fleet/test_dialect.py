@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select, true
 
-from recorder.commands.centre import Credentials, Target
+from recorder.destinations import Credentials, Target
 from recorder.errors import NotFound
 from recorder.tape.schema import exchanges
 from tests.cases import each_case

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recorder.commands import centre as centres
+from recorder import destinations as centres
 from recorder.demo import synthetic
 from recorder.tape import file
 from tests import forked
@@ -126,7 +126,7 @@ def test_a_server_holds_what_the_tape_holds_and_is_migrated(
         server.query("ALTER TABLE wiretape.exchanges DROP COLUMN sparkline")
         assert "has an older schema, without sparkline" in run("ship", "--db", tape, "--to", to, "--once")[1]
         assert "wiretape.exchanges has 1 more column\n" in run("fleet", "init", "--to", to)[1]
-        path_of(tape, centres.parse(to).name).unlink()
+        path_of(tape, centres.parse_centre(to).name).unlink()
         assert run("ship", "--db", tape, "--to", to, "--once")[0] == 0
         assert server.query(OF_CENTRE) == [of_tape(tape)]
         assert waiting_of_two_tapes(server, to) == [(7, 80)]
@@ -170,7 +170,7 @@ def test_the_account_of_shippers_ships_and_that_of_analysts_asks(
             where = ("--to", to) if asked.startswith("fleet") else ("--db", to)
             assert of("wiretape_read", *asked.split(), *where)[0] == 0, asked
         assert of("wiretape_read", "pull", "--db", to, "-o", tmp_path / "pulled.db")[0] == 0
-        path_of(tape, centres.parse(to).name).unlink()
+        path_of(tape, centres.parse_centre(to).name).unlink()
         assert "does not allow this account" in of("wiretape_read", "ship", "--db", tape, "--to", to, "--once")[1]
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from recorder.commands.centre import TENANT
+from recorder.destinations import TENANT
 from viewer.ship.clickhouse import rowbinary
 from viewer.ship.sink import Origin
 from viewer.source.clickhouse import tables

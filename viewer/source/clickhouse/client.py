@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import httpx
 
 from recorder.clock import SYSTEM
-from recorder.commands.centre import PASSWORD, Credentials, Target
+from recorder.destinations import PASSWORD, Credentials, Target
 from recorder.errors import WiretapeError
 from recorder.sanitize import clipped, safe
 from viewer.source.clickhouse import typed

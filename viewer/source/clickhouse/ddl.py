@@ -8,7 +8,7 @@ rows of one exchange are always on the same shard, so that `FINAL` finds them to
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
-from recorder.commands.centre import identifier
+from recorder.destinations import identifier
 from viewer.source.clickhouse.tables import SHIPPED, STREAMS, EngineColumn, EngineTable
 
 SHIPPER, ANALYST = "wiretape_ship", "wiretape_read"

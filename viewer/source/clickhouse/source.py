@@ -12,8 +12,8 @@ from sqlalchemy import Connection, create_engine, pool, select
 from sqlalchemy.dialects import registry
 
 from recorder.clock import Clock
-from recorder.commands.centre import Target
 from recorder.decode.stalls import Thresholds
+from recorder.destinations import Target
 from recorder.errors import NotFound
 from recorder.tape import cut, file, merge
 from recorder.tape.schema import exchanges

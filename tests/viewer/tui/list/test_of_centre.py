@@ -10,8 +10,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from recorder.commands.centre import Target
 from recorder.demo import synthetic
+from recorder.destinations import Target
 from recorder.tape import file
 from tests.viewer.fleet import engine as engines
 from tests.viewer.fleet.engine import HEADERS, Listed

@@ -1,0 +1,256 @@
+"""Where a tape is shipped to: a ClickHouse centre, an archive of Parquet files, a collector of OpenTelemetry. Pure.
+
+A centre is `clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?tls=yes|no&quorum=N]`. Its nodes are those of one
+server or cluster: any of them takes what is sent. What leaves this machine is encrypted unless `tls=no` says otherwise.
+An archive is `parquet:DIR`, or `s3://BUCKET/PREFIX`. A collector is `otlp+http://HOST:PORT`.
+
+There is no password in a URL: command lines and addresses end up in logs. What is wrong with one is a `ValueError`,
+which never holds a credential.
+"""
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from recorder.sanitize import clipped, safe
+
+CENTRE: Final = "clickhouse://"
+CENTRE_FORM: Final = "clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE"
+DATABASE: Final = "wiretape"
+TENANT: Final = "tenant"
+"""The label that keeps tenants apart."""
+DIRECTORY, BUCKET = "parquet:", "s3://"
+ARCHIVE_FORM: Final = "parquet:DIR or s3://BUCKET/PREFIX[?region=…]"
+BUCKET_SETTINGS: Final = {
+    "region": "the region of the bucket; else AWS_REGION, or AWS_DEFAULT_REGION, or what the bucket says",
+    "endpoint_override": "HOST:PORT of another service than Amazon's",
+    "scheme": "http, for a service without TLS",
+}
+"""What may follow a bucket: ?NAME=VALUE&…"""
+COLLECTOR: Final = "otlp+"
+"""Before the URL of a collector where there may be other destinations, too."""
+HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
+USER, PASSWORD, PASSWORD_FILE = "WIRETAPE_FLEET_USER", "WIRETAPE_FLEET_PASSWORD", "WIRETAPE_FLEET_PASSWORD_FILE"
+
+_PORTS: Final = {True: 8443, False: 8123}
+_NODE: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+_SHOWN: Final = 40
+_HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*[=:]\s*([\t\x20-\x7e\x80-\xff]*)")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The nodes of a centre as base URLs, the database, the user; `quorum`: replicas that must have what is sent.
+
+    `url` is what was read.
+    """
+
+    nodes: tuple[str, ...]
+    database: str = DATABASE
+    user: str | None = None
+    quorum: int | None = None
+    url: str = field(default="", compare=False)
+
+    @property
+    def name(self) -> str:
+        """The centre in a few words, without credentials: the database and the first node."""
+        return f"{self.database} at {self.nodes[0].partition('://')[2]}"
+
+    @property
+    def shown(self) -> str:
+        """What people are told."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Where an archive is: a directory, or `BUCKET/PREFIX` of a service with `settings`. No credentials are in it."""
+
+    url: str
+    directory: Path | None = None
+    prefix: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The archive in a few words, different for each."""
+        return (
+            f"{clipped(safe(self.url), _SHOWN)} {hashlib.sha256(self.url.encode('utf-8', 'replace')).hexdigest()[:8]}"
+        )
+
+    @property
+    def shown(self) -> str:
+        """What people are told."""
+        return safe(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Where spans and metrics are sent: a base URL without credentials, and a file of headers, if one was named."""
+
+    url: str
+    headers_file: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The collector in a few words, without its path, which may hold a key: a hash tells it from others."""
+        parts = urlsplit(self.url)
+        path = f" {hashlib.sha256(parts.path.encode()).hexdigest()[:8]}" if parts.path else ""
+        return f"otlp at {parts.netloc}{path}"
+
+    @property
+    def shown(self) -> str:
+        """What people are told."""
+        return self.name
+
+
+Destination = Target | Archive | Collector
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Credentials:
+    """A user and a password, which has no text form that a log could show."""
+
+    user: str | None = None
+    password: str | None = None
+
+
+def parse(text: str) -> Destination:
+    """Read where a tape is shipped to."""
+    if text.startswith(CENTRE):
+        return parse_centre(text)
+    if text.startswith((DIRECTORY, BUCKET)):
+        return parse_archive(text)
+    if text.startswith(COLLECTOR):
+        return parse_collector(text.removeprefix(COLLECTOR))
+    raise ValueError(f"a centre is {CENTRE_FORM}, an archive {ARCHIVE_FORM}")
+
+
+def parse_centre(text: str) -> Target:
+    """Read where the centre is. Raises `ValueError`, which says what is wrong and never repeats a password."""
+    if not text.startswith(CENTRE):
+        raise ValueError(f"a centre is {CENTRE_FORM}")
+    location, _, query = text.removeprefix(CENTRE).partition("?")
+    user, at, rest = location.rpartition("@")
+    if ":" in user:
+        raise ValueError(f"a password does not belong in a URL: set {PASSWORD} or {PASSWORD_FILE}")
+    hosts, _, database = rest.partition("/")
+    options = _options(query)
+    nodes = tuple(_node(node, options.get("tls")) for node in hosts.split(","))
+    return Target(nodes, identifier(database.rstrip("/") or DATABASE), user if at else None, _quorum(options), text)
+
+
+def _options(query: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := options.keys() - {"tls", "quorum"}:
+        raise ValueError(f"unknown in a URL: {', '.join(sorted(unknown))}; there are tls and quorum")
+    if options.get("tls", "yes") not in ("yes", "no"):
+        raise ValueError("tls is yes or no")
+    return options
+
+
+def _quorum(options: Mapping[str, str]) -> int | None:
+    text = options.get("quorum")
+    if text is not None and not re.fullmatch("[0-9]{1,2}", text):
+        raise ValueError("quorum is a number of replicas, or 0")
+    return None if text is None else int(text)
+
+
+def _node(text: str, tls: str | None) -> str:
+    match = _NODE.fullmatch(text)
+    if match is None or int(match[2] or 0) > 65535:
+        raise ValueError(f"{text[:80]!r} is not HOST or HOST:PORT: a centre is {CENTRE_FORM}")
+    is_secure = not _is_loopback(match[1].strip("[]")) if tls is None else tls == "yes"
+    return f"http{'s' if is_secure else ''}://{match[1]}:{match[2] or _PORTS[is_secure]}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def identifier(name: str) -> str:
+    """Return a name that stands in statements as it is. Raises `ValueError` for any other."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is no name of letters, digits and underscores")
+    return name
+
+
+def credentials(target: Target, environment: Mapping[str, str]) -> Credentials:
+    """Return who asks, from the environment or the file that it names. Raises `OSError` and `ValueError`."""
+    password = environment.get(PASSWORD)
+    if password is None and (path := environment.get(PASSWORD_FILE)):
+        password = Path(path).read_text("utf-8").rstrip("\r\n")
+    for name, value in ((USER, environment.get(USER)), (PASSWORD, password)):
+        if value is not None and not (value.isascii() and value.isprintable()):
+            raise ValueError(f"{name} has characters that an HTTP header cannot have")
+    return Credentials(target.user or environment.get(USER), password)
+
+
+def parse_archive(url: str) -> Archive:
+    """Read where an archive is."""
+    if url.startswith(DIRECTORY):
+        path = url.removeprefix(DIRECTORY)
+        if not path or "\0" in path:
+            raise ValueError(f"an archive is {ARCHIVE_FORM}")
+        directory = Path(path).expanduser().resolve()
+        return Archive(f"{DIRECTORY}{directory}", directory)
+    address, _, query = url.removeprefix(BUCKET).partition("?")
+    bucket, _, prefix = address.rstrip("/").partition("/")
+    settings = dict(parse_qsl(query, keep_blank_values=True))
+    if "@" in bucket or any("key" in name or "token" in name for name in settings):
+        raise ValueError("credentials in a URL are seen by others: set AWS_ACCESS_KEY_ID and the like")
+    if not bucket or any(part in ("", ".", "..") for part in prefix.split("/") if prefix):
+        raise ValueError(f"an archive is {ARCHIVE_FORM}")
+    if not settings.keys() <= BUCKET_SETTINGS.keys():
+        raise ValueError(f"an archive in a bucket takes {', '.join(BUCKET_SETTINGS)}: no other settings")
+    return Archive(url.rstrip("/"), None, address.rstrip("/"), settings)
+
+
+def parse_collector(url: str, headers_file: Path | None = None) -> Collector:
+    """Read the URL of a collector."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or parts.query or parts.fragment or not url.isprintable():
+        raise ValueError("a collector is http://HOST:PORT or https://…, below which are /v1/traces and /v1/metrics")
+    if "@" in parts.netloc:
+        raise ValueError(f"credentials in a URL are seen by others: set {HEADERS}")
+    return Collector(url.rstrip("/"), headers_file)
+
+
+def headers(collector: Collector, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the headers to send: lines `NAME: VALUE` of a file, else those of OpenTelemetry's variable.
+
+    Raises `ValueError`, which never holds a value.
+    """
+    file = collector.headers_file
+    if file is None:
+        return _headers([unquote(part) for part in environment.get(HEADERS, "").split(",")], HEADERS)
+    try:
+        lines = file.read_text("latin-1").splitlines()
+    except OSError as error:
+        raise ValueError(f"--otlp-headers {file} cannot be read ({error.strerror})") from error
+    return _headers(lines, f"--otlp-headers {file}")
+
+
+def _headers(lines: list[str], where: str) -> list[tuple[str, str]]:
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        match = _HEADER.fullmatch(line.strip())
+        if match is None:
+            raise ValueError(f"{where}: part {number} is no header: write a name and a value")
+        found.append((match[1].lower(), match[2].strip()))
+    return found
