@@ -21,7 +21,7 @@ from viewer.ship.otlp.attributes import Origin
 from viewer.ship.otlp.client import Answer, Client
 from viewer.ship.otlp.series import Series
 from viewer.ship.sink import Batch, Every, NotTaken, Report, Sink
-from viewer.source.tape import session
+from viewer.source.tape import following, session
 
 BATCH: Final = 256
 """So many spans are sent together, or a page more."""
@@ -67,7 +67,7 @@ class CollectorSink(Sink):
         """Make the next spans, and count their exchanges: no metrics are sent before these spans are acknowledged."""
         if lane != _SPANS:
             return None
-        follower, current = session.Follower(progress.until, until=progress.sending), self._series[-1]
+        follower, current = following.Follower(progress.until, until=progress.sending), self._series[-1]
         made, count = list[Span](), 0
         while len(made) < BATCH and (numbers := follower.take(self.connection)):
             for one in session.traced(self.connection, numbers):

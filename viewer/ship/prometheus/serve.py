@@ -27,7 +27,6 @@ from viewer.stats import conventions
 from viewer.stats.conventions import Conventions
 
 _NICENESS = 10
-_POLL_SECONDS = 0.5
 _GZIP_LEVEL = 1
 """The fastest: text of metrics shrinks to a fiftieth, and higher levels take more time than they save."""
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,9 +48,8 @@ class Metrics(HttpApp):
         """Count the exchanges of the tape, for ever. Raises `WiretapeError`."""
         from viewer.source.tape import queries, session
 
-        pause = threading.Event()
         with queries.opened(setup.tape) as connection:
-            for one in session.ended(connection, setup.session, lambda: _wait(pause)):
+            for one in session.ended(connection, setup.session):
                 with self._lock:
                     self._exposition.figures.add(one.counted)
 
@@ -89,10 +87,6 @@ def accepts_gzip(headers: Headers) -> bool:
             weights |= {coding.strip(): weight.replace(" ", "") for coding, _, weight in parts}
     weight = weights.get("gzip", weights.get("*"))
     return weight is not None and weight.rstrip("0") not in ("q=", "q=.", "q=0.")
-
-
-def _wait(pause: threading.Event) -> None:
-    pause.wait(_POLL_SECONDS)
 
 
 def _say(line: str) -> None:

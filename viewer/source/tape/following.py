@@ -1,7 +1,7 @@
 """Following a tape: the exchanges that fit, in batches, as they end.
 
-A poll costs one number from SQLite, and only when that has changed is anything looked up. Each query is short, as in
-`queries`, which fetches the rows; what the batches look like is left to the commands.
+The tape numbers what is settled, in the order of the commits: whoever follows it asks for what has a higher number.
+Each query is short, as in `queries`, which fetches the rows; what the batches look like is left to the commands.
 """
 
 import contextlib
@@ -11,16 +11,50 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, or_, select, true
+from sqlalchemy import Connection, Select, func, select, true
 
-from recorder.tape.schema import exchanges, measures
+from recorder.tape.schema import exchanges, measures, sessions, settlements
 from viewer.rows import TableRow
 from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED
+from viewer.source.tape.columns import JOINED, among
 from viewer.source.tape.conditions import Condition
 
 POLL_SECONDS = 0.2
 """How long an exchange that has ended may go unseen; people do not notice a fifth of a second."""
+
+
+PAGE = 50
+"""So many exchanges are looked at together."""
+
+
+class Follower:
+    """Takes exchanges as they end, each once, those settled after a version first; of a tape, or of one session of it.
+
+    What is settled after `until`, if that is given, is left out. It may go on over another connection to the tape.
+    """
+
+    def __init__(self, version: int = 0, session: str | None = None, *, until: int | None = None) -> None:
+        joined = settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
+        self._ended = select(settlements.c.version, exchanges.c.no).select_from(joined)
+        if session is not None:
+            own = select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
+            self._ended = self._ended.where(exchanges.c.session_no == own)
+        if until is not None:
+            self._ended = self._ended.where(settlements.c.version <= until)
+        self.version = version
+        """All that were settled up to this one have been taken."""
+
+    def skip(self, connection: Connection) -> None:
+        """Take nothing of what is settled by now."""
+        self.version = connection.execute(select(func.max(settlements.c.version))).scalar() or 0
+
+    def take(self, connection: Connection) -> list[int]:
+        """Return the numbers of the next exchanges that have ended, at most a page of them; none: there are no more."""
+        statement = self._ended.where(settlements.c.version > self.version)
+        with connection.begin():
+            rows = connection.execute(statement.order_by(settlements.c.version).limit(PAGE)).all()
+        self.version = rows[-1].version if rows else self.version
+        return [row.no for row in rows]
 
 
 @contextlib.contextmanager
@@ -70,20 +104,22 @@ def ended_numbers(
     connection: Connection, where: Condition | None = None, *, last: int | None = None, wait: Callable[[], None] = pause
 ) -> Iterator[list[int]]:
     """Yield the numbers of the newest `last` that fit and have ended, or of all; then of all that end, fit or not."""
+    follower = Follower()
     with connection.begin():  # of one moment: what ends after it comes later, and only then
+        follower.skip(connection)
         newest, running = _unsettled(connection)
         numbers = _last_ended(connection, last, where)
     yield numbers
-    version: int | None = None
     while True:
         wait()
-        latest = queries.version(connection)
-        if latest == version:
-            continue
-        version = latest
-        numbers, newest, running = _settled(connection, newest, running)
-        if numbers:
-            yield numbers
+        settled = set[int]()
+        while page := follower.take(connection):
+            settled.update(page)
+        last_begun = max(settled, default=0)
+        running |= _between(connection, newest, last_begun)
+        if ended := settled & running:  # others were derived again
+            yield _in_order_of_ending(_ended(connection, ended))
+        newest, running = max(newest, last_begun), running - settled
 
 
 def _unsettled(connection: Connection) -> tuple[int, set[int]]:
@@ -93,17 +129,16 @@ def _unsettled(connection: Connection) -> tuple[int, set[int]]:
     return newest or 0, set(connection.execute(running).scalars())
 
 
-def _settled(connection: Connection, newest: int, running: set[int]) -> tuple[list[int], int, set[int]]:
-    """Return which of the exchanges in `running` and above `newest` have ended, in the order in which they did.
-
-    With their numbers come the new `newest` and `running`.
-    """
-    statement = _ends().where(or_(exchanges.c.no > newest, exchanges.c.no.in_(running)))
+def _between(connection: Connection, newest: int, last: int) -> set[int]:
+    """Return the numbers of the exchanges that have begun after one, up to another."""
+    statement = select(exchanges.c.no).where(exchanges.c.no > newest, exchanges.c.no <= last)
     with connection.begin():
-        rows = connection.execute(statement).all()
-    still = {row.no for row in rows if row.exchange_no is None}
-    ended = [row for row in rows if row.exchange_no is not None]
-    return _in_order_of_ending(ended), max([newest, *(row.no for row in rows)]), still
+        return set(connection.execute(statement).scalars())
+
+
+def _ended(connection: Connection, numbers: set[int]) -> Sequence[Any]:
+    with connection.begin():
+        return connection.execute(_ends().where(among(numbers))).all()
 
 
 def _last_ended(connection: Connection, count: int | None, where: Condition | None) -> list[int]:
@@ -113,8 +148,7 @@ def _last_ended(connection: Connection, count: int | None, where: Condition | No
 
 
 def _ends() -> Select[Any]:
-    columns = (exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns, measures.c.exchange_no)
-    return select(*columns).select_from(JOINED)
+    return select(exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns).select_from(JOINED)
 
 
 def _in_order_of_ending(rows: Sequence[Any]) -> list[int]:

@@ -7,16 +7,13 @@ from sqlalchemy import Connection, select
 
 from recorder.clock import wall_ns
 from recorder.decode.outcome import Exchange
-from recorder.tape.schema import exchanges, measures, sessions, settlements
+from recorder.tape.schema import exchanges, measures
 from viewer.source.tape import following, queries
 from viewer.source.tape.columns import JOINED, among
 from viewer.stats import prices
 from viewer.stats.dashboard import Ended
 from viewer.stats.tools.request import Judged
 from viewer.stats.traced import Traced
-
-PAGE = 50
-"""So many exchanges are looked at together."""
 
 _ALIKE = ("clock", "outcome_detail", "response_id", "ttft_ns", "max_stall_ns")
 """What a `Traced` has by the name of its column."""
@@ -32,35 +29,9 @@ _FACTS = select(
 ).select_from(JOINED)  # fmt: skip
 
 
-class Follower:
-    """Takes exchanges as they end, each once, those settled after a version first; of a tape, or of one session of it.
-
-    What is settled after `until`, if that is given, is left out. It may go on over another connection to the tape.
-    """
-
-    def __init__(self, version: int = 0, session: str | None = None, *, until: int | None = None) -> None:
-        joined = settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
-        self._ended = select(settlements.c.version, exchanges.c.no).select_from(joined)
-        if session is not None:
-            own = select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
-            self._ended = self._ended.where(exchanges.c.session_no == own)
-        if until is not None:
-            self._ended = self._ended.where(settlements.c.version <= until)
-        self.version = version
-        """All that were settled up to this one have been taken."""
-
-    def take(self, connection: Connection) -> list[int]:
-        """Return the numbers of the next exchanges that have ended, at most a page of them; none: there are no more."""
-        statement = self._ended.where(settlements.c.version > self.version)
-        with connection.begin():
-            rows = connection.execute(statement.order_by(settlements.c.version).limit(PAGE)).all()
-        self.version = rows[-1].version if rows else self.version
-        return [row.no for row in rows]
-
-
 def ended(connection: Connection, session: str, wait: Callable[[], None] = following.pause) -> Iterator[Traced]:
     """Yield every exchange of a session that has ended, then, for ever, those that end; `wait` precedes each poll."""
-    follower = Follower(session=session)
+    follower = following.Follower(session=session)
     while True:
         while numbers := follower.take(connection):
             yield from traced(connection, numbers)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LOOK_SECONDS: Final = 0.15
+"""So often a screen looks whether somebody has written to the tape."""
 _CLOSING_SECONDS: Final = 0.2
 _STEPS: Final = 10_000
 """SQLite instructions, a few milliseconds' worth, between two checks whether the answer is still wanted."""

@@ -23,7 +23,7 @@ from viewer.model.states import ORPHAN
 from viewer.model.text import diff
 from viewer.model.text.diff import Divergence
 from viewer.rows import DetailRow
-from viewer.tui.base.host import Host, host
+from viewer.tui.base.host import LOOK_SECONDS, Host, host
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.compare.lane import LanePane, ScoreTable
 from viewer.tui.dialogs import offers
@@ -33,7 +33,6 @@ from viewer.tui.playing.timeline import RaceStrips
 from viewer.tui.widgets.bar import HeaderLine
 from viewer.tui.widgets.footer import KeyLine
 
-_POLL_S: Final = 0.15
 _SHORT_ID: Final = 8
 
 
@@ -135,7 +134,7 @@ class CompareScreen(PlaybackScreen):
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._sides = [Side(host(self), no, self._show_title) for no in self._numbers]
         _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
-        self.set_interval(_POLL_S, self._poll)
+        self.set_interval(LOOK_SECONDS, self._poll)
 
     def on_unmount(self) -> None:
         """Stop what is still being read."""

@@ -20,7 +20,7 @@ from viewer.model.listing import ranking
 from viewer.model.listing.ranking import LABELS, ORDERS, Entry
 from viewer.rows import ListRow
 from viewer.tui.base import paint
-from viewer.tui.base.host import host
+from viewer.tui.base.host import LOOK_SECONDS, host
 from viewer.tui.base.keys import BACK, HELP
 from viewer.tui.compare.race import CompareScreen
 from viewer.tui.dialogs import offers
@@ -32,7 +32,6 @@ from viewer.tui.widgets.footer import KeyLine
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_POLL_S: Final = 0.15
 _LEGEND: Final = "< best of the column, where it may be judged · + still grows · gaps: ▁ <3 … ▆ 300 ms ▇ 1 █ 3 s"
 
 
@@ -116,7 +115,7 @@ class CompareManyScreen(Screen[None]):
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._table.focus()
         _: Worker[None] = self.run_worker(self._load, group="load")
-        self.set_interval(_POLL_S, self._poll)
+        self.set_interval(LOOK_SECONDS, self._poll)
 
     def copies(self) -> list[tuple[str, str]]:
         """Return what can be copied: what shows the one under the cursor, the ids of all."""

@@ -5,7 +5,7 @@ body has been decoded beside the loop. A stream that still runs is read again as
 """
 
 from functools import partial
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 from textual import work
 from textual.app import ComposeResult
@@ -21,7 +21,7 @@ from viewer.model.exchange.pages import is_dead
 from viewer.model.exchange.pulse import Pulse
 from viewer.source.tape import exchange
 from viewer.timing.playback import Playback
-from viewer.tui.base.host import host, in_thread
+from viewer.tui.base.host import LOOK_SECONDS, host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.menus import AskScreen
 from viewer.tui.dialogs.offers import Copy
@@ -33,8 +33,6 @@ from viewer.tui.playing.driver import Driver, Move, PlaybackScreen
 from viewer.tui.playing.loader import ErrorReporter, KeyQueue, Loader, queued
 from viewer.tui.playing.timeline import Timeline
 from viewer.tui.widgets.footer import KeyLine
-
-_POLL_S: Final = 0.15
 
 
 class InspectorScreen(PlaybackScreen):
@@ -153,7 +151,7 @@ class InspectorScreen(PlaybackScreen):
         if self._known is not None:
             await self._read_notes(self._known.row.id)
         await self._loader.open()
-        self.set_interval(_POLL_S, self._poll)
+        self.set_interval(LOOK_SECONDS, self._poll)
 
     def _poll(self) -> None:
         opened, end_ns = self._opened, self._pulse.end_ns

@@ -21,7 +21,7 @@ from viewer.model.listing import drilling, outline
 from viewer.model.listing.outline import Line
 from viewer.model.states import Look, Part
 from viewer.rows import ConversationRow, TurnRow
-from viewer.tui.base.host import Superseded, host
+from viewer.tui.base.host import LOOK_SECONDS, Superseded, host
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs import offers
 from viewer.tui.widgets.bar import HeaderLine
@@ -31,7 +31,6 @@ from viewer.tui.widgets.footer import KeyLine
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_POLL_SECONDS: Final = 0.3
 _MOST_OPENED: Final = 200
 _SHARE: Final = 5
 """Reading takes at most one of so many parts of the time, however large the tape is."""
@@ -207,7 +206,7 @@ class ConversationsScreen(Screen[None]):
             began = clock.now()
             if self.is_current:
                 await self._read()
-            await asyncio.sleep(max(_POLL_SECONDS, (_SHARE - 1) * (clock.now() - began) / 1e9))
+            await asyncio.sleep(max(LOOK_SECONDS, (_SHARE - 1) * (clock.now() - began) / 1e9))
 
     async def _read(self) -> None:
         opened, shown, trouble = frozenset(self._opened), self.shown, self._trouble

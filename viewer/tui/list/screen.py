@@ -29,7 +29,7 @@ from viewer.model.listing.catalog import Marks
 from viewer.model.states import Look, Part
 from viewer.rows import ListRow
 from viewer.source.base import Unsupported
-from viewer.tui.base.host import Host, Superseded, host, in_thread
+from viewer.tui.base.host import LOOK_SECONDS, Host, Superseded, host, in_thread
 from viewer.tui.base.keys import BACK, HELP, hidden
 from viewer.tui.dialogs.offers import Copy
 from viewer.tui.list import offers
@@ -44,7 +44,6 @@ from viewer.tui.widgets.footer import KeyLine
 if TYPE_CHECKING:
     from viewer.source.base import Capability, Change
 
-POLL_SECONDS: Final = 0.15
 _ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
@@ -250,7 +249,7 @@ class StreamsScreen(Screen[None]):
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._host.listed.place.retry_s if self.listing.trouble else POLL_SECONDS)
+            await asyncio.sleep(self._host.listed.place.retry_s if self.listing.trouble else LOOK_SECONDS)
             if self.listing.is_loading:
                 continue
             in_sight = self._rows.in_sight()

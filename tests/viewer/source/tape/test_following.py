@@ -100,3 +100,24 @@ def test_only_what_fits_when_it_has_ended_comes(growing: Path) -> None:
     ]
     assert followed(growing, steps, "is:ok") == [[LAST]]
     assert followed(growing, [[]], "is:ok") == []
+
+
+def test_what_is_derived_again_does_not_come_again(growing: Path) -> None:
+    def derive_again() -> None:
+        with file.writing(growing, "a test") as connection:
+            assert connection.exec_driver_sql("UPDATE measures SET outcome = 'truncated'").rowcount > 1
+            connection.commit()
+            assert any(Store(connection).rebuild())
+
+    steps = iter([derive_again, lambda: write(growing, [begin(LATER, 8, b"{}"), *ending(LATER, COMPLETE_READS)])])
+
+    def wait() -> None:
+        for step in steps:
+            return step()
+        raise Over
+
+    came: list[str] = []
+    with queries.opened(growing) as connection, contextlib.suppress(Over):
+        for batch in following.ended(connection, ("id",), last=0, wait=wait):
+            came += [row["id"] for row in batch]
+    assert came == [LATER]
