@@ -64,7 +64,7 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """What people are told."""
+        """Return the name for people."""
         return self.name
 
 
@@ -86,7 +86,7 @@ class Archive:
 
     @property
     def shown(self) -> str:
-        """What people are told."""
+        """Return the name for people."""
         return safe(self.url)
 
 
@@ -106,7 +106,7 @@ class Collector:
 
     @property
     def shown(self) -> str:
-        """What people are told."""
+        """Return the name for people."""
         return self.name
 
 
@@ -122,7 +122,7 @@ class Credentials:
 
 
 def parse(text: str) -> Destination:
-    """Read where a tape is shipped to."""
+    """Read the URL of any destination."""
     if text.startswith(CENTRE):
         return parse_centre(text)
     if text.startswith((DIRECTORY, BUCKET)):
@@ -196,7 +196,7 @@ def credentials(target: Target, environment: Mapping[str, str]) -> Credentials:
 
 
 def parse_archive(url: str) -> Archive:
-    """Read where an archive is."""
+    """Read the URL of an archive."""
     if url.startswith(DIRECTORY):
         path = url.removeprefix(DIRECTORY)
         if not path or "\0" in path:

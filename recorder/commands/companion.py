@@ -44,13 +44,13 @@ class Shipment:
 
     @property
     def line(self) -> str:
-        """What is said of it at the start."""
+        """Return the line that a recorder prints at its start."""
         if isinstance(self.destination, Collector):
             return f"otlp        {Redactor(None).url(self.destination.url)}/v1/traces, /v1/metrics"
         return f"ship        {self.destination.shown}{', with what is said' if self.bodies else ''}"
 
     def program(self, settings: "Options") -> Program:
-        """Return what ships the tape of a recorder: `wiretape ship`."""
+        """Return the program for the tape of a recorder: `wiretape ship`."""
         does = "sends OTLP" if isinstance(self.destination, Collector) else "ships the tape"
         return Program("viewer.cli", does, tuple(self._arguments(settings)))
 

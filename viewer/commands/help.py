@@ -636,6 +636,7 @@ def _shipping() -> Iterator[Section]:
              "remove it when the centre has lost its tables"),
             ("record --ship URL", "ships while it records, and at its end for some seconds what is left; the rest is "
              "shipped by the next, or by wiretape ship. What was said goes along with --ship-bodies"),
+            ("ctrl-c", "ends wiretape ship within some seconds, in which it ships the rest as far as it can"),
             ("tenant", "ship --label tenant=NAME is a part of every key: a tape is shipped for one tenant"),
         ],
     )  # fmt: skip

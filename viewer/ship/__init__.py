@@ -1,1 +1,1 @@
-"""What ships what is recorded to other systems, while it is recorded or afterwards."""
+"""Shipping of recorded exchanges to other systems, during a recording or afterwards."""

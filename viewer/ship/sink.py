@@ -77,7 +77,7 @@ class Every:
         return self._done_ns is None or self._clock.now() - self._done_ns >= self._seconds * 1e9
 
     def done(self) -> None:
-        """Say that it is done now."""
+        """Start the time again."""
         self._done_ns = self._clock.now()
 
 
@@ -107,7 +107,7 @@ class Sink(ABC):
         return
 
     def remark(self, counts: Mapping[str, int]) -> str:
-        """Return what else is said at the end; `counts` has how many exchanges were shipped, by lane."""
+        """Return an addition to the last line; `counts` has the number of shipped exchanges by lane."""
         return ""
 
     @abstractmethod
@@ -133,11 +133,11 @@ class RowSink(Sink):
         self.origin, self.tenant, self.clock = origin, origin.tenant, clock
 
     def remark(self, counts: Mapping[str, int]) -> str:
-        """Say of how many exchanges there is what was said."""
+        """Return the number of exchanges that were shipped with their texts."""
         return "".join(f", what was said in {counted(counts.get(lane, 0), 'exchange')}" for lane in self.lanes[1:])
 
     def added(self, report: Report) -> dict[str, Any]:
-        """Return what is said of each run of a recorder beside what the tape has of it."""
+        """Return the columns that a report adds to each run of a recorder."""
         return {
             tables.ROW_VERSION: self.clock.wall_ns() // 1000,
             "tape": self.known.tape or "",

@@ -60,7 +60,7 @@ class CollectorSink(Sink):
         self._series = self._stored()
 
     def remark(self, counts: Mapping[str, int]) -> str:
-        """Say how many spans were refused."""
+        """Return the number of refused spans."""
         return f", {counted(self.refused, 'span')} refused" if self.refused else ""
 
     def take(self, lane: str, progress: Progress) -> Batch | None:
@@ -117,7 +117,7 @@ class CollectorSink(Sink):
             self._settle(_METRICS, answer, 0)
 
     def _settle(self, signal: str, answer: Answer, count: int) -> None:
-        """Say what has become of a message after which it is not sent again. Raises `NotTaken` where it may be."""
+        """Report the fate of a message that is not sent again. Raises `NotTaken` for one that may be."""
         if answer.kind == "later":
             raise NotTaken(f"{signal} are not taken ({answer.reason})", answer.wait_s)
         if answer.kind == "absent":
@@ -135,7 +135,7 @@ class CollectorSink(Sink):
             self.warn(f"{signal} are taken again")
 
     def _tell(self, signal: str, trouble: str) -> None:
-        """Say what is wrong when it begins, and when it is something else."""
+        """Report trouble when it begins, and when it changes."""
         if self._trouble.get(signal) != trouble:
             self._trouble[signal] = trouble
             self.warn(trouble)

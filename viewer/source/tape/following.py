@@ -45,7 +45,7 @@ class Follower:
         """All that were settled up to this one have been taken."""
 
     def skip(self, connection: Connection) -> None:
-        """Take nothing of what is settled by now."""
+        """Skip the exchanges that have been settled so far."""
         self.version = connection.execute(select(func.max(settlements.c.version))).scalar() or 0
 
     def take(self, connection: Connection) -> list[int]:
