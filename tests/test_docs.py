@@ -129,7 +129,7 @@ def test_a_command_of_the_readme_works_on_the_tape_of_the_demo(command: str, pla
 def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(import wiretape.*?)```", README, re.DOTALL)
     monkeypatch.chdir(place)
-    monkeypatch.syspath_prepend(ROOT / "viewer" / "public")  # as the wheel has it
+    monkeypatch.syspath_prepend(ROOT / ".package")  # as the wheel has it
     names: dict[str, Any] = {}
     exec(code, names)
     assert len(names["frame"]) == 13

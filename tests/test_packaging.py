@@ -51,7 +51,6 @@ def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> Non
     assert {"recorder/tape/writer.py", "viewer/cli.py", "wiretape/__init__.py"} <= names
     assert {"viewer/page/assets/frame.css", "viewer/page/assets/frame.js"} <= names
     assert {path.name for path in installed.iterdir()} == {"recorder", "viewer", "wiretape", "wiretape-0.1.0.dist-info"}
-    assert "viewer/public" not in names
 
 
 def test_pytest_finds_the_plugin_and_no_command_needs_pytest(installed: Path) -> None:
@@ -73,7 +72,7 @@ def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) 
 
 def test_an_editable_wiretape_can_be_imported_and_is_the_checkouts_own(editable: str, tmp_path: Path) -> None:
     found = run(editable, "import wiretape, viewer; print(wiretape.__file__); print(viewer.__file__)", tmp_path)
-    assert found.splitlines() == [str(ROOT / "viewer/public/wiretape/__init__.py"), str(ROOT / "viewer/__init__.py")]
+    assert found.splitlines() == [str(ROOT / ".package/wiretape/__init__.py"), str(ROOT / "viewer/__init__.py")]
 
 
 def test_importing_wiretape_loads_no_heavy_library(editable: str, tmp_path: Path) -> None:

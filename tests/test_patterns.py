@@ -21,10 +21,8 @@ Use = tuple[re.Pattern[Any], str]
 
 def modules() -> Iterator[tuple[ModuleType, ast.Module]]:
     for path in sorted(path for package in ("recorder", "viewer") for path in (ROOT / package).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        if "public" not in parts:
-            name = ".".join(parts).removesuffix(".__init__")
-            yield importlib.import_module(name), ast.parse(path.read_text("utf-8"))
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        yield importlib.import_module(name), ast.parse(path.read_text("utf-8"))
 
 
 def compiled(value: object) -> Iterator[tuple[re.Pattern[Any], str | None]]:

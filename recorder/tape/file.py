@@ -464,7 +464,7 @@ def scripts() -> Path:
     """Return the directory of the migrations: in an installed wiretape inside the package, else beside it."""
     package = Path(__file__).parents[1]
     shipped = package / "migrations"
-    return shipped if shipped.is_dir() else package.parent / "migrations"
+    return shipped if shipped.is_dir() else package.resolve().parent / "migrations"
 
 
 def upgrade(
