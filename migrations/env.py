@@ -1,9 +1,9 @@
-"""Runs the tape's migrations on the connection that `recorder.tape.store` hands in, inside its transaction."""
+"""Runs the tape's migrations on the connection that `wiretape.recorder.tape.store` hands in, inside its transaction."""
 
 from alembic import context
 from sqlalchemy import create_engine
 
-from recorder.tape.schema import metadata
+from wiretape.recorder.tape.schema import metadata
 
 
 def _run(connection: object) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from recorder.sanitize import clipped, safe
+from wiretape.recorder.sanitize import clipped, safe
 
 CENTRE: Final = "clickhouse://"
 CENTRE_FORM: Final = "clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE"

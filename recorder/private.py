@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recorder import proc
-from recorder.clock import SYSTEM
-from recorder.errors import WiretapeError
+from wiretape.recorder import proc
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import WiretapeError
 
 _LEFT_NS = 10_000_000_000
 """A directory that nobody holds is removed when it is this old: until then its process may just be taking it."""

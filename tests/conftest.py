@@ -13,9 +13,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from recorder.errors import WiretapeError
-from recorder.tape import checks, file
 from tests import forked
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape import checks, file
 
 ROOT = Path(__file__).parent.parent
 

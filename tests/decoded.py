@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from recorder.decode.decoder import EVENT, Decoded, Run
-from recorder.decode.dialect import Chunk
+from wiretape.recorder.decode.decoder import EVENT, Decoded, Run
+from wiretape.recorder.decode.dialect import Chunk
 
 
 def of_runs(

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from recorder.decode.derive import derive
-from recorder.decode.metrics import Measures
-from recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.outcome import Exchange, Read
 
 MS = 1_000_000
 

@@ -4,12 +4,12 @@ from itertools import accumulate, groupby
 
 import click
 
-import viewer.cli
-from recorder.decode.decoder import framing_of
-from recorder.decode.metrics import Measures
-from recorder.decode.outcome import OUTCOMES, Exchange
+import wiretape.viewer.cli
 from tests.derived import derived
 from tests.viewer.wires import COMPLETIONS, WIRES, Wire
+from wiretape.recorder.decode.decoder import framing_of
+from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.outcome import OUTCOMES, Exchange
 
 _WIRES = (*WIRES.values(), COMPLETIONS)
 _READ = {
@@ -65,6 +65,6 @@ def commands() -> str:
     """Return the names of all commands, in one line."""
     names = [
         f"`{name} {'|'.join(command.commands)}`" if isinstance(command, click.Group) else f"`{name}`"
-        for name, command in sorted(viewer.cli.group.commands.items())
+        for name, command in sorted(wiretape.viewer.cli.group.commands.items())
     ]
     return " · ".join(names) + "\n"

@@ -23,23 +23,23 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, NoReturn
 
 ROOT = Path(__file__).parents[1]
-CLI = ("-m", "viewer.cli")
+CLI = ("-m", "wiretape.viewer.cli")
 """What the command `wiretape` runs, as arguments of Python."""
 
-_WRITER = [sys.executable, "-P", "-m", "recorder.tape.writer"]
+_WRITER = [sys.executable, "-P", "-m", "wiretape.recorder.tape.writer"]
 _RECORDERS = ("record", "run", "demo")
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
     [
-        "viewer.cli",
-        "recorder.relay.service",
-        "recorder.relay.loop",
-        "recorder.commands.status",
-        "recorder.tape.writer",
-        "viewer.tui.app",
-        "viewer.source.tape.live",
-        "viewer.source.tape.overview",
+        "wiretape.viewer.cli",
+        "wiretape.recorder.relay.service",
+        "wiretape.recorder.relay.loop",
+        "wiretape.recorder.commands.status",
+        "wiretape.recorder.tape.writer",
+        "wiretape.viewer.tui.app",
+        "wiretape.viewer.source.tape.live",
+        "wiretape.viewer.source.tape.overview",
         "textual.layouts.factory",
         "pandas",
     ]

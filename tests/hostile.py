@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from recorder.decode.dialect import Chunk, Tokens
-from recorder.decode.values import MAX_INDEX
+from wiretape.recorder.decode.dialect import Chunk, Tokens
+from wiretape.recorder.decode.values import MAX_INDEX
 
 WRONG = (None, True, -1, 1.5, 1 << 70, "", "x", "\ud800", [], [None], [{}], {}, {"type": []}, {"text": {}})
 _MAX_COUNT = 1 << 63

@@ -25,14 +25,14 @@ from urllib.parse import urlsplit
 import h11
 import uvloop
 
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from recorder.relay import providers, server
-from recorder.relay.guard import Refusal
-from recorder.relay.proxy import Proxy
-from recorder.relay.service import Observer, Options, Recorder
-from recorder.relay.sockets import Handler, Socket
-from recorder.relay.upstream import Transport
 from tests.forked import CLI, AsyncForked
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from wiretape.recorder.relay import providers, server
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.proxy import Proxy
+from wiretape.recorder.relay.service import Observer, Options, Recorder
+from wiretape.recorder.relay.sockets import Handler, Socket
+from wiretape.recorder.relay.upstream import Transport
 
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
 DONE = b"data: [DONE]\n\n"

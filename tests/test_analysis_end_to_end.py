@@ -21,15 +21,15 @@ import pytest
 from click.testing import CliRunner, Result
 from numpy.random import Generator
 
-from recorder.tape import file, journal
-from recorder.tape.schema import exchanges
-from recorder.tape.store import Store
 from tests import forked
 from tests.recorder.frames import read
-from viewer.cli import group
-from viewer.source.tape import overview, queries
-from viewer.stats import compare, summary
-from viewer.stats.tools.tools import TOOLS
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.cli import group
+from wiretape.viewer.source.tape import overview, queries
+from wiretape.viewer.stats import compare, summary
+from wiretape.viewer.stats.tools.tools import TOOLS
 
 ORACLES = json.loads((Path(__file__).parent / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]
@@ -315,7 +315,7 @@ def part_of(whole: summary.Sample, places: Any) -> summary.Sample:
 
 def build(tape: Path, *rules: str) -> subprocess.CompletedProcess[str]:
     """Run a build of two steps: the check, and what only comes after it."""
-    wiretape = shlex.join([sys.executable, "-m", "viewer.cli", "check", "--db", str(tape), *rules])
+    wiretape = shlex.join([sys.executable, "-m", "wiretape.viewer.cli", "check", "--db", str(tape), *rules])
     return subprocess.run(["sh", "-ec", f"{wiretape} && echo shipped"], capture_output=True, text=True, check=False)
 
 

@@ -14,13 +14,13 @@ from typing import Any
 import click
 import pytest
 
-from recorder import __version__
-from recorder.commands.cli import main as group
-from recorder.decode.operation import GENERATIONS
 from tests import forked
 from tests.cases import each_case
 from tests.viewer.tui.terminal import Terminal
-from viewer.commands import completion
+from wiretape.recorder import __version__
+from wiretape.recorder.commands.cli import main as group
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.viewer.commands import completion
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -36,9 +36,9 @@ def commands(command: click.Command, name: str) -> list[tuple[str, click.Command
 
 
 def all_commands() -> list[tuple[str, click.Command]]:
-    import viewer.cli  # adds the commands that read
+    import wiretape.viewer.cli  # adds the commands that read
 
-    assert viewer.cli.group is group
+    assert wiretape.viewer.cli.group is group
     return commands(group, "wiretape")
 
 
@@ -135,7 +135,9 @@ def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, mon
     assert len(names["frame"]) == 13
 
 
-@pytest.mark.parametrize("module", ["recorder.commands.cli", "viewer.cli", "recorder.tape.writer"])
+@pytest.mark.parametrize(
+    "module", ["wiretape.recorder.commands.cli", "wiretape.viewer.cli", "wiretape.recorder.tape.writer"]
+)
 def test_importing_a_command_line_or_the_writer_loads_no_heavy_library(module: str) -> None:
     heavy = "pandas textual httpx brotli backports.zstd compression.zstd"
     heavy += " sqlalchemy alembic" if module.endswith("cli") else ""

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from recorder.demo import scenes
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.relay import DONE, chunk, fetch, finish, kept, on_loop, post, recording, until, wiretape
+from wiretape.recorder.demo import scenes
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 
 COMPLETION = {
     "id": "c1", "object": "chat.completion", "created": 1, "model": "m",

@@ -21,13 +21,13 @@ from alembic.script import ScriptDirectory
 from click.testing import CliRunner
 from sqlalchemy import Column, Integer, Table, create_engine, inspect, select
 
-from recorder.commands.db import db
-from recorder.errors import SchemaMismatch, TapeError
-from recorder.tape import checks, definitions, file, packing, schema
-from recorder.tape.reading import reads_of_all
 from tests.forked import Forked
 from tests.recorder.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
 from tests.viewer.wires import CONTENT, REASONING, WIRES
+from wiretape.recorder.commands.db import db
+from wiretape.recorder.errors import SchemaMismatch, TapeError
+from wiretape.recorder.tape import checks, definitions, file, packing, schema
+from wiretape.recorder.tape.reading import reads_of_all
 
 ROOT = Path(__file__).parent.parent
 NOW = schema.REVISION
@@ -54,7 +54,7 @@ import sys
 from pathlib import Path
 from tests.test_migrations import come
 come(Path(sys.argv[1]))
-from recorder.commands.db import db
+from wiretape.recorder.commands.db import db
 db(["upgrade", "--db", sys.argv[2]])
 """
 
@@ -340,7 +340,7 @@ def test_an_installed_wiretape_finds_the_migrations_it_ships(recorded: Path, tmp
     shutil.copytree(ROOT / "recorder", installed, ignore=skipped)
     shutil.copytree(ROOT / "migrations", installed / "migrations", ignore=skipped)
     program = (
-        "import sys; from recorder.commands.db import db; from recorder.tape import file\n"
+        "import sys; from wiretape.recorder.commands.db import db; from wiretape.recorder.tape import file\n"
         "print(file.scripts(), flush=True); db(['upgrade', '--db', sys.argv[1]])"
     )
     command = (sys.executable, "-P", "-c", program, str(tape))

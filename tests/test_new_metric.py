@@ -30,7 +30,7 @@ def upgrade():
 RUN = """
 import json, sys
 from click.testing import CliRunner
-from viewer.cli import group
+from wiretape.viewer.cli import group
 results = [CliRunner().invoke(group, command, catch_exceptions=False) for command in json.loads(sys.argv[1])]
 print(json.dumps([result.stdout for result in results]))
 """

@@ -55,7 +55,9 @@ def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> Non
 
 def test_pytest_finds_the_plugin_and_no_command_needs_pytest(installed: Path) -> None:
     information = installed / "wiretape-0.1.0.dist-info"
-    assert "[pytest11]\nwiretape = viewer.replay.plugin" in (information / "entry_points.txt").read_text("utf-8")
+    assert "[pytest11]\nwiretape = wiretape.viewer.replay.plugin" in (information / "entry_points.txt").read_text(
+        "utf-8"
+    )
     needed = re.findall(r"^Requires-Dist: (.*)", (information / "METADATA").read_text("utf-8"), re.MULTILINE)
     assert [line for line in needed if line.startswith("pytest") and "extra ==" not in line] == []
     importing = [str(path) for path in installed.rglob("*.py") if "\nimport pytest" in path.read_text("utf-8")]
@@ -66,7 +68,7 @@ def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) 
     code = "import wiretape; print(wiretape.__file__); print(wiretape.open_tape.__module__)"
     assert run(str(installed), code, tmp_path).splitlines() == [
         str(installed / "wiretape/__init__.py"),
-        "viewer.export.frames",
+        "wiretape.viewer.export.frames",
     ]
 
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from recorder.demo.upstream import ReceivedRequest, Scene, answer
 from tests import eventstream
 from tests.relay import DONE, Relay, on_loop, select, until
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 
 if TYPE_CHECKING:
     import ollama

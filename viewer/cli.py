@@ -1,4 +1,5 @@
-"""The command `wiretape`: the commands that write, from `recorder.commands.cli`, and those that read a tape."""
+"""The command `wiretape`: the commands that write, from `wiretape.recorder.commands.cli`, and those that read a
+tape."""
 
 import gc
 import io
@@ -8,27 +9,27 @@ from typing import TextIO
 
 import click
 
-from recorder.commands.cli import main as group
-from recorder.commands.db import db
-from recorder.errors import WiretapeError
-from recorder.sanitize import safe
-from viewer.commands.completion import completion
-from viewer.commands.cut import cut
-from viewer.commands.demo import demo
-from viewer.commands.doctor import doctor
-from viewer.commands.export import export
-from viewer.commands.fleet import fleet
-from viewer.commands.help import help_
-from viewer.commands.import_ import import_
-from viewer.commands.ls import ls
-from viewer.commands.play import play
-from viewer.commands.pull import pull
-from viewer.commands.rm import rm
-from viewer.commands.serve import serve
-from viewer.commands.ship import ship
-from viewer.commands.show import show
-from viewer.commands.stats import check, compare, stats
-from viewer.commands.view import view
+from wiretape.recorder.commands.cli import main as group
+from wiretape.recorder.commands.db import db
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.commands.completion import completion
+from wiretape.viewer.commands.cut import cut
+from wiretape.viewer.commands.demo import demo
+from wiretape.viewer.commands.doctor import doctor
+from wiretape.viewer.commands.export import export
+from wiretape.viewer.commands.fleet import fleet
+from wiretape.viewer.commands.help import help_
+from wiretape.viewer.commands.import_ import import_
+from wiretape.viewer.commands.ls import ls
+from wiretape.viewer.commands.play import play
+from wiretape.viewer.commands.pull import pull
+from wiretape.viewer.commands.rm import rm
+from wiretape.viewer.commands.serve import serve
+from wiretape.viewer.commands.ship import ship
+from wiretape.viewer.commands.show import show
+from wiretape.viewer.commands.stats import check, compare, stats
+from wiretape.viewer.commands.view import view
 
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from recorder.sanitize import safe
-from viewer import rows
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import rows
 
 UNKNOWN: Final = "–"
 MINUS: Final = "−"

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from recorder import private
-from recorder.errors import OutputRefused, WiretapeError
+from wiretape.recorder import private
+from wiretape.recorder.errors import OutputRefused, WiretapeError
 
 _DATABASE: Final = b"SQLite format 3\x00"
 _LOGS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from recorder.decode import encoding
-from recorder.decode.dialect import Chunk, Piece
-from recorder.decode.metrics import METRICS
-from recorder.decode.outcome import Read
-from recorder.errors import TapeDamaged
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.dialect import Chunk, Piece
+from wiretape.recorder.decode.metrics import METRICS
+from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.errors import TapeDamaged
 
 if TYPE_CHECKING:
-    from recorder.decode.decoder import Decoded
+    from wiretape.recorder.decode.decoder import Decoded
 
 T = TypeVar("T")
 
@@ -280,7 +280,7 @@ CHUNK_FIELDS: Final = (
 PART_FIELDS: Final = {
     "content": "content", "reasoning": "reasoning", "refusal": "refusal", "arguments": "tool_arguments",
 }  # fmt: skip
-"""Where a chunk's row has what `recorder.decode.templates` calls a part."""
+"""Where a chunk's row has what `wiretape.recorder.decode.templates` calls a part."""
 
 
 EXACT: Final = 1 << 52
@@ -432,7 +432,7 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
 
 def chunk(id: str, one: Chunk) -> list[TableRow]:
     """Return the rows of a chunk, without its number and its instants."""
-    from recorder.decode.dialects import registry  # a shell that completes a line waits for it
+    from wiretape.recorder.decode.dialects import registry  # a shell that completes a line waits for it
 
     return [
         {

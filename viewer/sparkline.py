@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
-from recorder.decode.metrics import SPARK_STEPS_NS, sparkline
-from viewer.formatting import MINUS
+from wiretape.recorder.decode.metrics import SPARK_STEPS_NS, sparkline
+from wiretape.viewer.formatting import MINUS
 
 FIRST: Final = "·"
 """The cell of the first output, where no gap ends."""
@@ -137,7 +137,7 @@ def _time_of_day(ns: int, step_ns: int) -> str:
 def height(gap_ns: int, rows: int) -> int:
     """Return how high the bar of a gap is, in eighths of a row, where there are so many rows: at least one.
 
-    The scale is that of `recorder.decode.metrics.sparkline`: each of its steps is an eighth of all rows.
+    The scale is that of `wiretape.recorder.decode.metrics.sparkline`: each of its steps is an eighth of all rows.
     """
     step = bisect_right(SPARK_STEPS_NS, gap_ns)
     lower, upper = (_HEIGHT_ENDS_NS[0], *SPARK_STEPS_NS, _HEIGHT_ENDS_NS[1])[step : step + 2]

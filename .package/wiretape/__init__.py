@@ -13,10 +13,10 @@ Every error that wiretape foresees is a `WiretapeError`, except that a filter th
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from recorder import __version__
+from wiretape.recorder import __version__
 
 if TYPE_CHECKING:
-    from recorder.errors import (
+    from wiretape.recorder.errors import (
         ForeignFile,
         NotFound,
         SchemaMismatch,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
         TapeError,
         WiretapeError,
     )
-    from viewer.export.frames import Tape, open_tape
-    from viewer.replay.background import WiretapeServer
-    from viewer.replay.timeline import Timeline
+    from wiretape.viewer.export.frames import Tape, open_tape
+    from wiretape.viewer.replay.background import WiretapeServer
+    from wiretape.viewer.replay.timeline import Timeline
 
 __all__ = [
     "ForeignFile",
@@ -45,10 +45,10 @@ __all__ = [
 ]
 
 _IN = {
-    "Tape": "viewer.export.frames",
-    "Timeline": "viewer.replay.timeline",
-    "WiretapeServer": "viewer.replay.background",
-    "open_tape": "viewer.export.frames",
+    "Tape": "wiretape.viewer.export.frames",
+    "Timeline": "wiretape.viewer.replay.timeline",
+    "WiretapeServer": "wiretape.viewer.replay.background",
+    "open_tape": "wiretape.viewer.export.frames",
 }
 
 
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_IN.get(name, "recorder.errors")), name)
+    value = getattr(import_module(_IN.get(name, "wiretape.recorder.errors")), name)
     globals()[name] = value
     return value
 

@@ -1,7 +1,7 @@
 """definitions for people: comments on columns, the view exchange_metrics, user_version.
 
-They are made anew after the last migration, from the tables as they are then (`recorder.tape.file.migrate`): no
-migration need know them.
+They are made anew after the last migration, from the tables as they are then (`wiretape.recorder.tape.file.migrate`):
+no migration need know them.
 """
 
 revision = "0003"

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from recorder.decode.outcome import Read, Reads
-from recorder.tape import packing
+from wiretape.recorder.decode.outcome import Read, Reads
+from wiretape.recorder.tape import packing
 
 revision = "0006"
 down_revision = "0005"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 from alembic import op
 
-from recorder.tape import packing
+from wiretape.recorder.tape import packing
 
 revision = "0011"
 down_revision = "0010"

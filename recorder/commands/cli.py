@@ -1,12 +1,13 @@
-"""The command `wiretape`: its group, and the commands that write a tape. Those that read are added by `viewer.cli`."""
+"""The command `wiretape`: its group, and the commands that write a tape. Those that read are added by
+`wiretape.viewer.cli`."""
 
 import click
 
-from recorder import __version__
-from recorder.commands.db import db
-from recorder.commands.env import env
-from recorder.commands.record import record
-from recorder.commands.run import run
+from wiretape.recorder import __version__
+from wiretape.recorder.commands.db import db
+from wiretape.recorder.commands.env import env
+from wiretape.recorder.commands.record import record
+from wiretape.recorder.commands.run import run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

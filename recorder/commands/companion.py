@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recorder import children
-from recorder.children import LAST_SECONDS, LEAVE
-from recorder.clock import SYSTEM
-from recorder.destinations import COLLECTOR, TENANT, Collector, Destination
-from recorder.tape.redact import Redactor
+from wiretape.recorder import children
+from wiretape.recorder.children import LAST_SECONDS, LEAVE
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.destinations import COLLECTOR, TENANT, Collector, Destination
+from wiretape.recorder.tape.redact import Redactor
 
 if TYPE_CHECKING:
-    from recorder.commands.status import Screen
-    from recorder.relay.service import Options
+    from wiretape.recorder.commands.status import Screen
+    from wiretape.recorder.relay.service import Options
 
 
 _LEAVE_SECONDS = 2.0
@@ -52,7 +52,7 @@ class Shipment:
     def program(self, settings: "Options") -> Program:
         """Return the program for the tape of a recorder: `wiretape ship`."""
         does = "sends OTLP" if isinstance(self.destination, Collector) else "ships the tape"
-        return Program("viewer.cli", does, tuple(self._arguments(settings)))
+        return Program("wiretape.viewer.cli", does, tuple(self._arguments(settings)))
 
     def _arguments(self, settings: "Options") -> Iterator[str]:
         to, labels, files = self.destination, Redactor(None).labels(settings.labels), {"--ca-file": settings.ca_file}

@@ -5,11 +5,11 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from recorder import proc
-from recorder.clock import SYSTEM
-from recorder.relay import apis
-from recorder.sanitize import clipped
-from recorder.tape.redact import Redactor
+from wiretape.recorder import proc
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.relay import apis
+from wiretape.recorder.sanitize import clipped
+from wiretape.recorder.tape.redact import Redactor
 
 _ENDING_NS = 500_000_000
 """Time for the children of a command to end after it."""

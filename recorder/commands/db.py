@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.clock import SYSTEM
-from recorder.commands import options
-from recorder.errors import TapeDamaged
-from recorder.plurals import counted
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.commands import options
+from wiretape.recorder.errors import TapeDamaged
+from wiretape.recorder.plurals import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress
     from sqlalchemy import Connection
 
-    from recorder.tape.retention import Size, Summary
-    from recorder.tape.store import Store
+    from wiretape.recorder.tape.retention import Size, Summary
+    from wiretape.recorder.tape.store import Store
 
 _DAMAGED_SHOWN = 10
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -35,8 +35,8 @@ def info(db: Path | None) -> None:
     """Show what the tape holds."""
     import sqlite3
 
-    from recorder.tape import file, lock, reading
-    from recorder.tape.schema import REVISION
+    from wiretape.recorder.tape import file, lock, reading
+    from wiretape.recorder.tape.schema import REVISION
 
     path = options.tape_path(db)
     with file.reading(path) as connection:
@@ -60,9 +60,9 @@ def info(db: Path | None) -> None:
 @click.option("--db", type=click.Path(path_type=Path), help="A tape whose own definitions to print.")
 def schema(db: Path | None) -> None:
     """Print the SQL that makes a tape: every table, column and view, with its meaning and unit."""
-    from recorder.sanitize import safe
-    from recorder.tape import file
-    from recorder.tape.schema import statements
+    from wiretape.recorder.sanitize import safe
+    from wiretape.recorder.tape import file
+    from wiretape.recorder.tape.schema import statements
 
     for statement in statements() if db is None else file.statements(db):
         click.echo(f"{safe(statement.expandtabs(2), multiline=True) if sys.stdout.isatty() else statement};")
@@ -74,8 +74,8 @@ def check(db: Path | None) -> None:
     """Check that the tape is whole; exit 3 if it is not."""
     from sqlalchemy.exc import DatabaseError
 
-    from recorder.sanitize import safe
-    from recorder.tape import checks, file
+    from wiretape.recorder.sanitize import safe
+    from wiretape.recorder.tape import checks, file
 
     path = options.tape_path(db)
     try:
@@ -100,9 +100,9 @@ def upgrade(db: Path | None) -> None:
 
     The tape as it was stays beside the new one. If it is cut short, run it again: it goes on where it was.
     """
-    from recorder.tape import file
-    from recorder.tape.schema import REVISION
-    from recorder.tape.store import Store
+    from wiretape.recorder.tape import file
+    from wiretape.recorder.tape.schema import REVISION
+    from wiretape.recorder.tape.store import Store
 
     path = options.tape_path(db)
     with _progress() as progress:
@@ -125,10 +125,10 @@ def upgrade(db: Path | None) -> None:
 @options.db
 def rebuild(db: Path | None) -> None:
     """Derive all measures again from the facts; on a tape of this version nothing changes."""
-    from recorder.sanitize import safe
-    from recorder.tape import cells, file
-    from recorder.tape.schema import metadata
-    from recorder.tape.store import Store
+    from wiretape.recorder.sanitize import safe
+    from wiretape.recorder.tape import cells, file
+    from wiretape.recorder.tape.schema import metadata
+    from wiretape.recorder.tape.store import Store
 
     path = options.tape_path(db)
     with file.writing(path, "wiretape db rebuild", create=False) as connection:
@@ -166,7 +166,7 @@ def prune(
     if older is None and max_size is None:
         raise click.UsageError("say what to delete: --older AGE, --max-size SIZE, or both")
 
-    from recorder.tape import file, retention
+    from wiretape.recorder.tape import file, retention
 
     path = options.tape_path(db)
     limits = retention.Limits(older, max_size)
@@ -200,7 +200,7 @@ def delete(
     `by` is the command, for whoever finds the tape taken; `about` stands before a number that is estimated. Raises
     `click.UsageError` if nobody can be asked, and the kinds of `TapeError`.
     """
-    from recorder.tape import file, retention
+    from wiretape.recorder.tape import file, retention
 
     with file.reading(path) as connection:
         summary = retention.summary(connection, ids)
@@ -222,7 +222,7 @@ def _described(summary: "Summary") -> str:
 
 
 def _delete(path: Path, work: Callable[["Connection"], Iterator[int]], expected: int, *, by: str, vacuum: bool) -> None:
-    from recorder.tape import file, retention
+    from wiretape.recorder.tape import file, retention
 
     count = 0
     with file.writing(path, by, create=False) as connection:
@@ -263,7 +263,7 @@ def bytes_(count: int) -> str:
 @click.option("--dry-run", is_flag=True, help="Only say how much is free.")
 def vacuum(db: Path | None, dry_run: bool) -> None:
     """Rewrite the tape: free space goes back to the disk, and nothing deleted stays in the file."""
-    from recorder.tape import file, retention
+    from wiretape.recorder.tape import file, retention
 
     path = options.tape_path(db)
     if dry_run:
@@ -308,9 +308,9 @@ def merged(
 
     `purpose` is what others are told who find the tape taken. Raises `TapeDamaged` where some could not be copied.
     """
-    from recorder.sanitize import safe
-    from recorder.tape import cut, file, merge
-    from recorder.tape.store import Store
+    from wiretape.recorder.sanitize import safe
+    from wiretape.recorder.tape import cut, file, merge
+    from wiretape.recorder.tape.store import Store
 
     merge.refuse_itself(path, tapes)
     tapes = tuple(map(cut.readable, tapes))
@@ -358,8 +358,8 @@ def _progress() -> "Progress":
               help="The same seed gives the same tape.")  # fmt: skip
 def fixture(db: Path | None, exchanges: int, chunks: int, seed: int) -> None:
     """Make a synthetic tape with every outcome, for measuring speed and trying commands."""
-    from recorder.demo import synthetic
-    from recorder.tape import file
+    from wiretape.recorder.demo import synthetic
+    from wiretape.recorder.tape import file
 
     path = options.tape_path(db)
     with file.writing(path, "wiretape db fixture") as connection, _progress() as progress:

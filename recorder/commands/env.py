@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from recorder.commands import options
-from recorder.relay import apis, providers
-from recorder.sanitize import safe
+from wiretape.recorder.commands import options
+from wiretape.recorder.relay import apis, providers
+from wiretape.recorder.sanitize import safe
 
 
 @click.command()
@@ -51,7 +51,7 @@ def running(path: Path) -> tuple[str, list[providers.Upstream]] | None:
 
 def recorders(path: Path) -> list[tuple[str, list[providers.Upstream]]]:
     """Return the base URL and upstreams of each recorder that runs on the tape, the newest first."""
-    from recorder.tape import file, lock, reading
+    from wiretape.recorder.tape import file, lock, reading
 
     if not path.exists() or not lock.holder(path):
         return []

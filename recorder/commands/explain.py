@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from recorder import proc
-from recorder.plurals import counted
-from recorder.relay import environment
-from recorder.relay.guard import Refusal
-from recorder.relay.pointing import Plan
+from wiretape.recorder import proc
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.relay import environment
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.pointing import Plan
 
 _NAMED = 4
 """At most so many variables, hosts or refusals are named in one line."""

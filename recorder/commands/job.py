@@ -59,7 +59,7 @@ def record(main: Callable[[socket.socket], int]) -> Recording:
 
     When this process ends, however that happens, the line ends.
     """
-    from recorder.relay import loop  # asyncio, which a command that reads a tape does not need
+    from wiretape.recorder.relay import loop  # asyncio, which a command that reads a tape does not need
 
     loop.open_standard_streams()
     ours, theirs = socket.socketpair()

@@ -1,8 +1,8 @@
 """Metrics for dashboards: the process that serves them, and what the recorder tells it.
 
-`viewer.ship.prometheus.serve` reads the exchanges that have ended from the tape, as any viewer does. Once a second the
-recorder tells it what no tape knows: its lag, its losses, how many exchanges are running. It is killed and started
-again at will: it reads the session from its beginning, so that counters go on.
+`wiretape.viewer.ship.prometheus.serve` reads the exchanges that have ended from the tape, as any viewer does. Once a
+second the recorder tells it what no tape knows: its lag, its losses, how many exchanges are running. It is killed and
+started again at will: it reads the session from its beginning, so that counters go on.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from recorder import __version__
-from recorder.clock import SYSTEM
-from recorder.commands.companion import Program, keep_running
-from recorder.relay import server
+from wiretape.recorder import __version__
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.commands.companion import Program, keep_running
+from wiretape.recorder.relay import server
 
 if TYPE_CHECKING:
-    from recorder.commands.status import Screen
-    from recorder.relay.service import Options, Recorder
+    from wiretape.recorder.commands.status import Screen
+    from wiretape.recorder.relay.service import Options, Recorder
 
-PROGRAM = "viewer.ship.prometheus.serve"
+PROGRAM = "wiretape.viewer.ship.prometheus.serve"
 PULSE_SECONDS = 1.0
 _UNREAD_BYTES = 64 << 10
 """What is not read is not sent."""

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recorder.process import boot_id, is_gone
-from recorder.relay import providers
-from recorder.relay.apis import BY_NAME, BY_VARIABLE
-from recorder.relay.pointing import Plan
-from recorder.relay.providers import Upstream
+from wiretape.recorder.process import boot_id, is_gone
+from wiretape.recorder.relay import providers
+from wiretape.recorder.relay.apis import BY_NAME, BY_VARIABLE
+from wiretape.recorder.relay.pointing import Plan
+from wiretape.recorder.relay.providers import Upstream
 
 VARIABLE = "WIRETAPE_RECORDING"
 _CERTIFICATES = "/wiretape-ca-"
-"""In the path of each file of `recorder.relay.environment`, whose imports are too much for this."""
+"""In the path of each file of `wiretape.recorder.relay.environment`, whose imports are too much for this."""
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 
 

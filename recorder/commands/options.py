@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from recorder import destinations
-from recorder.children import PROXY_PASSWORD
-from recorder.errors import WiretapeError
-from recorder.relay import providers
+from wiretape.recorder import destinations
+from wiretape.recorder.children import PROXY_PASSWORD
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay import providers
 
 if TYPE_CHECKING:
-    from recorder.relay.service import Options
+    from wiretape.recorder.relay.service import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -148,9 +148,9 @@ class Recording:
 
         Labels that were given win over `added` ones.
         """
-        from recorder.relay import intercept
-        from recorder.relay.service import Options
-        from recorder.relay.upstream import Limits
+        from wiretape.recorder.relay import intercept
+        from wiretape.recorder.relay.service import Options
+        from wiretape.recorder.relay.upstream import Limits
 
         if self.hosts and not self.intercepts:
             raise click.UsageError("--host is for --intercept: use that")

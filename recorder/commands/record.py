@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder import destinations
-from recorder.children import PROXY_PASSWORD
-from recorder.commands import options
-from recorder.plurals import counted
-from recorder.relay import providers
+from wiretape.recorder import destinations
+from wiretape.recorder.children import PROXY_PASSWORD
+from wiretape.recorder.commands import options
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.relay import providers
 
 if TYPE_CHECKING:
     import asyncio
     from datetime import timedelta
 
-    from recorder.commands.companion import Shipment
-    from recorder.commands.status import Screen
-    from recorder.relay.intercept import Interception
-    from recorder.relay.service import Observer, Options, Recorder
+    from wiretape.recorder.commands.companion import Shipment
+    from wiretape.recorder.commands.status import Screen
+    from wiretape.recorder.relay.intercept import Interception
+    from wiretape.recorder.relay.service import Observer, Options, Recorder
 
 _MOST_WORKERS = 64
 _NAMED = 3
@@ -98,8 +98,8 @@ def record(
     shipments = [*_collector(otlp, otlp_headers), *_shipment(ship, ship_bodies)]
     upstreams = options.read_upstreams(common.upstreams)
 
-    from recorder.relay.loop import run
-    from recorder.tape.journal import Keep
+    from wiretape.recorder.relay.loop import run
+    from wiretape.recorder.tape.journal import Keep
 
     rule = Keep(keep.total_seconds() if keep else None, max_db_size) if keep or max_db_size else None
     settings = common.settings(upstreams, host=host, port=port, allow_hosts=allowed, keep=rule, workers=workers)
@@ -112,7 +112,7 @@ def _collector(collector: destinations.Collector | None, headers: Path | None) -
         if headers is not None:
             raise click.UsageError("--otlp-headers is for --otlp: add that")
         return
-    from recorder.commands.companion import Shipment
+    from wiretape.recorder.commands.companion import Shipment
 
     options.check_extra("opentelemetry.proto", "otlp", "--otlp")
     collector = dataclasses.replace(collector, headers_file=headers)
@@ -126,7 +126,7 @@ def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Sh
         if bodies:
             raise click.UsageError("--ship-bodies is for --ship: add that")
         return
-    from recorder.commands.companion import Shipment
+    from wiretape.recorder.commands.companion import Shipment
 
     if isinstance(to, destinations.Collector):
         raise click.BadParameter("a collector is named with --otlp http://HOST:PORT", param_hint="--ship")
@@ -152,7 +152,7 @@ async def serve(
 @contextlib.contextmanager
 def _certificates(settings: "Options") -> Iterator[Mapping[str, str]]:
     """Yield the variables that name the certificates of an intercepting recorder, which exist until the end."""
-    from recorder.relay import environment
+    from wiretape.recorder.relay import environment
 
     if settings.interception is None:
         yield {}
@@ -171,9 +171,9 @@ async def _serve(
 ) -> int:
     import asyncio
 
-    from recorder.commands import companion, metrics
-    from recorder.commands.status import Screen
-    from recorder.relay.service import Recorder
+    from wiretape.recorder.commands import companion, metrics
+    from wiretape.recorder.commands.status import Screen
+    from wiretape.recorder.relay.service import Recorder
 
     screen = Screen()
     faults: list[str] = []
@@ -203,9 +203,9 @@ async def _serve(
 
 def _observer(screen: "Screen", faults: list[str]) -> "Observer":
     """Return what prints all that happens, and adds our own faults to the list."""
-    from recorder.clock import SYSTEM
-    from recorder.commands.status import finished_line
-    from recorder.relay.service import Observer
+    from wiretape.recorder.clock import SYSTEM
+    from wiretape.recorder.commands.status import finished_line
+    from wiretape.recorder.relay.service import Observer
 
     passed: set[str] = set()
 
@@ -245,8 +245,8 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
 
 def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
     """Print where to point SDKs, where the tape is and how to look at it, in three lines, and then any warnings."""
-    from recorder import __version__
-    from recorder.tape.redact import Redactor
+    from wiretape.recorder import __version__
+    from wiretape.recorder.tape.redact import Redactor
 
     tape = options.naming(settings.tape)
     screen.line(f"point SDKs  {_served(recorder.base, settings.upstreams)}")
@@ -272,7 +272,7 @@ def _exports(
     interception: "Interception", base: str, certificates: Mapping[str, str], *, is_private: bool
 ) -> list[str]:
     """Return the lines to export; the password is in them only where what is printed is not kept."""
-    from recorder.relay import environment
+    from wiretape.recorder.relay import environment
 
     if PROXY_PASSWORD in os.environ:
         url = interception.proxy_url(base, f"${PROXY_PASSWORD}")
@@ -285,7 +285,7 @@ def _exports(
 
 def _served(base: str, upstreams: Sequence[providers.Upstream]) -> str:
     """Return where the upstreams are served: for one, the variable of its SDK; for several, their names."""
-    from recorder.tape.redact import Redactor
+    from wiretape.recorder.tape.redact import Redactor
 
     if len(upstreams) > 1:
         names = [upstream.name or "/" for upstream in upstreams]
@@ -314,7 +314,7 @@ def _status(recorder: "Recorder") -> str:
 
 
 def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int, tape: Path) -> int:
-    from recorder.commands import status
+    from wiretape.recorder.commands import status
 
     screen.status("")
     totals = recorder.totals()

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from recorder.commands import daemons, job, nested, options, provenance
-from recorder.plurals import counted
-from recorder.relay import apis, pointing, providers
-from recorder.relay.pointing import Plan
-from recorder.sanitize import safe
+from wiretape.recorder.commands import daemons, job, nested, options, provenance
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.relay import apis, pointing, providers
+from wiretape.recorder.relay.pointing import Plan
+from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
     import asyncio
     import socket
 
-    from recorder.commands import explain
-    from recorder.relay.service import Observer, Options, Recorder
-    from recorder.tape.journal import Finished
+    from wiretape.recorder.commands import explain
+    from wiretape.recorder.relay.service import Observer, Options, Recorder
+    from wiretape.recorder.tape.journal import Finished
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 """Exit codes as `env` and `timeout` have them."""
@@ -66,7 +66,7 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
         environ = nested.resolved(environ, *serving)
     plan = make_plan(common, environ, command)
 
-    from recorder.errors import WiretapeError
+    from wiretape.recorder.errors import WiretapeError
 
     labels = provenance.labels(command[0], Path.cwd())
     alone = daemons.without(command, environ)
@@ -106,8 +106,8 @@ def _recorders_in(environ: Mapping[str, str], tape: Path) -> "list[tuple[str, li
     """Return where the tape's running recorders listen, and their upstreams, if the environment may point at one."""
     if not any("://127.0.0.1:" in environ.get(name, "") for name in apis.BY_VARIABLE):
         return []  # without a look at the tape, which takes a while
-    from recorder.commands.env import recorders
-    from recorder.errors import WiretapeError
+    from wiretape.recorder.commands.env import recorders
+    from wiretape.recorder.errors import WiretapeError
 
     try:
         return recorders(tape)
@@ -140,8 +140,8 @@ def _not_started(command: Sequence[str], error: OSError) -> int:
 
 def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str]) -> int:
     """Run and record a command; return its exit code, or -N if signal N ended it."""
-    from recorder.relay import environment as variables
-    from recorder.relay import loop
+    from wiretape.recorder.relay import environment as variables
+    from wiretape.recorder.relay import loop
 
     if settings.interception is not None and environ.get(variables.JAVA):  # before the recorder, which explains it
         plan.left[variables.JAVA] = "it is set: Java needs -Dhttps.proxyHost and -Djavax.net.ssl.trustStore in it"
@@ -172,9 +172,9 @@ async def _record(
     settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str], line: "socket.socket"
 ) -> int:
     """Record until the line says that the command has ended, or ends; return 0, or another code for losses."""
-    from recorder.commands import explain
-    from recorder.errors import WiretapeError
-    from recorder.relay.service import Recorder
+    from wiretape.recorder.commands import explain
+    from wiretape.recorder.errors import WiretapeError
+    from wiretape.recorder.relay.service import Recorder
 
     attempt = explain.Attempt(plan, settings.interception is not None)
     finished: list[Finished] = []
@@ -206,7 +206,7 @@ async def _record(
 
 def _observer(attempt: "explain.Attempt", finished: "list[Finished]", troubles: list[str]) -> "Observer":
     """Return an observer that reports, and adds what it sees to an attempt and to lists."""
-    from recorder.relay.service import Observer
+    from wiretape.recorder.relay.service import Observer
 
     def trouble(message: str) -> None:
         troubles.append(message)
@@ -255,7 +255,7 @@ def _environment(settings: "Options", plan: Plan, environ: Mapping[str, str], ba
     if settings.interception is None:
         yield {**environ, **plan.values(base), **past_proxies(environ)}
         return
-    from recorder.relay import environment
+    from wiretape.recorder.relay import environment
 
     for remark in environment.remarks(environ):
         _report(remark)
@@ -280,7 +280,7 @@ def proxy_not_used(environ: Mapping[str, str]) -> str:
 
 
 def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str, tape: Path) -> None:
-    from recorder.commands import status
+    from wiretape.recorder.commands import status
 
     totals = recorder.totals()
     parts = [status.summary(totals, finished)]

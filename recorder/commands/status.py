@@ -9,12 +9,12 @@ import threading
 from collections.abc import Iterable
 from typing import TextIO
 
-from recorder.decode.operation import is_covered
-from recorder.decode.outcome import NOTABLE
-from recorder.plurals import counted
-from recorder.sanitize import clipped, safe
-from recorder.tape.journal import Finished
-from recorder.tape.losses import Totals
+from wiretape.recorder.decode.operation import is_covered
+from wiretape.recorder.decode.outcome import NOTABLE
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.recorder.tape.journal import Finished
+from wiretape.recorder.tape.losses import Totals
 
 _WAITING = 1000
 _LINE_CHARACTERS = 4096

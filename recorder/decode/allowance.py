@@ -8,7 +8,7 @@ admit: what it stops may go further on a faster machine.
 
 from typing import Final
 
-from recorder.clock import THREAD, Clock
+from wiretape.recorder.clock import THREAD, Clock
 
 MAX_LINES: Final = 2_000_000
 """Lines and records decoded of one body, those of events included; blank lines between events cost nothing."""

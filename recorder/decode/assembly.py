@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Piece, Tokens, ToolPiece
-from recorder.decode.dialects.registry import BY_API
-from recorder.decode.encoding import Cleaner
-from recorder.decode.values import count
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.values import count
 
 if TYPE_CHECKING:
-    from recorder.decode.decoder import Run  # it loads the parser of JSON: a shell that completes a line waits for it
+    from wiretape.recorder.decode.decoder import (
+        Run,  # it loads the parser of JSON: a shell that completes a line waits for it
+    )
 
 _MARKERS: Final = 16
 """Tokens without text that an answer or a tool call may have: they begin it, end it or name its parts."""

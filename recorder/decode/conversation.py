@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
-from recorder.decode.encoding import Cleaner, uncoded
-from recorder.decode.operation import GENERATIONS
-from recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
-from recorder.decode.request import parse
+from wiretape.recorder.decode.encoding import Cleaner, uncoded
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
+from wiretape.recorder.decode.request import parse
 
 _HEADERS: Final = (
     "x-claude-code-session-id", "x-session-id", "session-id", "session_id", "x-opencode-session", "helicone-session-id",

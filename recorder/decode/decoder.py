@@ -17,20 +17,20 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from recorder.clock import THREAD, Clock
-from recorder.decode import encoding, payloads
-from recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
-from recorder.decode.dialect import Chunk, Dialect
-from recorder.decode.dialects import chat, cohere
-from recorder.decode.dialects.registry import BY_API
-from recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
-from recorder.decode.operation import api_asked
-from recorder.decode.outcome import Close, Exchange, Read, Reads
-from recorder.decode.payloads import Reader
-from recorder.decode.templates import Templates, filler
+from wiretape.recorder.clock import THREAD, Clock
+from wiretape.recorder.decode import encoding, payloads
+from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
+from wiretape.recorder.decode.dialect import Chunk, Dialect
+from wiretape.recorder.decode.dialects import chat, cohere
+from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
+from wiretape.recorder.decode.operation import api_asked
+from wiretape.recorder.decode.outcome import Close, Exchange, Read, Reads
+from wiretape.recorder.decode.payloads import Reader
+from wiretape.recorder.decode.templates import Templates, filler
 
 if TYPE_CHECKING:
-    from recorder.decode.websocket import Turn
+    from wiretape.recorder.decode.websocket import Turn
 
 MAX_ITEMS: Final = 1_000_000
 """Items and payloads decoded of one body: more than 64 MiB of a real stream holds."""
@@ -370,7 +370,7 @@ def _decode_records(decoded: Decoded, reader: Reader, allowance: Allowance) -> N
 
 def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Clock) -> Decoded:
     """Decode both directions of a WebSocket, their messages in the order in which they were completed."""
-    from recorder.decode.websocket import converse  # few tapes have any: wsproto is loaded where one is met
+    from wiretape.recorder.decode.websocket import converse  # few tapes have any: wsproto is loaded where one is met
 
     found = converse(exchange, reads, body, MAX_ITEMS, clock)
     decoded = Decoded(

@@ -8,15 +8,15 @@ hostile, is an error: what cannot be read is left out and flagged. Reading and w
 from collections.abc import Sequence
 from typing import Any
 
-from recorder.decode import encoding, payloads
-from recorder.decode.assembly import Answer, assemble
-from recorder.decode.conversation import Asked, belonging
-from recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
-from recorder.decode.dialect import Fault
-from recorder.decode.encoding import Cleaner
-from recorder.decode.metrics import Measures, Timeline, measured
-from recorder.decode.operation import GENERATIONS, api_asked, operation
-from recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
+from wiretape.recorder.decode import encoding, payloads
+from wiretape.recorder.decode.assembly import Answer, assemble
+from wiretape.recorder.decode.conversation import Asked, belonging
+from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
+from wiretape.recorder.decode.dialect import Fault
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.metrics import Measures, Timeline, measured
+from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
+from wiretape.recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
 
 _OF_THE_END = frozenset({
     "latency_ns", "tail_ns", "max_stall_ns", "tpot_ns", "tpot_est_ns", "tpot_adj_ns", "tps_user", "e2e_tps",

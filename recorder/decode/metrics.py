@@ -27,12 +27,12 @@ from itertools import accumulate
 from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
-from recorder.decode.dialect import Chunk
-from recorder.decode.outcome import Exchange, Reads
-from recorder.decode.stalls import DEFAULT, output_gaps
+from wiretape.recorder.decode.dialect import Chunk
+from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.decode.stalls import DEFAULT, output_gaps
 
 if TYPE_CHECKING:
-    from recorder.decode.decoder import Decoded
+    from wiretape.recorder.decode.decoder import Decoded
 
 _SPARK_CELLS = 24
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -99,7 +99,9 @@ class Timeline:
     @property
     def first_tokens(self) -> int | None:
         """The output tokens that the first output chunk reports."""
-        from recorder.decode.dialects import registry  # it loads all dialects: a shell that completes a line waits
+        from wiretape.recorder.decode.dialects import (
+            registry,  # it loads all dialects: a shell that completes a line waits
+        )
 
         return registry.tokens(self._outputs[0][1]).output if self._outputs else None
 

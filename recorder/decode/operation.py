@@ -9,7 +9,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.outcome import Exchange
 
 OPERATIONS: Final = {
     "chat": "an answer to messages: chat completions, Responses, Messages, Converse, …",
@@ -91,7 +91,7 @@ _MODEL_IN_PATH = re.compile(
 
 def operation(exchange: Exchange, api: str | None) -> str:
     """Return what an exchange asked for: by its path, else by its answer, of this API, or by its request."""
-    from recorder.decode.dialects.registry import BY_API  # a shell that completes a line waits for it
+    from wiretape.recorder.decode.dialects.registry import BY_API  # a shell that completes a line waits for it
 
     named = _asked(exchange)
     if named is not None:

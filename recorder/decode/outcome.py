@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, overload
 
-from recorder.decode import stalls
+from wiretape.recorder.decode import stalls
 
 EndedBy = Literal[
     "end", "eof", "length", "reset", "framing", "protocol", "dns", "refused", "tls", "connect_timeout",

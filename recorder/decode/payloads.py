@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode.allowance import may_be_parsed
-from recorder.decode.dialect import Chunk, Fault, Parse
-from recorder.decode.dialects.registry import DIALECTS
-from recorder.decode.values import compact, text
+from wiretape.recorder.decode.allowance import may_be_parsed
+from wiretape.recorder.decode.dialect import Chunk, Fault, Parse
+from wiretape.recorder.decode.dialects.registry import DIALECTS
+from wiretape.recorder.decode.values import compact, text
 
 DONE: Final = Chunk("", id="[DONE]")
 EMPTY: Final = Chunk("", id="empty")

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from recorder.decode.values import compact
+from wiretape.recorder.decode.values import compact
 
 SYSTEM: Final = ("system", "developer")
 """The roles whose first messages are the system prompt."""

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from recorder.decode.allowance import may_be_parsed
-from recorder.decode.prompt import (
+from wiretape.recorder.decode.allowance import may_be_parsed
+from wiretape.recorder.decode.prompt import (
     SYSTEM,
     Media,
     Message,
@@ -29,7 +29,7 @@ from recorder.decode.prompt import (
     ToolCall,
     ToolResult,
 )
-from recorder.decode.values import compact, text
+from wiretape.recorder.decode.values import compact, text
 
 MOST_MESSAGES: Final = 20_000
 MOST_PARTS: Final = 10_000

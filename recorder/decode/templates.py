@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode import payloads
-from recorder.decode.dialect import Chunk, Piece, ToolPiece
-from recorder.decode.dialects.registry import BY_API
-from recorder.decode.framings.sse import Event
+from wiretape.recorder.decode import payloads
+from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
+from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.decode.framings.sse import Event
 
 PARTS: Final = ("content", "reasoning", "refusal", "arguments")
 """The texts of a chunk, one of which may be open."""

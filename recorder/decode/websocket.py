@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from recorder.clock import THREAD, Clock
-from recorder.decode import encoding, payloads
-from recorder.decode.allowance import Allowance, may_be_parsed
-from recorder.decode.dialect import Chunk
-from recorder.decode.dialects import responses
-from recorder.decode.framings import websocket
-from recorder.decode.framings.websocket import Kind, Message
-from recorder.decode.operation import api_asked
-from recorder.decode.outcome import Close, Exchange, Reads, Sent
-from recorder.decode.payloads import Reader
+from wiretape.recorder.clock import THREAD, Clock
+from wiretape.recorder.decode import encoding, payloads
+from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
+from wiretape.recorder.decode.dialect import Chunk
+from wiretape.recorder.decode.dialects import responses
+from wiretape.recorder.decode.framings import websocket
+from wiretape.recorder.decode.framings.websocket import Kind, Message
+from wiretape.recorder.decode.operation import api_asked
+from wiretape.recorder.decode.outcome import Close, Exchange, Reads, Sent
+from wiretape.recorder.decode.payloads import Reader
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from recorder.demo.upstream import ReceivedRequest, Scene, answer
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 
 Piece = tuple[float, bytes]
 

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.random import Generator
 from sqlalchemy import Connection, insert
 
-from recorder.decode.decoder import Decoded, decode
-from recorder.decode.derive import derive
-from recorder.decode.metrics import Measures, Timeline, measured
-from recorder.decode.outcome import Exchange, Reads
-from recorder.errors import WiretapeError
-from recorder.tape import packing, reading
-from recorder.tape.schema import bodies, exchanges, measures, segments, sessions, settlements
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.metrics import Measures, Timeline, measured
+from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape import packing, reading
+from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments, sessions, settlements
 
 VARIATIONS: Final = 4
 PATH: Final = "/v1/chat/completions"

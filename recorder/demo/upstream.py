@@ -15,7 +15,7 @@ from typing import Literal
 
 import httptools
 
-from recorder.clock import SYSTEM
+from wiretape.recorder.clock import SYSTEM
 
 End = Literal["end", "fin", "reset", "stall"]
 """`end`: as framed, connection kept; `fin`: close; `reset`: TCP reset; `stall`: silence until the peer leaves."""

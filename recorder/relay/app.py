@@ -5,10 +5,10 @@ The guard, HTTP/1.0, `Expect`, the bound on requests at a time, refusals and fau
 
 from collections.abc import Callable, Sized
 
-from recorder.relay import guard
-from recorder.relay.guard import Policy, Refusal
-from recorder.relay.responder import Responder
-from recorder.relay.server import Client, Request
+from wiretape.recorder.relay import guard
+from wiretape.recorder.relay.guard import Policy, Refusal
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.relay.server import Client, Request
 
 LIVE = 4096
 """Requests answered at a time; more are refused."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
-from recorder.clock import SYSTEM
-from recorder.errors import WiretapeError
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import WiretapeError
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recorder import private, proc
-from recorder.errors import WiretapeError
-from recorder.relay import local
-from recorder.sanitize import clipped
+from wiretape.recorder import private, proc
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay import local
+from wiretape.recorder.sanitize import clipped
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
 BYPASSES = ("NO_PROXY", "no_proxy")

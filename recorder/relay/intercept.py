@@ -15,18 +15,18 @@ import ssl
 import weakref
 from dataclasses import dataclass, field, replace
 
-from recorder import proc
-from recorder.clock import SYSTEM
-from recorder.errors import UpstreamError
-from recorder.relay import authority, environment, guard, hello, providers
-from recorder.relay.authority import Authority, Certificates
-from recorder.relay.guard import Origin, Refusal
-from recorder.relay.proxy import Exchange, Proxy, Way
-from recorder.relay.responder import Responder, Takeover
-from recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, App, Client, Request
-from recorder.relay.sockets import Ends, Socket, TlsSocket
-from recorder.relay.tunnel import Tunnel
-from recorder.relay.workers import Observer
+from wiretape.recorder import proc
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay import authority, environment, guard, hello, providers
+from wiretape.recorder.relay.authority import Authority, Certificates
+from wiretape.recorder.relay.guard import Origin, Refusal
+from wiretape.recorder.relay.proxy import Exchange, Proxy, Way
+from wiretape.recorder.relay.responder import Responder, Takeover
+from wiretape.recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, App, Client, Request
+from wiretape.recorder.relay.sockets import Ends, Socket, TlsSocket
+from wiretape.recorder.relay.tunnel import Tunnel
+from wiretape.recorder.relay.workers import Observer
 
 USER = "wiretape"
 _CHALLENGE = [(b"proxy-authenticate", b'Basic realm="wiretape"')]

@@ -1,7 +1,7 @@
 """A client's link to the writer of its tape: over the socket that the lock file names.
 
 Recorders and their workers are clients alike. One that finds the tape without a writer starts it, at the beginning and
-after a writer's death, and passes it the tape's lock and a listening socket (`recorder.tape.lock.claim`).
+after a writer's death, and passes it the tape's lock and a listening socket (`wiretape.recorder.tape.lock.claim`).
 """
 
 import asyncio
@@ -16,12 +16,12 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from recorder import children
-from recorder.clock import SYSTEM
-from recorder.errors import TapeBusy, WriterFailed
-from recorder.relay import local
-from recorder.tape import channels, journal, lock
-from recorder.tape.lock import Claim
+from wiretape.recorder import children
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import TapeBusy, WriterFailed
+from wiretape.recorder.relay import local
+from wiretape.recorder.tape import channels, journal, lock
+from wiretape.recorder.tape.lock import Claim
 
 _BACKLOG = 128
 _CLOSE_SECONDS = 5.0
@@ -118,7 +118,7 @@ def _start(claimed: Claim, listener: socket.socket, arguments: Sequence[str]) ->
     """
     passed = claimed.descriptor, listener.fileno()
     process = subprocess.Popen(
-        [*children.python("-m", "recorder.tape.writer"), *map(str, passed), *arguments],
+        [*children.python("-m", "wiretape.recorder.tape.writer"), *map(str, passed), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         env=children.environment(),

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from recorder.relay import providers
-from recorder.relay.apis import APIS, BY_VARIABLE, Api, program_of
-from recorder.relay.providers import Upstream
+from wiretape.recorder.relay import providers
+from wiretape.recorder.relay.apis import APIS, BY_VARIABLE, Api, program_of
+from wiretape.recorder.relay.providers import Upstream
 
 _URL = re.compile(r"(https?://[^/?#]*)(.*)", re.IGNORECASE)
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from recorder.relay import apis
-from recorder.relay.apis import Api, Variable
+from wiretape.recorder.relay import apis
+from wiretape.recorder.relay.apis import Api, Variable
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII | re.IGNORECASE)

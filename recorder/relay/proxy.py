@@ -18,20 +18,20 @@ from types import MappingProxyType
 
 import msgspec
 
-from recorder.clock import SYSTEM, Clock
-from recorder.errors import UpstreamError
-from recorder.relay import apis, guard, ids, providers
-from recorder.relay.app import HttpApp
-from recorder.relay.guard import Refusal
-from recorder.relay.recording import Recording, Unrecorded
-from recorder.relay.responder import Responder
-from recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
-from recorder.relay.states import STAGE, RequestBody, Stage, step
-from recorder.relay.tap import Tap
-from recorder.relay.upstream import Connection, Head, Transport
-from recorder.relay.websocket import WebSocket
-from recorder.tape import journal
-from recorder.tape.redact import Redactor
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay import apis, guard, ids, providers
+from wiretape.recorder.relay.app import HttpApp
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.recording import Recording, Unrecorded
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
+from wiretape.recorder.relay.states import STAGE, RequestBody, Stage, step
+from wiretape.recorder.relay.tap import Tap
+from wiretape.recorder.relay.upstream import Connection, Head, Transport
+from wiretape.recorder.relay.websocket import WebSocket
+from wiretape.recorder.tape import journal
+from wiretape.recorder.tape.redact import Redactor
 
 UNSENT_BYTES = 256 << 10
 """What a client has not taken yet, of a response, or an API server, of a request; beyond it the other has to wait."""
@@ -198,7 +198,8 @@ class Proxy(HttpApp):
 
 
 class Exchange(Responder):
-    """One request, on its way upstream, and its answer, on its way back; `recorder.relay.states` has its stages."""
+    """One request, on its way upstream, and its answer, on its way back; `wiretape.recorder.relay.states` has its
+    stages."""
 
     __slots__ = (
         "_client", "_connecting", "_connection", "_continue", "_failure", "_how", "_is_chunked", "_keeps_encoding",

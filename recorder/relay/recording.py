@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from recorder.clock import Clock
-from recorder.relay.tap import Gathered, Tap
-from recorder.relay.upstream import Instants
-from recorder.tape import journal
-from recorder.tape.losses import Began, Relayed
-from recorder.tape.redact import Redactor
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay.tap import Gathered, Tap
+from wiretape.recorder.relay.upstream import Instants
+from wiretape.recorder.tape import journal
+from wiretape.recorder.tape.losses import Began, Relayed
+from wiretape.recorder.tape.redact import Redactor
 
 REQUEST_STORED_BYTES = 16 << 20
 """A request body is stored up to this; its size and hash are those of the whole."""

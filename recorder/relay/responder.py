@@ -3,7 +3,7 @@
 Their callbacks do nothing unless they are overridden.
 """
 
-from recorder.relay.guard import Refusal
+from wiretape.recorder.relay.guard import Refusal
 
 
 class Responder:

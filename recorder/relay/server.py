@@ -19,16 +19,16 @@ from typing import ParamSpec, Protocol, TypeVar
 
 import httptools
 
-from recorder.clock import SYSTEM, Clock, KernelTime
-from recorder.errors import CannotListen
-from recorder.plurals import counted
-from recorder.relay import guard, local
-from recorder.relay.guard import Refusal
-from recorder.relay.hello import HANDSHAKE
-from recorder.relay.responder import Responder, Takeover
-from recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
-from recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal, step
-from recorder.relay.upstream import Connection
+from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
+from wiretape.recorder.errors import CannotListen
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.relay import guard, local
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.hello import HANDSHAKE
+from wiretape.recorder.relay.responder import Responder, Takeover
+from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
+from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal, step
+from wiretape.recorder.relay.upstream import Connection
 
 HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
@@ -71,7 +71,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class App(Protocol):
-    """The program behind a server: `recorder.relay.app.HttpApp` is its base."""
+    """The program behind a server: `wiretape.recorder.relay.app.HttpApp` is its base."""
 
     def serve(self, client: "Client", request: "Request") -> Responder | None:
         """Answer a request, at once (None) or later."""
@@ -107,7 +107,7 @@ class Request:
 
 
 class Client:
-    """One client's connection; `recorder.relay.states` has its states.
+    """One client's connection; `wiretape.recorder.relay.states` has its states.
 
     Nothing that comes after a whole request may touch the answer to it: neither the limits on the next head nor a
     violation of HTTP in it. Such a refusal follows the answer.

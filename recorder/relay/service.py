@@ -1,6 +1,6 @@
 """A recorder as a whole: a tape's writer, a proxy and a server, started together and stopped in order.
 
-With several workers, further processes relay beside this one: `recorder.relay.workers`. All are one session.
+With several workers, further processes relay beside this one: `wiretape.recorder.relay.workers`. All are one session.
 
 What `record`, `run` and the demo have in common. Signals and screens are left to the commands.
 """
@@ -16,23 +16,23 @@ from pathlib import Path
 
 import msgspec
 
-from recorder import __version__
-from recorder.clock import SYSTEM
-from recorder.plurals import counted
-from recorder.process import boot_id
-from recorder.relay import local, server, sharing
-from recorder.relay.guard import Policy
-from recorder.relay.intercept import Forward, Interception
-from recorder.relay.providers import Upstream
-from recorder.relay.proxy import Proxy
-from recorder.relay.sharing import Place, Share
-from recorder.relay.tap import Tap
-from recorder.relay.trust import tls_context
-from recorder.relay.upstream import Limits, Transport
-from recorder.relay.workers import Observer as Observer
-from recorder.relay.workers import Workers
-from recorder.tape import journal
-from recorder.tape.losses import Counts, Totals
+from wiretape.recorder import __version__
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.process import boot_id
+from wiretape.recorder.relay import local, server, sharing
+from wiretape.recorder.relay.guard import Policy
+from wiretape.recorder.relay.intercept import Forward, Interception
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.proxy import Proxy
+from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.relay.tap import Tap
+from wiretape.recorder.relay.trust import tls_context
+from wiretape.recorder.relay.upstream import Limits, Transport
+from wiretape.recorder.relay.workers import Observer as Observer
+from wiretape.recorder.relay.workers import Workers
+from wiretape.recorder.tape import journal
+from wiretape.recorder.tape.losses import Counts, Totals
 
 DRAIN_SECONDS = 7
 """Running exchanges may take this long to end."""

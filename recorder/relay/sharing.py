@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 import msgspec
 
-from recorder.tape.losses import Counts, Unstored
+from wiretape.recorder.tape.losses import Counts, Unstored
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from recorder.clock import Clock, KernelTime
+from wiretape.recorder.clock import Clock, KernelTime
 
 READ_BYTES = 64 << 10
 _SO_TIMESTAMPNS = 35 if sys.platform == "linux" and struct.calcsize("l") == 8 else None

@@ -5,7 +5,7 @@ A client's connection is two machines, because a request can arrive during the a
 progress of the request (`Sending`). An exchange joins one connection of each side and has a `Stage`.
 
 A step that its table lacks is a fault of wiretape's own and raises `IllegalStep`; the exchange that it happens to
-reports it. `python -m recorder.relay.states` prints the tables.
+reports it. `python -m wiretape.recorder.relay.states` prints the tables.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ Frames are gathered for a few milliseconds and sent to the writer; they are kept
 bound. If the writer dies, another is started and is sent again what was not acknowledged. Past the bound a stream is
 relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix.
 
-All relays of a tape have one writer, which any of them starts (`recorder.relay.link`).
+All relays of a tape have one writer, which any of them starts (`wiretape.recorder.relay.link`).
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from recorder.clock import SYSTEM, Clock
-from recorder.decode.operation import is_covered
-from recorder.decode.outcome import FAILURES
-from recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
-from recorder.plurals import counted
-from recorder.relay import link, sharing
-from recorder.relay.link import Link
-from recorder.relay.sharing import Place, Share
-from recorder.tape import journal
-from recorder.tape.lock import Identity, identity
-from recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed, Totals, Unstored, reconcile
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.decode.operation import is_covered
+from wiretape.recorder.decode.outcome import FAILURES
+from wiretape.recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.relay import link, sharing
+from wiretape.recorder.relay.link import Link
+from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.tape import journal
+from wiretape.recorder.tape.lock import Identity, identity
+from wiretape.recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed, Totals, Unstored, reconcile
 
 QUEUE_BYTES = 64 << 20
 """Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""

@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-from recorder.errors import WiretapeError
+from wiretape.recorder.errors import WiretapeError
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:

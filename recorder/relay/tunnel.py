@@ -3,11 +3,11 @@
 import asyncio
 import socket
 
-from recorder.errors import UpstreamError
-from recorder.relay.guard import Origin
-from recorder.relay.responder import Responder, Takeover
-from recorder.relay.server import Client
-from recorder.relay.sockets import Socket, connect
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay.guard import Origin
+from wiretape.recorder.relay.responder import Responder, Takeover
+from wiretape.recorder.relay.server import Client
+from wiretape.recorder.relay.sockets import Socket, connect
 
 HALF_OPEN_SECONDS = 60.0
 """Where one side has ended, the other may be silent for so long."""

@@ -3,7 +3,7 @@
 A connection is HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. Whoever takes a response is told of each read
 as it comes, unmerged. A connection is kept only after a clean end, with nothing left over and the whole request sent;
 a request goes out once, whatever happens to it: no retries, no redirects, no proxies from the environment. What an
-ending means is left to `recorder.decode.outcome`; here it is only named.
+ending means is left to `wiretape.recorder.decode.outcome`; here it is only named.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from typing import Protocol
 
 import httptools
 
-from recorder.clock import SYSTEM, Clock, KernelTime
-from recorder.errors import UpstreamError
-from recorder.relay import guard, local
-from recorder.relay.providers import Upstream
-from recorder.relay.sockets import Socket, TlsSocket, connect, connect_at_once
-from recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
+from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay import guard, local
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.sockets import Socket, TlsSocket, connect, connect_at_once
+from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
 
 HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
@@ -125,7 +125,7 @@ class _Passing:
 
 
 class Connection:
-    """One connection to an API server; `recorder.relay.states` has its states.
+    """One connection to an API server; `wiretape.recorder.relay.states` has its states.
 
     `ended_at` is the timestamp in ns of the response's end. `merged_at` is that of the last read that may hold
     several segments.

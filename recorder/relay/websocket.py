@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from recorder.relay.recording import Recording
-from recorder.relay.responder import Takeover
-from recorder.relay.server import LINGER_SECONDS, Client, Headers
-from recorder.relay.sockets import Socket
-from recorder.relay.upstream import Connection, Head, words
+from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.responder import Takeover
+from wiretape.recorder.relay.server import LINGER_SECONDS, Client, Headers
+from wiretape.recorder.relay.sockets import Socket
+from wiretape.recorder.relay.upstream import Connection, Head, words
 
 UNSENT_BYTES = 256 << 10
 """What one side has not taken yet; beyond it the other has to wait."""

@@ -1,7 +1,7 @@
 """A program: a further process of a recorder, which relays beside the one that started it.
 
-Run by `recorder.relay.workers` as `python -m recorder.relay.worker`. Like the writer it ignores SIGINT, SIGTERM and
-SIGHUP: the recorder says when it is to end, and if the recorder is gone, its exchanges are cut.
+Run by `wiretape.recorder.relay.workers` as `python -m wiretape.recorder.relay.worker`. Like the writer it ignores
+SIGINT, SIGTERM and SIGHUP: the recorder says when it is to end, and if the recorder is gone, its exchanges are cut.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ import sys
 
 import msgspec
 
-from recorder.clock import SYSTEM
-from recorder.errors import WiretapeError
-from recorder.relay import loop, server, service
-from recorder.relay.service import Front, WorkerSettings
-from recorder.relay.sharing import Place, Share
-from recorder.relay.tap import Tap
-from recorder.relay.workers import LINE_BYTES, Command, Observer, Report
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay import loop, server, service
+from wiretape.recorder.relay.service import Front, WorkerSettings
+from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.relay.tap import Tap
+from wiretape.recorder.relay.workers import LINE_BYTES, Command, Observer, Report
 
 _UNREAD_BYTES = 8 << 20
 """What a recorder that does not read is not told any more."""

@@ -14,14 +14,14 @@ from typing import Literal
 
 import msgspec
 
-from recorder import children
-from recorder.clock import SYSTEM
-from recorder.errors import BY_EXIT_CODE, WiretapeError, WriterFailed
-from recorder.relay import local
-from recorder.relay.guard import Refusal
-from recorder.relay.sharing import Share
-from recorder.tape import journal
-from recorder.tape.losses import Counts
+from wiretape.recorder import children
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import BY_EXIT_CODE, WiretapeError, WriterFailed
+from wiretape.recorder.relay import local
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.sharing import Share
+from wiretape.recorder.tape import journal
+from wiretape.recorder.tape.losses import Counts
 
 LINE_BYTES = 16 << 20
 _BACKOFF_SECONDS = (0.05, 0.5, 2.0, 5.0)
@@ -94,7 +94,7 @@ class _Worker:
 
     async def _run_once(self) -> None:
         self._process = process = await asyncio.create_subprocess_exec(
-            *children.python("-m", "recorder.relay.worker"),
+            *children.python("-m", "wiretape.recorder.relay.worker"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE_BYTES,

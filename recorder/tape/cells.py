@@ -40,10 +40,10 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
-from recorder.decode.outcome import OUTCOMES
-from recorder.errors import sqlite_code
-from recorder.tape import packing
-from recorder.tape.packing import Place, Timestamp
+from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.errors import sqlite_code
+from wiretape.recorder.tape import packing
+from wiretape.recorder.tape.packing import Place, Timestamp
 
 MOST: Final = packing.MOST
 """What is measured (ns, bytes) is less than this."""

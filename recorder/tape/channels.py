@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from recorder.clock import SYSTEM
-from recorder.process import boot_id, is_gone
-from recorder.tape import journal
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.process import boot_id, is_gone
+from wiretape.recorder.tape import journal
 
 PIECE_BYTES = 1 << 18
 _SEND_SECONDS = 2

@@ -32,14 +32,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DatabaseError
 
-from recorder.clock import SYSTEM, Clock
-from recorder.decode import encoding
-from recorder.decode.outcome import FAILURES, SUSPECT_NS, Reads
-from recorder.errors import DAMAGED, ForeignFile, sqlite_code
-from recorder.plurals import counted
-from recorder.tape import cells, file, packing, reading
-from recorder.tape.journal import Verified
-from recorder.tape.schema import (
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.outcome import FAILURES, SUSPECT_NS, Reads
+from wiretape.recorder.errors import DAMAGED, ForeignFile, sqlite_code
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.tape import cells, file, packing, reading
+from wiretape.recorder.tape.journal import Verified
+from wiretape.recorder.tape.schema import (
     COVERED,
     FROM_CLIENT,
     FROM_UPSTREAM,

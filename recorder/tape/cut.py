@@ -25,14 +25,14 @@ from typing import Any, BinaryIO, Final
 from sqlalchemy import JSON, Connection, LargeBinary, Table, func, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from recorder import private
-from recorder.clock import Clock
-from recorder.decode import encoding
-from recorder.decode.outcome import Reads
-from recorder.errors import NotFound, TapeDamaged, WiretapeError
-from recorder.sanitize import safe
-from recorder.tape import cells, checks, file, lock, packing, reading
-from recorder.tape.schema import (
+from wiretape.recorder import private
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.outcome import Reads
+from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
+from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape import cells, checks, file, lock, packing, reading
+from wiretape.recorder.tape.schema import (
     FROM_CLIENT,
     FROM_UPSTREAM,
     STREAMS,
@@ -42,7 +42,7 @@ from recorder.tape.schema import (
     sessions,
     settlements,
 )
-from recorder.tape.store import Store, settle
+from wiretape.recorder.tape.store import Store, settle
 
 Line = dict[str, Any]
 Redact = Callable[[bytes], bytes]

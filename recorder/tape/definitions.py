@@ -2,9 +2,9 @@
 
 A tape is a SQLite file, and whoever made it may have put anything into its schema. Reading asks for little: what has
 the name of one of our tables is a plain table, so that no view and no virtual table runs when it is read, and none of
-its columns is computed. Writing asks for all: nothing but what `recorder.tape.schema` defines, so that no trigger and
-no constraint of others acts on what is written. Three things of a user's own are allowed: comments, plain indexes, and
-what ANALYZE keeps.
+its columns is computed. Writing asks for all: nothing but what `wiretape.recorder.tape.schema` defines, so that no
+trigger and no constraint of others acts on what is written. Three things of a user's own are allowed: comments, plain
+indexes, and what ANALYZE keeps.
 """
 
 import functools

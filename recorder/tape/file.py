@@ -3,8 +3,8 @@
 A tape is created with mode 0600 before SQLite sees it, so that its `-wal` and `-shm` are private too. It has one writer
 at a time: the holder of an advisory lock on `<tape>.lock`. Everybody else connects with `mode=ro`. SQLite before 3.51.3
 has a WAL-reset bug that needs two connections that write or checkpoint; there is only ever one.
-A new tape is made from `recorder.tape.schema`; an older one is brought to it by the migrations. What is written into
-its tables is left to `recorder.tape.store`.
+A new tape is made from `wiretape.recorder.tape.schema`; an older one is brought to it by the migrations. What is
+written into its tables is left to `wiretape.recorder.tape.store`.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine, event, pool
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from recorder.clock import SYSTEM, Clock
-from recorder.errors import (
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.errors import (
     DAMAGED,
     ForeignFile,
     NotFound,
@@ -37,9 +37,9 @@ from recorder.errors import (
     WiretapeError,
     sqlite_code,
 )
-from recorder.tape import definitions, schema
-from recorder.tape import lock as locking
-from recorder.tape.schema import APPLICATION_ID, REVISION, metadata
+from wiretape.recorder.tape import definitions, schema
+from wiretape.recorder.tape import lock as locking
+from wiretape.recorder.tape.schema import APPLICATION_ID, REVISION, metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -17,8 +17,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from recorder import __version__
-from recorder.sanitize import clipped
+from wiretape.recorder import __version__
+from wiretape.recorder.sanitize import clipped
 
 ANSWER_BYTES = 1 << 20
 """An answer's line is shorter than this: recorded text in it is clipped."""

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from recorder.errors import ForeignFile, TapeBusy, TapeError, TapeGone
-from recorder.tape.journal import PROTOCOL
+from wiretape.recorder.errors import ForeignFile, TapeBusy, TapeError, TapeGone
+from wiretape.recorder.tape.journal import PROTOCOL
 
 TEXT_SUFFIX: Final = ".jsonl"
 """What the name of a tape that is text ends with; a database of such a name would be read as one, and is refused."""
@@ -330,7 +330,7 @@ def _command(pid: int) -> str:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").rstrip("\0").split("\0")
     except OSError:
         return ""
-    if "recorder.tape.writer" in arguments:
+    if "wiretape.recorder.tape.writer" in arguments:
         return arguments[-1]
     return f"process {pid} ({' '.join(arguments)[:_COMMAND_LENGTH]})"
 

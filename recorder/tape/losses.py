@@ -21,9 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from recorder.errors import TapeBusy
-from recorder.plurals import counted
-from recorder.tape.journal import Verified
+from wiretape.recorder.errors import TapeBusy
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.tape.journal import Verified
 
 REPORT_NS = 10_000_000_000
 """Losses that go on are reported no oftener than this."""

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Table, select
 
-from recorder.clock import SYSTEM
-from recorder.errors import WiretapeError
-from recorder.tape import cells, checks, file, lock
-from recorder.tape.schema import STREAMS, exchanges, measures, sessions, uploads
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape import cells, checks, file, lock
+from wiretape.recorder.tape.schema import STREAMS, exchanges, measures, sessions, uploads
 
 _BATCH = 500
 """Exchanges copied in one transaction."""

@@ -5,9 +5,9 @@ place of a read follow from those before it. Null in the first is a damaged read
 relayed. Without timestamps there are no reads: the first two are null, the third is the size of the body.
 
 While an exchange is open, the arrays are JSON, which is cheap to write; of a finished one they are decimal digits
-(`recorder.tape.digits`). SQL reads both. Of 200 streams of 200 chunks, recorded over loopback, the three take 7.7 bytes
-a read as digits, 19.3 as JSON, 14.9 as JSON of the differences to the median. Binary numbers of whole bytes would take
-7.3, but SQL reads them only byte by byte; their entropy is 4.8.
+(`wiretape.recorder.tape.digits`). SQL reads both. Of 200 streams of 200 chunks, recorded over loopback, the three take
+7.7 bytes a read as digits, 19.3 as JSON, 14.9 as JSON of the differences to the median. Binary numbers of whole bytes
+would take 7.3, but SQL reads them only byte by byte; their entropy is 4.8.
 
 Gaps are a byte that says how wide a number is, 4 or 8 bytes, and the numbers, little-endian. Nearly all gaps are
 shorter than the 4.29 s that fit 4 bytes. Every statistic reads all of them, so they are neither JSON nor compressed.
@@ -20,8 +20,8 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 
 import msgspec
 
-from recorder.decode.outcome import Read, Reads
-from recorder.tape import digits
+from wiretape.recorder.decode.outcome import Read, Reads
+from wiretape.recorder.tape import digits
 
 MOST: Final = 1 << 53
 """What is measured (ns, bytes) is less than this, so that floats have it exactly and dates do not overflow."""

@@ -1,7 +1,7 @@
 """Reads what a recorder stored: an exchange's facts, its reads and its body, and the run that recorded it.
 
-Whatever is damaged is noted (`recorder.tape.cells`) and left out. Queries over many exchanges are left to
-`viewer.source.tape`.
+Whatever is damaged is noted (`wiretape.recorder.tape.cells`) and left out. Queries over many exchanges are left to
+`wiretape.viewer.source.tape`.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from typing import Any, Final
 from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, case, func, literal, select, type_coerce
 from sqlalchemy.types import NullType
 
-from recorder.decode import encoding
-from recorder.decode.outcome import Exchange, Reads, Sent
-from recorder.errors import NotShipped, TapeDamaged
-from recorder.process import LOST_MS, Run, is_gone
-from recorder.tape import cells, packing
-from recorder.tape.packing import Packed
-from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, Stream, bodies, exchanges, measures, sessions
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.outcome import Exchange, Reads, Sent
+from wiretape.recorder.errors import NotShipped, TapeDamaged
+from wiretape.recorder.process import LOST_MS, Run, is_gone
+from wiretape.recorder.tape import cells, packing
+from wiretape.recorder.tape.packing import Packed
+from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, Stream, bodies, exchanges, measures, sessions
 
 _MOST_RUNS = 50
 _NEEDS_REQUEST = "/aigc/"

@@ -16,12 +16,21 @@ from pathlib import Path
 
 from sqlalchemy import BigInteger, Connection, delete, exists, func, not_, select
 
-from recorder.clock import Clock
-from recorder.decode.outcome import FAILURES
-from recorder.errors import TapeBusy
-from recorder.tape import cells
-from recorder.tape.journal import Deleted, Deleting
-from recorder.tape.schema import AUTO_VACUUM, COVERED, STREAMS, bodies, exchanges, measures, settlements, uploads
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.outcome import FAILURES
+from wiretape.recorder.errors import TapeBusy
+from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.journal import Deleted, Deleting
+from wiretape.recorder.tape.schema import (
+    AUTO_VACUUM,
+    COVERED,
+    STREAMS,
+    bodies,
+    exchanges,
+    measures,
+    settlements,
+    uploads,
+)
 
 _BATCH = 100
 """Exchanges deleted in one transaction: short enough for a recorder to commit in between."""

@@ -30,10 +30,10 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, PrimaryKeyConstraint
 from sqlalchemy.types import TypeEngine
 
-from recorder.decode.metrics import METRICS, Measures, Metric, Timing
-from recorder.decode.operation import GENERATIONS
-from recorder.tape import definitions
-from recorder.tape.cells import check_when_read, declared
+from wiretape.recorder.decode.metrics import METRICS, Measures, Metric, Timing
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.tape import definitions
+from wiretape.recorder.tape.cells import check_when_read, declared
 
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
@@ -211,7 +211,7 @@ reads = Table(
     Column("size", Integer, nullable=False, comment="body bytes"),
     comment="what one socket read returned of a body, and when; fast for an exchange_no that is given",
 )
-"""A view, for people: programs read the arrays (`recorder.tape.reading`)."""
+"""A view, for people: programs read the arrays (`wiretape.recorder.tape.reading`)."""
 
 read_gaps = Table(
     "read_gaps",
@@ -249,7 +249,7 @@ measures = Table(
 )
 
 COVERED = or_(measures.c.operation.is_(None), measures.c.operation.in_(GENERATIONS))
-"""The condition for what rates and latencies cover: `recorder.decode.operation.is_covered`."""
+"""The condition for what rates and latencies cover: `wiretape.recorder.decode.operation.is_covered`."""
 
 settlements = Table(
     "settlements",

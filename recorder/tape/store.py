@@ -4,8 +4,8 @@ A batch of frames is one transaction. Appending is idempotent: frames that are a
 a relay may send again what was not acknowledged. What has ended is settled after that, in a transaction of its own:
 its measures are derived and its body is packed, so that no decoding stands in the way of facts. Several sessions may
 be recorded at once: a batch has the frames of each. Rows are written through SQLite's own connection, which takes a
-tenth of the time; what is read is checked by `recorder.tape.cells`.
-Opening, locking and migrating are left to `recorder.tape.file`.
+tenth of the time; what is read is checked by `wiretape.recorder.tape.cells`.
+Opening, locking and migrating are left to `wiretape.recorder.tape.file`.
 """
 
 import dataclasses
@@ -25,22 +25,22 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from sqlalchemy import JSON, Connection, exists, insert, select, update
 
-from recorder.clock import SYSTEM, Clock
-from recorder.decode import encoding
-from recorder.decode.conversation import Asked
-from recorder.decode.derive import derive
-from recorder.decode.metrics import DECODER_VERSION, Measures
-from recorder.decode.operation import model_in_path, model_in_query
-from recorder.decode.outcome import Exchange, Reads
-from recorder.errors import DAMAGED, sqlite_code
-from recorder.process import may_return
-from recorder.tape import cells, journal, packing, reading
-from recorder.tape.file import compact_json, driver_of
-from recorder.tape.losses import Relayed, Unstored
-from recorder.tape.packing import Array
-from recorder.tape.redact import Redactor
-from recorder.tape.retention import Limits, Pruner
-from recorder.tape.schema import (
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.conversation import Asked
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.metrics import DECODER_VERSION, Measures
+from wiretape.recorder.decode.operation import model_in_path, model_in_query
+from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.errors import DAMAGED, sqlite_code
+from wiretape.recorder.process import may_return
+from wiretape.recorder.tape import cells, journal, packing, reading
+from wiretape.recorder.tape.file import compact_json, driver_of
+from wiretape.recorder.tape.losses import Relayed, Unstored
+from wiretape.recorder.tape.packing import Array
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.recorder.tape.retention import Limits, Pruner
+from wiretape.recorder.tape.schema import (
     AUTO_VACUUM,
     FROM_CLIENT,
     FROM_UPSTREAM,

@@ -1,8 +1,8 @@
 """A program: journal frames of relays → group commits on the tape → answers.
 
-Run by `recorder.relay.link` as `python -m recorder.tape.writer LOCK SOCKET TAPE [IDENTITY SESSION] PURPOSE`: it gets
-the descriptors of the tape's lock and of a listening socket. All relays of a tape connect there: those of a recorder
-with workers, and those of other recorders. One writer for all of them keeps the rule that a tape
+Run by `wiretape.recorder.relay.link` as `python -m wiretape.recorder.tape.writer LOCK SOCKET TAPE [IDENTITY SESSION]
+PURPOSE`: it gets the descriptors of the tape's lock and of a listening socket. All relays of a tape connect there:
+those of a recorder with workers, and those of other recorders. One writer for all of them keeps the rule that a tape
 has one, gives all of them the same promises, and leaves nothing to be merged. It ends when the last of them has.
 Everything that costs is here: fsync, JSON, compression, metrics.
 
@@ -34,15 +34,24 @@ from typing import TypeVar
 import msgspec
 from sqlalchemy.exc import OperationalError
 
-from recorder.clock import SYSTEM, Clock
-from recorder.errors import DAMAGED, LASTING, TapeBusy, TapeDamaged, TapeError, TapeGone, WiretapeError, sqlite_code
-from recorder.plurals import counted
-from recorder.process import boot_id, is_gone
-from recorder.tape import checks, file, journal, losses
-from recorder.tape.channels import Channel, Channels
-from recorder.tape.lock import Claim, LogGone, Watch, identity, remove_socket
-from recorder.tape.retention import Limits, Pruner, Removed
-from recorder.tape.store import Batch, Settled, Store, Unsettled, settle
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.errors import (
+    DAMAGED,
+    LASTING,
+    TapeBusy,
+    TapeDamaged,
+    TapeError,
+    TapeGone,
+    WiretapeError,
+    sqlite_code,
+)
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.process import boot_id, is_gone
+from wiretape.recorder.tape import checks, file, journal, losses
+from wiretape.recorder.tape.channels import Channel, Channels
+from wiretape.recorder.tape.lock import Claim, LogGone, Watch, identity, remove_socket
+from wiretape.recorder.tape.retention import Limits, Pruner, Removed
+from wiretape.recorder.tape.store import Batch, Settled, Store, Unsettled, settle
 
 WINDOW_NS = 200_000_000
 """A commit is due this long after the first frame that it holds …"""

@@ -28,7 +28,9 @@ def measured(command: Sequence[str], out: Path | None = None) -> tuple[float, fl
     """
     with open(out or os.devnull, "wb") as file:
         started = time.perf_counter()
-        process = subprocess.Popen([sys.executable, "-m", "viewer.cli", *command], stdout=file, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wiretape.viewer.cli", *command], stdout=file, stderr=subprocess.PIPE
+        )
         _, status, usage = os.wait4(process.pid, 0)
         taken = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -14,9 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from recorder.demo import synthetic  # noqa: E402
-from recorder.tape import file  # noqa: E402
 from tests.bench.ship import MEMORY_MIB, RATE, cost  # noqa: E402
+from wiretape.recorder.demo import synthetic  # noqa: E402
+from wiretape.recorder.tape import file  # noqa: E402
 
 
 def main() -> None:

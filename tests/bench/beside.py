@@ -26,13 +26,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from recorder.clock import SYSTEM  # noqa: E402
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer  # noqa: E402
 from tests.bench.rig import Site, wait_for, wiretape  # noqa: E402
 from tests.bench.ship import account, address, prepared  # noqa: E402
 from tests.bench.upstream import piece  # noqa: E402
 from tests.viewer.fleet.servers import Server  # noqa: E402
 from tests.viewer.tui.terminal import Terminal  # noqa: E402
+from wiretape.recorder.clock import SYSTEM  # noqa: E402
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer  # noqa: E402
 
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 TARGET_MS = 0.2
@@ -71,7 +71,7 @@ def watched(tape: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def shipped(tape: Path, server: Server) -> Iterator[None]:
     """Have a process ship the tape."""
-    command = [sys.executable, "-m", "viewer.cli", "ship", "--db", str(tape), "--to", address(server)]
+    command = [sys.executable, "-m", "wiretape.viewer.cli", "ship", "--db", str(tape), "--to", address(server)]
     with subprocess.Popen(command, env=account(), cwd=ROOT) as process:
         yield
         process.terminate()
@@ -79,7 +79,7 @@ def shipped(tape: Path, server: Server) -> Iterator[None]:
 
 def watch(tape: str) -> None:
     """Be that terminal, one that draws nothing, until standard input is closed."""
-    command = ["-m", "viewer.cli", "view", "--db", tape, "-F"]
+    command = ["-m", "wiretape.viewer.cli", "view", "--db", tape, "-F"]
     with Terminal(command, 120, 40, is_fresh=True) as terminal:
         terminal.wait_for("exchange")
         print("watching", flush=True)

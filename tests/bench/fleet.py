@@ -22,19 +22,19 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from recorder.clock import Clock
-from recorder.destinations import Credentials, Target
-from recorder.errors import WiretapeError
-from recorder.tape import file
-from recorder.tape.store import Store
 from tests.recorder.frames import damage, exchange, other_session, record
 from tests.viewer.fleet import servers
 from tests.viewer.fleet.engine import Engine, failed, ship
-from viewer.ship.clickhouse import setup
-from viewer.ship.sink import Origin
-from viewer.source.clickhouse import figures, tables
-from viewer.source.clickhouse.client import Centre
-from viewer.source.clickhouse.source import connected
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.destinations import Credentials, Target
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape import file
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.ship.clickhouse import setup
+from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.source.clickhouse import figures, tables
+from wiretape.viewer.source.clickhouse.client import Centre
+from wiretape.viewer.source.clickhouse.source import connected
 
 NOW_NS = 1_800_000_000 * 10**9
 DAY_NS = 86_400 * 10**9

@@ -27,13 +27,13 @@ sys.path.insert(0, str(ROOT))
 
 import httpx  # noqa: E402
 
-from recorder import destinations  # noqa: E402
-from recorder.demo import scenes  # noqa: E402
-from recorder.demo.upstream import ScriptedUpstream  # noqa: E402
 from tests.viewer.fleet import servers  # noqa: E402
 from tests.viewer.fleet.servers import Server  # noqa: E402
+from wiretape.recorder import destinations  # noqa: E402
+from wiretape.recorder.demo import scenes  # noqa: E402
+from wiretape.recorder.demo.upstream import ScriptedUpstream  # noqa: E402
 
-WIRETAPE = [sys.executable, "-m", "viewer.cli"]
+WIRETAPE = [sys.executable, "-m", "wiretape.viewer.cli"]
 ACCOUNT = {destinations.USER: "default", destinations.PASSWORD: servers.PASSWORD}
 SHOWN = ("n", "n_complete", "n_truncated", "n_http_error", "ttft_p50_ms", "ttft_p99_ms", "icl_n", "icl_p99_ms",
          "icl_max_ms", "output_tokens", "error_rate_pct")  # fmt: skip

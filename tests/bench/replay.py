@@ -22,10 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from recorder.tape import file, journal
-from recorder.tape.store import Store
-from viewer.tui.app import ViewerApp
-from viewer.tui.inspector.screen import InspectorScreen
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.tui.app import ViewerApp
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 EVENTS = 100_000
 SECONDS = 60

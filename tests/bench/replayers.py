@@ -33,11 +33,11 @@ from typing import Any, NamedTuple
 
 import httptools
 
-from recorder.clock import SYSTEM
-from recorder.demo.scenes import DONE, chunk, data
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.bench.rig import free_port, is_listening, prioritize, wait_for
 from tests.bench.roundtrip import running
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.demo.scenes import DONE, chunk, data
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 
 MS = 1_000_000
 PATH = "/v1/chat/completions"

@@ -27,7 +27,7 @@ from tests.bench.upstream import pieces
 from tests.relay import make_authority
 
 ROOT = Path(__file__).parents[2]
-WIRETAPE = f"{sys.executable} -m viewer.cli"
+WIRETAPE = f"{sys.executable} -m wiretape.viewer.cli"
 _WRITER = re.compile(rb"recorder\.(tape\.)?writer\0")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PAGES = ("page_count", "freelist_count", "page_size")

@@ -30,15 +30,15 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recorder.decode.outcome import Reads
-from recorder.tape import file, journal
-from recorder.tape.store import Store
 from tests.bench.rig import prioritize
-from viewer.rows import Headers
-from viewer.source.tape import queries, replayed
+from wiretape.recorder.decode.outcome import Reads
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.rows import Headers
+from wiretape.viewer.source.tape import queries, replayed
 
 MS = 1_000_000
-WIRETAPE = (sys.executable, "-m", "viewer.cli")
+WIRETAPE = (sys.executable, "-m", "wiretape.viewer.cli")
 HEADERS = [(b"content-type", b"text/event-stream"), (b"transfer-encoding", b"chunked")]
 _OWN = ("x-wiretape-exchange", "connection")
 """Headers that are the server's own."""

@@ -27,16 +27,16 @@ sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
 
-from recorder import destinations  # noqa: E402
-from recorder.demo import synthetic  # noqa: E402
-from recorder.tape import file  # noqa: E402
 from tests.recorder.frames import exchange, opened, record  # noqa: E402
 from tests.viewer.fleet import servers  # noqa: E402
 from tests.viewer.fleet.servers import Server  # noqa: E402
-from viewer.ship.acknowledged import path_of  # noqa: E402
+from wiretape.recorder import destinations  # noqa: E402
+from wiretape.recorder.demo import synthetic  # noqa: E402
+from wiretape.recorder.tape import file  # noqa: E402
+from wiretape.viewer.ship.acknowledged import path_of  # noqa: E402
 
 RATE, MEMORY_MIB, LAG_S = 15_000, 64, 2.0
-WIRETAPE = [sys.executable, "-m", "viewer.cli"]
+WIRETAPE = [sys.executable, "-m", "wiretape.viewer.cli"]
 
 
 def address(server: Server) -> str:

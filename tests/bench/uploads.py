@@ -82,7 +82,7 @@ def measure(directory: Path, uploads: int, mib: int) -> None:
     tape = directory / "uploads.tape"
     source, port = start(__file__, "--role", "upstream")
     listen = ("--listen", ":0", "--upstream", f"http://127.0.0.1:{port}")
-    recorder, base = start("-m", "viewer.cli", "record", "--db", tape, *listen)
+    recorder, base = start("-m", "wiretape.viewer.cli", "record", "--db", tape, *listen)
     writer = int(Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split()[0])
     try:
         idle = {"relay": peak_mib(recorder.pid), "writer": peak_mib(writer)}

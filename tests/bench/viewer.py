@@ -20,10 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from recorder.tape import file, journal  # noqa: E402
-from recorder.tape.store import Store  # noqa: E402
 from tests.viewer.conftest import COMPLETE_READS, begin, end, response  # noqa: E402
 from tests.viewer.tui.terminal import Screen, Terminal  # noqa: E402
+from wiretape.recorder.tape import file, journal  # noqa: E402
+from wiretape.recorder.tape.store import Store  # noqa: E402
 
 COLUMNS, ROWS = 120, 40
 FILTERS = ("status>=400", "ttft>800ms", "model:gpt-*")
@@ -31,7 +31,7 @@ FILTERS = ("status>=400", "ttft>800ms", "model:gpt-*")
 
 def viewer(tape: Path, *more: str) -> Terminal:
     """Start the viewer on a tape."""
-    return Terminal(["-m", "viewer.cli", "view", "--db", str(tape), *more], COLUMNS, ROWS, is_fresh=True)
+    return Terminal(["-m", "wiretape.viewer.cli", "view", "--db", str(tape), *more], COLUMNS, ROWS, is_fresh=True)
 
 
 def report(name: str, seconds: Sequence[float]) -> None:
@@ -154,7 +154,9 @@ def main() -> None:
         tape = given.tape or Path(directory) / "bench.db"
         if not tape.exists():
             size = ["--exchanges", str(given.exchanges), "--chunks", str(given.chunks)]
-            subprocess.run([sys.executable, "-m", "viewer.cli", "db", "fixture", "--db", str(tape), *size], check=True)
+            subprocess.run(
+                [sys.executable, "-m", "wiretape.viewer.cli", "db", "fixture", "--db", str(tape), *size], check=True
+            )
         measure(tape, given.rounds, given.presses)
 
 

@@ -32,11 +32,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from recorder.relay import link  # noqa: E402
-from recorder.tape import journal, lock  # noqa: E402
 from tests.bench import rig  # noqa: E402
 from tests.bench.clients import Plan  # noqa: E402
 from tests.bench.core import chat, timed  # noqa: E402
+from wiretape.recorder.relay import link  # noqa: E402
+from wiretape.recorder.tape import journal, lock  # noqa: E402
 
 GATHERED = 20
 """Chunks that come while a relay gathers frames."""
@@ -83,7 +83,15 @@ def started(tape: Path, environment: dict[str, str]) -> "tuple[subprocess.Popen[
     with contextlib.closing(claimed), link.listen() as listener, socket.socket(socket.AF_UNIX) as connection:
         claimed.name("a benchmark (pid 0)", Path(listener.getsockname()))
         given = claimed.descriptor, listener.fileno()
-        command = [sys.executable, "-P", "-m", "recorder.tape.writer", *map(str, given), str(tape), "a benchmark"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "wiretape.recorder.tape.writer",
+            *map(str, given),
+            str(tape),
+            "a benchmark",
+        ]
         process = subprocess.Popen(command, pass_fds=given, env=environment)
         connection.connect(listener.getsockname())
         return process, connection.dup()

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from recorder.tape import file, journal, packing
-from recorder.tape.reading import stored_body
-from recorder.tape.schema import FROM_UPSTREAM, Stream, exchanges, measures, reads
-from recorder.tape.store import Store
+from wiretape.recorder.tape import file, journal, packing
+from wiretape.recorder.tape.reading import stored_body
+from wiretape.recorder.tape.schema import FROM_UPSTREAM, Stream, exchanges, measures, reads
+from wiretape.recorder.tape.store import Store
 
 AT = "2026-03-01T12:00:00.000000Z"
 SESSION = journal.Session("session-1", "0.1.0", 4711, None, "http://127.0.0.1:8377", [("", "https://api.test")], AT)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recorder.clock import SYSTEM, Clock, KernelTime
+from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 
 
 def test_wall_time_is_utc_with_microseconds() -> None:

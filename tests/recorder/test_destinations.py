@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder import destinations
-from recorder.destinations import Collector, Target, headers, parse_archive, parse_collector
 from tests.cases import each_case
+from wiretape.recorder import destinations
+from wiretape.recorder.destinations import Collector, Target, headers, parse_archive, parse_collector
 
 
 @each_case(

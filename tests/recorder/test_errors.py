@@ -2,8 +2,8 @@
 
 import inspect
 
-from recorder import errors
 from tests.cases import each_case
+from wiretape.recorder import errors
 
 ALL = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.WiretapeError)]
 

@@ -1,7 +1,7 @@
 """Numbers of things in words."""
 
-from recorder.plurals import counted
 from tests.cases import each_case
+from wiretape.recorder.plurals import counted
 
 
 @each_case(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder import proc
-from recorder.relay import intercept
 from tests.relay import Relay, on_loop, serving
+from wiretape.recorder import proc
+from wiretape.recorder.relay import intercept
 
 CONNECTS = """
 import socket, sys

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder import process
-from recorder.process import LOST_MS, Run, boot_id, is_gone
 from tests.cases import each_case
+from wiretape.recorder import process
+from wiretape.recorder.process import LOST_MS, Run, boot_id, is_gone
 
 NOBODY = 2**22 + 1
 """Above any number that Linux gives a process."""

@@ -5,8 +5,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.sanitize import safe
 from tests.cases import each_case
+from wiretape.recorder.sanitize import safe
 
 
 @each_case(

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from recorder.tape import journal, lock
 from tests.forked import Forked, Passed
 from tests.recorder.frames import SESSION
+from wiretape.recorder.tape import journal, lock
 
 
 def seeds(count: int) -> list[Any]:
@@ -27,11 +27,11 @@ def seeds(count: int) -> list[Any]:
 PROGRAM = """
 import socket, sys
 from pathlib import Path
-from recorder.clock import SYSTEM, Clock
-from recorder.tape import file as tapefile, journal, writer
-from recorder.tape.channels import Channels
-from recorder.tape.lock import Claim
-from recorder.tape.store import Store
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.tape import file as tapefile, journal, writer
+from wiretape.recorder.tape.channels import Channels
+from wiretape.recorder.tape.lock import Claim
+from wiretape.recorder.tape.store import Store
 claimed, tape = Claim(Path(sys.argv[3]), int(sys.argv[1])), Path(sys.argv[3])
 relays = Channels(socket.socket(fileno=int(sys.argv[2])))
 """
@@ -103,7 +103,7 @@ def writer(
     tape: Path, *, code: str | None = None, session: journal.Session = SESSION, is_fresh: bool = False
 ) -> Iterator[WriterProcess]:
     """Start a writer, or the program `code` in its place, and send it the session; `is_fresh`: named as in use."""
-    program = ("-m", "recorder.tape.writer") if code is None else ("-c", code)
+    program = ("-m", "wiretape.recorder.tape.writer") if code is None else ("-c", code)
     purpose = "wiretape record (pid 1)"
     claimed = lock.claim(tape)
     assert isinstance(claimed, lock.Claim)

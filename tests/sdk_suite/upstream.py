@@ -5,8 +5,8 @@ Run as `python -m tests.sdk_suite.upstream`; it serves until it is stopped.
 
 import asyncio
 
-from recorder.demo import scenes
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from wiretape.recorder.demo import scenes
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 
 LIMITED = b"Try again."
 HOW = """\

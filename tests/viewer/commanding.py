@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from tests.forked import CLI, Forked
-from viewer.cli import group
+from wiretape.viewer.cli import group
 
 RUN = (sys.executable, *CLI)
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.tape import file, journal
-from recorder.tape.store import Store
 from tests.recorder.frames import read
 from tests.viewer.wires import WIRES
-from viewer.source.tape import queries
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.source.tape import queries
 
 MS = 1_000_000
 HOSTILE = (

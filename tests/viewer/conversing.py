@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from recorder.tape import journal
 from tests.viewer.conftest import DONE, TOOL, begin, end, event, response
+from wiretape.recorder.tape import journal
 
 FIRST, SECOND = "1111000000000001", "2222000000000002"
 SYSTEM = "\n".join(["Be brief.", *(f"Rule {number}." for number in range(20))])

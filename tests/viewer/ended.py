@@ -1,9 +1,9 @@
 """An exchange that has ended, as dashboards and traces take it: three chunks of a chat, 20 ms apart."""
 
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange, Read
-from viewer.stats.dashboard import Ended
-from viewer.stats.tools.request import Judged
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.stats.dashboard import Ended
+from wiretape.viewer.stats.tools.request import Judged
 
 MS = 1_000_000
 CHUNKS = [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'] * 3

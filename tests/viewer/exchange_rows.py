@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from recorder.decode.decoder import Decoded
-from recorder.decode.outcome import Exchange, Read, Reads
-from viewer import rows
-from viewer.rows import DetailRow, ListRow, Request
-from viewer.source.tape.exchange import FullExchange
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.outcome import Exchange, Read, Reads
+from wiretape.viewer import rows
+from wiretape.viewer.rows import DetailRow, ListRow, Request
+from wiretape.viewer.source.tape.exchange import FullExchange
 
 _USUAL: dict[str, Any] = {
     "id": "7f3a81000000aaaa", "started_at": "2026-03-01T12:00:00.123456Z", "method": "POST", "path": "/v1",

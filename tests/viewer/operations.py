@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from recorder.tape import journal
 from tests.viewer.conftest import COMPLETE_READS, begin, end, response
+from wiretape.recorder.tape import journal
 
 ASKED = b'{"model": "gpt-x-mini", "stream": true}'
 NOT_FOUND = [(30, b'{"error": {"message": "no such model", "code": "not_found"}}')]

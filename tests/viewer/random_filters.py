@@ -7,18 +7,18 @@ from typing import Any
 from hypothesis import strategies as st
 from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, create_engine, delete, event, insert
 
-from recorder.decode.outcome import FLAGS, OUTCOMES
-from recorder.tape.cells import declared
-from recorder.tape.schema import exchanges, measures, metadata, sessions
 from tests.viewer.filters.reference import needed
-from viewer import rows
-from viewer.filters import syntax
-from viewer.filters.fields import FIELDS, HAS, KNOWABLE
-from viewer.filters.patterns import Searches
-from viewer.source.tape import conditions
-from viewer.source.tape.columns import CONVERSATION
-from viewer.source.tape.pricing import Pricing
-from viewer.source.tape.resolver import Resolver
+from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
+from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.schema import exchanges, measures, metadata, sessions
+from wiretape.viewer import rows
+from wiretape.viewer.filters import syntax
+from wiretape.viewer.filters.fields import FIELDS, HAS, KNOWABLE
+from wiretape.viewer.filters.patterns import Searches
+from wiretape.viewer.source.tape import conditions
+from wiretape.viewer.source.tape.columns import CONVERSATION
+from wiretape.viewer.source.tape.pricing import Pricing
+from wiretape.viewer.source.tape.resolver import Resolver
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recorder.tape import journal
 from tests.viewer.conftest import begin, end, recorded, response
+from wiretape.recorder.tape import journal
 
 ENTRY = {"input": 3, "cached_input": 0.3, "cache_write": 3.75, "cache_write_1h": 6, "output": 15}
 PRICES = "[[prices]]\n" + "".join(f"{name} = {price}\n" for name, price in ENTRY.items())

@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import Connection
 from textual.screen import Screen
 
-from recorder import children
-from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.tui.staging import journey, press, shows, staged, wait_for
-from viewer.source.tape import observed, queries
-from viewer.source.tape.decoder import Decoders
-from viewer.tui.dialogs.menus import ExportMenu
+from wiretape.recorder import children
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.source.tape import observed, queries
+from wiretape.viewer.source.tape.decoder import Decoders
+from wiretape.viewer.tui.dialogs.menus import ExportMenu
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = (
@@ -34,7 +34,7 @@ HOSTILE = (
     "multiprocessing",
 )
 MARKER = "from pathlib import Path; Path(__file__).with_suffix('.imported').touch()\n"
-WIRETAPE = children.python("-m", "viewer.cli")
+WIRETAPE = children.python("-m", "wiretape.viewer.cli")
 OWN, OTHER = "the-password-of-this-proxy", "the-password-of-another"
 PASSWORDS = {children.PROXY_PASSWORD: OWN, "HTTPS_PROXY": f"http://u:{OTHER}@127.0.0.1:9", "HOME": os.environ["HOME"]}
 
@@ -108,7 +108,12 @@ def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_p
 ) -> None:
     options = ["--workers", "2", "--metrics", ":0", "--otlp", "http://127.0.0.1:9", "--intercept"]
     command = ["record", "--db", str(tmp_path / "new.db"), "--listen", ":0", *options]
-    modules = ("recorder.tape.writer", "recorder.relay.worker", "viewer.ship.prometheus.serve", "viewer.cli")
+    modules = (
+        "wiretape.recorder.tape.writer",
+        "wiretape.recorder.relay.worker",
+        "wiretape.viewer.ship.prometheus.serve",
+        "wiretape.viewer.cli",
+    )
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([*WIRETAPE, *command], env=os.environ | PASSWORDS, **streams) as process:
         assert process.stdout is not None
@@ -121,10 +126,12 @@ def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_p
         process.communicate(timeout=30)
     assert imported(directory) == set()
     for arguments, environment in found.items():
-        if not arguments or "viewer.cli record" in arguments:
+        if not arguments or "wiretape.viewer.cli record" in arguments:
             continue  # it has just been forked, and is not another program yet
         assert OWN.encode() not in environment, arguments
-        assert OTHER.encode() not in environment or "-m viewer." in arguments  # a companion ships by another's proxy
+        assert (
+            OTHER.encode() not in environment or "-m wiretape.viewer." in arguments
+        )  # a companion ships by another's proxy
 
 
 def test_a_command_that_is_run_imports_as_it_always_does(directory: Path, tmp_path: Path) -> None:

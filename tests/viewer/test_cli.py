@@ -12,12 +12,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from recorder import errors
 from tests.cases import each_case
 from tests.forked import CLI, ROOT, Forked, run
 from tests.viewer.commanding import RUN, on_terminal
 from tests.viewer.conftest import ODD, TOOLS
-from viewer.cli import group, main
+from wiretape.recorder import errors
+from wiretape.viewer.cli import group, main
 
 
 def wiretape(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -160,7 +160,7 @@ def exit_code_of(body: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> o
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
 def test_output_that_does_not_fit_is_an_error_of_one_line(tape: Path, unbuffered: str) -> None:
     environment = os.environ | {"WIRETAPE_DB": str(tape), "PYTHONUNBUFFERED": unbuffered}
-    command = [sys.executable, "-m", "viewer.cli", "show", TOOLS, "--part", "raw"]
+    command = [sys.executable, "-m", "wiretape.viewer.cli", "show", TOOLS, "--part", "raw"]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=environment, check=False)
     said = b"wiretape: the output cannot be written (No space left on device)\n"
@@ -169,7 +169,7 @@ def test_output_that_does_not_fit_is_an_error_of_one_line(tape: Path, unbuffered
 
 def test_importing_the_commands_loads_no_heavy_library() -> None:
     heavy = {"asyncio", "pandas", "textual", "sqlalchemy", "alembic", "httpx", "msgspec", "rich", "brotli"}
-    code = f"import sys, viewer.cli; print(sorted({heavy!r} & sys.modules.keys()))"
+    code = f"import sys, wiretape.viewer.cli; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "[]\n"
 
@@ -196,7 +196,7 @@ def test_a_usage_error_is_one_line_that_says_where_to_look() -> None:
 
 
 def test_a_closed_stdout_is_one_line() -> None:
-    command = f"exec {sys.executable} -m viewer.cli ls >&-"
+    command = f"exec {sys.executable} -m wiretape.viewer.cli ls >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("wiretape: stdout is closed")
@@ -204,6 +204,6 @@ def test_a_closed_stdout_is_one_line() -> None:
 
 def test_a_command_is_run_without_a_stdout_all_the_same(tmp_path: Path) -> None:
     program = "sh -c 'echo out; echo err >&2; exit 9'"
-    command = f"exec {sys.executable} -m viewer.cli run --db {tmp_path}/t.db -- {program} >&-"
+    command = f"exec {sys.executable} -m wiretape.viewer.cli run --db {tmp_path}/t.db -- {program} >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
     assert (done.returncode, done.stderr.splitlines()[0]) == (9, "err")

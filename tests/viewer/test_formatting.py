@@ -2,8 +2,8 @@
 
 import pytest
 
-from recorder.sanitize import clipped
-from viewer import formatting
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer import formatting
 
 
 def test_unknown_is_a_dash_in_every_kind_of_cell() -> None:

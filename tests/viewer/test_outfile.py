@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recorder.errors import OutputRefused, WiretapeError
-from viewer import outfile
+from wiretape.recorder.errors import OutputRefused, WiretapeError
+from wiretape.viewer import outfile
 
 
 def test_a_file_takes_its_name_when_it_is_whole_and_is_private(tmp_path: Path) -> None:

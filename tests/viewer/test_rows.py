@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from recorder.decode import payloads
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange, Read
-from recorder.errors import TapeDamaged
 from tests.cases import each_case
 from tests.decoded import of_chunks
-from viewer import rows
-from viewer.model.exchange import events
-from viewer.model.exchange.transcript import Transcript
+from wiretape.recorder.decode import payloads
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.errors import TapeDamaged
+from wiretape.viewer import rows
+from wiretape.viewer.model.exchange import events
+from wiretape.viewer.model.exchange.transcript import Transcript
 
 CONTRACT = (
     "id, started_at, method, path, upstream, model, status, outcome, outcome_detail, error_code, error_message, "

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from recorder.decode.metrics import SPARK_STEPS_NS, sparkline
 from tests.cases import each_case
-from viewer import sparkline as sparks
+from wiretape.recorder.decode.metrics import SPARK_STEPS_NS, sparkline
+from wiretape.viewer import sparkline as sparks
 
 MS = 1_000_000
 

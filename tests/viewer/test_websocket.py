@@ -5,19 +5,19 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from recorder.decode.decoder import decode
-from recorder.decode.stalls import DEFAULT
 from tests.conversation import ASK, response, side, websocket
 from tests.recorder.frames import opened, record
 from tests.recorder.frames import websocket as frames
-from viewer.cli import group
-from viewer.model.exchange import events
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.opened import Stored
-from viewer.model.exchange.opened import opened as open_exchange
-from viewer.model.exchange.transcript import Transcript
-from viewer.timing.attribution import Attribution
-from viewer.timing.verdicts import verdicts
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.viewer.cli import group
+from wiretape.viewer.model.exchange import events
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.opened import Stored
+from wiretape.viewer.model.exchange.opened import opened as open_exchange
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.timing.attribution import Attribution
+from wiretape.viewer.timing.verdicts import verdicts
 
 UPSTREAM, CLIENT = side(), side(client=True)
 CAME = [bytes(UPSTREAM.send_data(message)) for message in response(1, "Hel", "lo", output_tokens=2)]

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from recorder.decode.decoder import decode
-from recorder.decode.dialects import registry
-from recorder.decode.operation import GENERATIONS
-from recorder.decode.outcome import Exchange
 from tests.eventstream import event
 from tests.viewer.commanding import run
 from tests.viewer.wires import ARGUMENTS, COMPLETIONS, CONTENT, FAULT, FRAMES, REASONING, TOOL, WIRES
-from viewer.model.exchange import events, markers, tree
-from viewer.model.exchange.answer import Answer
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.transcript import KINDS, Transcript
-from viewer.source.tape import queries
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.viewer.model.exchange import events, markers, tree
+from wiretape.viewer.model.exchange.answer import Answer
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.transcript import KINDS, Transcript
+from wiretape.viewer.source.tape import queries
 
 IDS = {name: f"{number:016x}" for number, name in enumerate(WIRES)}
 BODIES = {name: b"".join(wire.parts) for name, wire in WIRES.items()}

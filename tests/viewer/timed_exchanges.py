@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from recorder.decode.decoder import decode
-from recorder.decode.derive import derive
-from recorder.decode.outcome import Exchange, Read
-from viewer.timing.attribution import Attribution
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.timing.attribution import Attribution
 
 from .conftest import event
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from recorder.tape import journal
 from tests.recorder.frames import begin, exchange
+from wiretape.recorder.tape import journal
 
 ASKED = {"role": "user", "content": "Hi"}
 ANSWERED = {"role": "assistant", "content": "Hello"}

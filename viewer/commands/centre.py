@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder import destinations
+from wiretape.recorder import destinations
 
 if TYPE_CHECKING:
-    from viewer.source.clickhouse.client import Centre
+    from wiretape.viewer.source.clickhouse.client import Centre
 
 
 @contextmanager
@@ -22,8 +22,8 @@ def connected_to(
 
     An answer may take so many `seconds`, 0: for ever; None: as long as one usually may.
     """
-    from recorder.relay.trust import tls_context
-    from viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
+    from wiretape.recorder.relay.trust import tls_context
+    from wiretape.viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
 
     try:
         credentials = destinations.credentials(target, os.environ)

@@ -26,9 +26,9 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from recorder import destinations
-from recorder.commands import options
-from recorder.sanitize import safe
+from wiretape.recorder import destinations
+from wiretape.recorder.commands import options
+from wiretape.recorder.sanitize import safe
 
 Item = CompletionItem[str]
 Completer = Callable[[click.Context, click.Parameter, str], list[Item]]
@@ -122,7 +122,7 @@ def _quietly(offered: Callable[[click.Context, str], Iterable[Item]]) -> Complet
 @_quietly
 def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the latest exchanges that are not named yet, each with its beginning, model, duration and flags."""
-    from viewer.source.tape import candidates
+    from wiretape.viewer.source.tape import candidates
 
     named = context.params.get("ids") or ()
     if not incomplete or incomplete.startswith("@"):
@@ -148,7 +148,7 @@ def labels(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer what may come next in a filter: a field, or a value of the field that stands there."""
-    from viewer.filters.completion import place
+    from wiretape.viewer.filters.completion import place
 
     if (found := place(incomplete)) is not None:
         before, field, typed = found
@@ -159,7 +159,7 @@ def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def sorts(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the fields that a list can be sorted by."""
-    from viewer.filters.fields import FIELDS
+    from wiretape.viewer.filters.fields import FIELDS
 
     minus = incomplete[:1] if incomplete.startswith("-") else ""
     for field in FIELDS.values():
@@ -170,7 +170,7 @@ def sorts(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer what figures can be grouped by; after a comma, what is not named yet."""
-    from viewer.stats.metrics import GROUPS
+    from wiretape.viewer.stats.metrics import GROUPS
 
     named = incomplete.split(",")[:-1]
     keys = (f"label.{item.value.removesuffix('=')}" for item in _labels(context, of_values=False))
@@ -182,8 +182,8 @@ def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the columns of the command's table; after a comma, what is not named yet."""
-    from viewer import rows
-    from viewer.stats.metrics import STATISTICS
+    from wiretape.viewer import rows
+    from wiretape.viewer.stats.metrics import STATISTICS
 
     named = incomplete.split(",")[:-1]
     offered = STATISTICS if context.info_name == "stats" else rows.FIELDS
@@ -195,7 +195,7 @@ def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the quantities that have statistics."""
-    from viewer.stats.metrics import QUANTITIES
+    from wiretape.viewer.stats.metrics import QUANTITIES
 
     return (Item(one.name, help=one.meaning) for one in QUANTITIES.values())
 
@@ -203,7 +203,7 @@ def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def tools(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the tools whose definitions are known; after an @, the newest release of each rule."""
-    from viewer.stats.tools.tools import AUTHORITIES, EARLIER
+    from wiretape.viewer.stats.tools.tools import AUTHORITIES, EARLIER
 
     tool, at, _ = incomplete.partition("@")
     if at and tool in AUTHORITIES:
@@ -228,7 +228,7 @@ def topics(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer figures for a rule: a quantity, and after it a statistic."""
-    from viewer.stats.metrics import QUANTITIES, RATES, STATISTICS
+    from wiretape.viewer.stats.metrics import QUANTITIES, RATES, STATISTICS
 
     quantity, dot, _ = incomplete.partition(".")
     if dot and quantity in QUANTITIES:
@@ -239,7 +239,7 @@ def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 
 def _fields() -> Iterator[Item]:
-    from viewer.filters.fields import FIELDS, NAMES
+    from wiretape.viewer.filters.fields import FIELDS, NAMES
 
     for name, meant in NAMES.items():
         kind = FIELDS[meant].kind
@@ -249,8 +249,8 @@ def _fields() -> Iterator[Item]:
 
 
 def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[Item]:
-    from viewer.filters.fields import CHOICES, NAMES
-    from viewer.source.tape import candidates
+    from wiretape.viewer.filters.fields import CHOICES, NAMES
+    from wiretape.viewer.source.tape import candidates
 
     field = NAMES[name]
     if field in CHOICES:
@@ -266,7 +266,7 @@ def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[I
 
 
 def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
-    from viewer.source.tape import candidates
+    from wiretape.viewer.source.tape import candidates
 
     for key, value in candidates.labels(_tape(context)):
         if _HARMLESS.fullmatch(key) and (not of_values or _HARMLESS.fullmatch(value)):
@@ -274,7 +274,7 @@ def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
 
 
 def _values(context: click.Context, field: str) -> Iterator[str]:
-    from viewer.source.tape import candidates
+    from wiretape.viewer.source.tape import candidates
 
     return (one for one in candidates.values(_tape(context), field) if _HARMLESS.fullmatch(one.removeprefix("/")))
 

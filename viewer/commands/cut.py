@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from recorder.commands.options import db
-from recorder.errors import WiretapeError
-from recorder.plurals import counted
-from viewer.commands import completion, options, output
-from viewer.commands.progress import Bar
+from wiretape.recorder.commands.options import db
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands.progress import Bar
 
 if TYPE_CHECKING:
-    from recorder.tape.cut import Redact
-    from viewer.filters.syntax import Filter
+    from wiretape.recorder.tape.cut import Redact
+    from wiretape.viewer.filters.syntax import Filter
 
 REDACT_SECONDS: Final = 10.0
 """The processor time that the patterns of `--redact` may take for one text."""
@@ -55,10 +55,10 @@ def cut(
     the process that recorded them. As text it has a line for each session, exchange and read, which diffs show and
     people may edit: see 'wiretape help cut'. Every command that reads a tape reads it, too, and db merge copies it.
     """
-    from recorder.tape import cut as cutting
-    from recorder.tape.lock import TEXT_SUFFIX
-    from viewer import outfile
-    from viewer.source.tape.place import Tape
+    from wiretape.recorder.tape import cut as cutting
+    from wiretape.recorder.tape.lock import TEXT_SUFFIX
+    from wiretape.viewer import outfile
+    from wiretape.viewer.source.tape.place import Tape
 
     redact = options.parsed("--redact", lambda _: _redactor(patterns), "") if patterns else bytes
     path, is_stdout = options.tape(db), str(file) == "-"
@@ -81,7 +81,7 @@ def cut(
 
 
 def _redactor(patterns: tuple[str, ...]) -> "Redact":
-    from recorder.tape import cut as cutting
+    from wiretape.recorder.tape import cut as cutting
 
     try:
         redact = cutting.redactor(patterns)

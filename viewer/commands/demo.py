@@ -1,6 +1,6 @@
 """The command `wiretape demo`: records scripted streams through the real proxy, and shows what came of it.
 
-No key, no network: upstream is `recorder.demo.upstream` playing `recorder.demo.scenes` on loopback.
+No key, no network: upstream is `wiretape.recorder.demo.upstream` playing `wiretape.recorder.demo.scenes` on loopback.
 """
 
 import shlex
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands.options import tape_path
-from recorder.sanitize import safe
+from wiretape.recorder.commands.options import tape_path
+from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
     import httpx
@@ -32,13 +32,13 @@ def demo(db: Path | None) -> None:
 
     Needs no key and no network, and takes about five seconds.
     """
-    from recorder.demo.scenes import SCENES
-    from recorder.relay import loop
-    from viewer.commands import output
-    from viewer.report import stats, tables
-    from viewer.source.tape import overview, queries
-    from viewer.source.tape.columns import column
-    from viewer.stats import summary
+    from wiretape.recorder.demo.scenes import SCENES
+    from wiretape.recorder.relay import loop
+    from wiretape.viewer.commands import output
+    from wiretape.viewer.report import stats, tables
+    from wiretape.viewer.source.tape import overview, queries
+    from wiretape.viewer.source.tape.columns import column
+    from wiretape.viewer.stats import summary
 
     path = db or tape_path(None).with_name("demo.db")
     code = loop.run(lambda: _record(path))
@@ -59,10 +59,10 @@ async def _record(path: Path) -> int:
 
     import httpx
 
-    from recorder.demo import scenes
-    from recorder.demo.upstream import ScriptedUpstream
-    from recorder.relay import providers
-    from recorder.relay.service import Observer, Options, Recorder
+    from wiretape.recorder.demo import scenes
+    from wiretape.recorder.demo.upstream import ScriptedUpstream
+    from wiretape.recorder.relay import providers
+    from wiretape.recorder.relay.service import Observer, Options, Recorder
 
     async with ScriptedUpstream(scenes.choose) as upstream:
         options = Options(path, [providers.make("", upstream.url)], labels={"run": "demo"}, purpose="wiretape demo")
@@ -85,7 +85,7 @@ async def _ask(client: "httpx.AsyncClient", name: str) -> None:
     """Be a client that reads its stream to the end, however it ends."""
     import httpx
 
-    from recorder.demo import scenes
+    from wiretape.recorder.demo import scenes
 
     path, request = scenes.request(name)
     headers = {"authorization": "Bearer sk-demo-this-key-is-never-stored"}
@@ -98,7 +98,7 @@ async def _ask(client: "httpx.AsyncClient", name: str) -> None:
 
 
 def _next_steps(path: Path) -> str:
-    from viewer.commands import output
+    from wiretape.viewer.commands import output
 
     program = "wiretape" if shutil.which("wiretape") else shlex.quote(sys.argv[0])
     tape = f"--db {shlex.quote(safe(str(path)))}"

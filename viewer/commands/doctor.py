@@ -20,15 +20,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from recorder.clock import SYSTEM, Clock
-from recorder.commands import options
-from recorder.errors import WiretapeError
-from recorder.plurals import counted
-from recorder.process import Run
-from recorder.relay import apis, local, providers
-from recorder.sanitize import safe
-from viewer.commands import output
-from viewer.commands.output import Output
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.commands import options
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.process import Run
+from wiretape.recorder.relay import apis, local, providers
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.commands import output
+from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -117,7 +117,7 @@ def of_programs() -> Iterator[Finding]:
     """Look at the versions."""
     import sqlite3
 
-    from recorder import __version__
+    from wiretape.recorder import __version__
 
     yield Finding("ok", "wiretape", f"{__version__}, Python {'.'.join(map(str, sys.version_info[:3]))}")
     yield judge_sqlite(sqlite3.sqlite_version_info)
@@ -125,8 +125,8 @@ def of_programs() -> Iterator[Finding]:
 
 def of_tape(path: Path) -> Iterator[Finding]:
     """Look at the tape, who may read it, and who holds it."""
-    from recorder.tape import lock
-    from recorder.tape.schema import REVISION
+    from wiretape.recorder.tape import lock
+    from wiretape.recorder.tape.schema import REVISION
 
     run, refusal = _newest_run(path) if path.exists() else (None, None)
     yield judge_tape(path, path.exists(), refusal, REVISION)
@@ -138,9 +138,9 @@ def of_tape(path: Path) -> Iterator[Finding]:
 
 def _of_shipping(path: Path) -> Iterator[Finding]:
     """Look at how far a tape is shipped, to each of its destinations."""
-    from recorder.tape import file
-    from viewer.ship import acknowledged
-    from viewer.source.tape import shipping
+    from wiretape.recorder.tape import file
+    from wiretape.viewer.ship import acknowledged
+    from wiretape.viewer.source.tape import shipping
 
     with file.reading(path) as connection:
         for name, until in acknowledged.destinations(path, shipping.identity(connection)):
@@ -225,8 +225,8 @@ def of_terminal() -> Finding:
 
 def _newest_run(path: Path) -> tuple[Run | None, str | None]:
     """Return the newest run of a recorder on a tape, or why it cannot be read."""
-    from recorder.tape import reading
-    from viewer.source.tape import queries
+    from wiretape.recorder.tape import reading
+    from wiretape.viewer.source.tape import queries
 
     try:
         with queries.opened(path) as connection:
@@ -248,7 +248,7 @@ def _bases(path: Path) -> dict[str, str]:
     """Return what `wiretape env` prints for the running recorder; empty if none runs or the tape cannot tell."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from recorder.commands.env import running
+    from wiretape.recorder.commands.env import running
 
     try:
         serving = running(path)

@@ -1,7 +1,7 @@
 """The command `export`: the tape as a table for machines, or whole exchanges.
 
 Rows and files are written by the
-modules of `viewer.export`. Nothing here depends on how large a tape is: rows and exchanges pass one by one.
+modules of `wiretape.viewer.export`. Nothing here depends on how large a tape is: rows and exchanges pass one by one.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from recorder.errors import NotFound
-from recorder.plurals import counted
-from viewer.commands import completion, options, output, progress
-from viewer.commands.output import Output
+from wiretape.recorder.errors import NotFound
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.commands import completion, options, output, progress
+from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from viewer.filters.syntax import Filter
-    from viewer.rows import TableRow
-    from viewer.source.base import Place, Selection, Source
+    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.source.base import Place, Selection, Source
 
 Put = Callable[[BinaryIO | None], int]
 """Writes to a file, or to stdout where it gets none, and returns how much that was."""
@@ -117,7 +117,7 @@ def export(
     ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
     - reads them from stdin, one a line. Without any, it is all that fit. A summary covers what stats does.
     """
-    from viewer.export import fields
+    from wiretape.viewer.export import fields
 
     file = None if file is None or str(file) == "-" else file
     if html and out.format not in (None, "html"):
@@ -158,7 +158,7 @@ def _report_unshipped(source: "Source", job: _Job, where: "Selection") -> None:
 
 def _sides(base: str | None, new: str | None) -> "tuple[Filter, Filter] | None":
     """Return the filters of two groups; None where neither is given. Raise a usage error where only one is."""
-    from viewer.filters.parser import parse
+    from wiretape.viewer.filters.parser import parse
 
     if base is None and new is None:
         return None
@@ -213,7 +213,7 @@ def _save(job: _Job, put: Put, noun: str) -> int:
 
     Return how many things of the `noun` were written.
     """
-    from viewer import outfile
+    from wiretape.viewer import outfile
 
     if job.file is None:
         return put(None)
@@ -224,8 +224,8 @@ def _save(job: _Job, put: Put, noun: str) -> int:
 
 
 def _table(source: "Source", job: _Job, where: "Selection") -> Put:
-    from viewer import rows
-    from viewer.export import fields
+    from wiretape.viewer import rows
+    from wiretape.viewer.export import fields
 
     known = {field.name: field for field in fields.choosable(job.table, job.by)}
     columns = [known[name] for name in job.columns] if job.columns else fields.of(job.table, job.by)
@@ -235,7 +235,7 @@ def _table(source: "Source", job: _Job, where: "Selection") -> Put:
         with _bar(source, job, where) as bar:
             selected = _rows(source, job, where, bar)
             if job.format == "parquet" and stream is not None:
-                from viewer.export import parquet
+                from wiretape.viewer.export import parquet
 
                 return parquet.write(stream, columns, selected)
             if job.columns and job.table in ("chunks", "reads", "summary"):  # of exchanges, only these are read
@@ -246,15 +246,15 @@ def _table(source: "Source", job: _Job, where: "Selection") -> Put:
 
 
 def _rows(source: "Source", job: _Job, where: "Selection", bar: progress.Bar) -> "Iterator[TableRow]":
-    from viewer.export import text
-    from viewer.rows import Chunks, Exchanges
-    from viewer.source.tape import queries
-    from viewer.source.tape.source import condition
+    from wiretape.viewer.export import text
+    from wiretape.viewer.rows import Chunks, Exchanges
+    from wiretape.viewer.source.tape import queries
+    from wiretape.viewer.source.tape.source import condition
 
     match job.table:
         case "summary":  # all of its work is done before its first row
-            from viewer.source.base import Measuring
-            from viewer.stats import summary
+            from wiretape.viewer.source.base import Measuring
+            from wiretape.viewer.stats import summary
 
             groups = source.figures(job.by, where, Measuring())
             return itertools.islice((summary.row_of(one, job.by) for one in groups), job.limit)
@@ -270,10 +270,10 @@ def _rows(source: "Source", job: _Job, where: "Selection", bar: progress.Bar) ->
 
 
 def _archive(source: "Source", job: _Job, where: "Selection") -> Put:
-    from recorder import __version__
-    from viewer.export import har
-    from viewer.source.tape import exchange, queries
-    from viewer.source.tape.source import condition
+    from wiretape.recorder import __version__
+    from wiretape.viewer.export import har
+    from wiretape.viewer.source.tape import exchange, queries
+    from wiretape.viewer.source.tape.source import condition
 
     def put(stream: BinaryIO | None) -> int:
         connection = source.tape("bodies")
@@ -285,9 +285,9 @@ def _archive(source: "Source", job: _Job, where: "Selection") -> Put:
 
 
 def _one(source: "Source", job: _Job, where: "Selection") -> Put:
-    from viewer.export import asciicast
-    from viewer.source.tape import exchange
-    from viewer.timing import thresholds
+    from wiretape.viewer.export import asciicast
+    from wiretape.viewer.source.tape import exchange
+    from wiretape.viewer.timing import thresholds
 
     connection, numbers = source.tape("bodies"), source.numbers(where, 2)
     if len(numbers) > 1:
@@ -307,9 +307,9 @@ def _one(source: "Source", job: _Job, where: "Selection") -> Put:
 
 def _page(source: "Source", job: _Job, where: "Selection") -> Put:
     """Write the page of one exchange, or of a run where several are selected."""
-    from viewer.page import sources
-    from viewer.source.tape.source import condition
-    from viewer.timing import thresholds
+    from wiretape.viewer.page import sources
+    from wiretape.viewer.source.tape.source import condition
+    from wiretape.viewer.timing import thresholds
 
     connection, numbers = source.tape("bodies"), source.numbers(where, 2)
     is_run = len(numbers) > 1

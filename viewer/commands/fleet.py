@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from recorder import destinations
-from recorder.commands.options import ca_file, read_age
-from viewer import formatting
-from viewer.commands import output
-from viewer.commands.centre import connected_to
-from viewer.commands.output import Output
+from wiretape.recorder import destinations
+from wiretape.recorder.commands.options import ca_file, read_age
+from wiretape.viewer import formatting
+from wiretape.viewer.commands import output
+from wiretape.viewer.commands.centre import connected_to
+from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -69,8 +69,8 @@ def init(
     WIRETAPE_FLEET_READ_PASSWORD, and are sent as hashes. Who makes accounts needs access_management. For a server
     before 20.5, which takes accounts from files only, the file is printed.
     """
-    from viewer.ship.clickhouse import setup
-    from viewer.source.clickhouse import ddl, tables
+    from wiretape.viewer.ship.clickhouse import setup
+    from wiretape.viewer.source.clickhouse import ddl, tables
 
     if cluster is not None:
         try:
@@ -90,8 +90,8 @@ def init(
 
 
 def _print(target: destinations.Target, cluster: str | None, accounts: bool) -> None:
-    from viewer.ship.clickhouse import setup
-    from viewer.source.clickhouse import ddl, tables
+    from wiretape.viewer.ship.clickhouse import setup
+    from wiretape.viewer.source.clickhouse import ddl, tables
 
     for statement in setup.statements(target.database, tables.TABLES, cluster):
         click.echo(f"{statement};")
@@ -118,8 +118,8 @@ def hours(target: destinations.Target, ca_file: Path | None, since: "timedelta")
     Run it now and then: what is counted again replaces what was counted before. It takes an account that may read the
     table exchanges and insert into hours, which neither of those of fleet init may.
     """
-    from recorder.clock import SYSTEM
-    from viewer.ship.clickhouse import hours
+    from wiretape.recorder.clock import SYSTEM
+    from wiretape.viewer.ship.clickhouse import hours
 
     with connected_to(target, ca_file) as centre:
         first = hours.count(centre, int(since.total_seconds()), SYSTEM)
@@ -131,7 +131,7 @@ def hours(target: destinations.Target, ca_file: Path | None, since: "timedelta")
 @output.formatted()
 def status(target: destinations.Target, ca_file: Path | None, out: Output) -> None:
     """Show how far each host is shipped, and what the tables take."""
-    from viewer.ship.clickhouse import status
+    from wiretape.viewer.ship.clickhouse import status
 
     with connected_to(target, ca_file) as centre:
         found = [dataclasses.asdict(row) for row in status.rows(centre, _note)]
@@ -165,7 +165,7 @@ def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float
 
 def _inputs(command: F) -> F:
     """Add an option for each input of a plan."""
-    from viewer.ship.clickhouse.plan import Inputs
+    from wiretape.viewer.ship.clickhouse.plan import Inputs
 
     for one in reversed(dataclasses.fields(Inputs)):
         is_required = one.default is dataclasses.MISSING
@@ -195,8 +195,8 @@ def plan(out: Output, **inputs: Any) -> None:
     Every result is shown with its formula, and every input with its meaning; nothing is connected to. Sizes and speeds
     were measured with other exchanges than yours: "wiretape fleet status" shows what yours take.
     """
-    from viewer.report import tables
-    from viewer.ship.clickhouse import plan
+    from wiretape.viewer.report import tables
+    from wiretape.viewer.ship.clickhouse import plan
 
     rows = list(plan.rows(plan.Inputs(**inputs)))
     if not out.is_table:
@@ -211,7 +211,7 @@ def plan(out: Output, **inputs: Any) -> None:
 
 
 def _shown(value: float | None) -> str:
-    from viewer.report import tables
+    from wiretape.viewer.report import tables
 
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from viewer.commands import completion
+from wiretape.viewer.commands import completion
 
 if TYPE_CHECKING:
-    from recorder.relay import apis
+    from wiretape.recorder.relay import apis
 
 EXAMPLES: Final = {
     "timeout": "a word: in the model, the text, the host, the path, a label, or at the beginning of the id",
@@ -126,7 +126,7 @@ def _command(root: click.Context, path: tuple[str, ...]) -> click.Context:
         group = context.command
         known = group.commands if isinstance(group, click.Group) else {}
         if name not in known:
-            from viewer.filters.fields import closest_first
+            from wiretape.viewer.filters.fields import closest_first
 
             choices = ", ".join(closest_first(name, [*(completion.TOPICS if context is root else ()), *known]))
             hint = f"choose from {choices}" if choices else f"{context.command_path} has no commands of its own"
@@ -136,7 +136,7 @@ def _command(root: click.Context, path: tuple[str, ...]) -> click.Context:
 
 
 def _print(sections: Iterator[Section]) -> None:
-    from viewer.commands import output
+    from wiretape.viewer.commands import output
 
     formatter = click.HelpFormatter(width=min(output.width() or output.PLAIN_WIDTH, output.PLAIN_WIDTH))
     for section in sections:
@@ -149,8 +149,8 @@ def _print(sections: Iterator[Section]) -> None:
 
 def _filters() -> Iterator[Section]:
     """Yield the parts of the language: terms, the values of each kind of field, and examples."""
-    from viewer.filters.fields import CHOICES, DURATIONS
-    from viewer.filters.values import EXPECTED
+    from wiretape.viewer.filters.fields import CHOICES, DURATIONS
+    from wiretape.viewer.filters.values import EXPECTED
 
     yield Section("A filter is terms, all of which must hold", list(TERMS.items()))
     values = {"text": "as it is, or with * for anything; in quotes * is itself"}
@@ -164,10 +164,10 @@ def _filters() -> Iterator[Section]:
 
 def _fields() -> Iterator[Section]:
     """Yield the fields of each kind: their names, what they mean and their unit."""
-    from viewer.export import fields
-    from viewer.filters.fields import FIELDS, MEANINGS, others
-    from viewer.filters.parser import operators
-    from viewer.filters.values import EXPECTED
+    from wiretape.viewer.export import fields
+    from wiretape.viewer.filters.fields import FIELDS, MEANINGS, others
+    from wiretape.viewer.filters.parser import operators
+    from wiretape.viewer.filters.values import EXPECTED
 
     for kind, title in _KINDS.items():
         own = [field for field in FIELDS.values() if field.kind == kind]
@@ -183,7 +183,7 @@ def _fields() -> Iterator[Section]:
 
 def _outcomes() -> Iterator[Section]:
     """Yield the outcomes with their details, and the flags."""
-    from recorder.decode.outcome import DETAILS, FLAGS, OUTCOMES
+    from wiretape.recorder.decode.outcome import DETAILS, FLAGS, OUTCOMES
 
     outcomes = {name: f"{meaning}: {', '.join(DETAILS[name])}" if name in DETAILS else meaning
                 for name, meaning in OUTCOMES.items()}  # fmt: skip
@@ -196,8 +196,8 @@ def _outcomes() -> Iterator[Section]:
 
 def _upstreams() -> Iterator[Section]:
     """Yield where the well-known APIs are served, and the variables that programs are pointed there with."""
-    from recorder.relay import providers
-    from recorder.relay.apis import APIS, PROGRAMS
+    from wiretape.recorder.relay import providers
+    from wiretape.recorder.relay.apis import APIS, PROGRAMS
 
     served = [(f"/{api.name}/…", api.url) for api in APIS if api.url]
     yield Section(
@@ -244,9 +244,9 @@ def _treatment(program: "apis.Program") -> str:
 
 def _intercept() -> Iterator[Section]:
     """Yield what a program gets to go through an intercepting recorder."""
-    from recorder.relay import authority, environment
-    from recorder.relay.apis import PROGRAMS
-    from recorder.relay.proxy import REST_SECONDS
+    from wiretape.recorder.relay import authority, environment
+    from wiretape.recorder.relay.apis import PROGRAMS
+    from wiretape.recorder.relay.proxy import REST_SECONDS
 
     yield Section(
         "Variables that run and record --intercept set",
@@ -318,7 +318,7 @@ def _intercept() -> Iterator[Section]:
 
 def _cut() -> Iterator[Section]:
     """Yield the lines of a tape as text."""
-    from recorder.tape import cut
+    from wiretape.recorder.tape import cut
 
     yield Section(
         "Lines of a tape as text (wiretape db cut -o FILE.jsonl)",
@@ -330,7 +330,7 @@ def _cut() -> Iterator[Section]:
 
 def _testing() -> Iterator[Section]:
     """Yield how test suites are answered from tapes."""
-    from viewer.replay import marks, timeline
+    from wiretape.viewer.replay import marks, timeline
 
     yield Section(
         "Marker of pytest: @pytest.mark.wiretape(TAPE, ...)",
@@ -390,7 +390,7 @@ def _testing() -> Iterator[Section]:
 
 def _opt_in() -> tuple[str, str]:
     """Return the title and the text of the sections on the conventions that a user opts in to."""
-    from viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
+    from wiretape.viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
 
     return f"With {OPT_IN}={OPT_IN_VALUE}, instead of these", (
         "The names of the conventions' own repository, semantic-conventions-genai, as of October 2026; it has no "
@@ -402,8 +402,8 @@ def _opt_in() -> tuple[str, str]:
 
 def _metrics() -> Iterator[Section]:
     """Yield the metrics of a recorder, their labels, and how they are scraped."""
-    from viewer.stats.conventions import LABELS, LATEST, RELEASED, Conventions
-    from viewer.stats.dashboard import LABEL_SETS, OTHER, OWN
+    from wiretape.viewer.stats.conventions import LABELS, LATEST, RELEASED, Conventions
+    from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OWN
 
     def metrics(conventions: Conventions) -> list[tuple[str, str]]:
         labels = {family: f"; label {family.label}" if family.label else "" for family in conventions.families}
@@ -435,8 +435,8 @@ def _metrics() -> Iterator[Section]:
 
 def _otlp() -> Iterator[Section]:
     """Yield what is sent to a collector, where that is named, and what becomes of it."""
-    from viewer.stats.conventions import LATEST, RELEASED
-    from viewer.stats.traced import EVENTS, OWN_ATTRIBUTES
+    from wiretape.viewer.stats.conventions import LATEST, RELEASED
+    from wiretape.viewer.stats.traced import EVENTS, OWN_ATTRIBUTES
 
     yield Section(
         "A span for each generation, and for each request of embeddings",
@@ -508,8 +508,8 @@ def _otlp() -> Iterator[Section]:
 
 def _imports() -> Iterator[Section]:
     """Yield the formats that can be imported, and how an exchange says how much its source knew."""
-    from recorder.decode.outcome import FLAGS
-    from viewer.importing.formats import FORMATS
+    from wiretape.recorder.decode.outcome import FLAGS
+    from wiretape.viewer.importing.formats import FORMATS
 
     yield Section(
         "Formats of wiretape import",
@@ -549,8 +549,8 @@ output = 15
 
 def _prices() -> Iterator[Section]:
     """Yield how prices are written, and what the cost of an exchange is."""
-    from recorder.decode.dialects.registry import DIALECTS
-    from viewer.stats.prices import AMOUNTS, PATTERNS, SINCE
+    from wiretape.recorder.decode.dialects.registry import DIALECTS
+    from wiretape.viewer.stats.prices import AMOUNTS, PATTERNS, SINCE
 
     example = [(text or " ", "") for text in PRICES.splitlines()]
     yield Section(
@@ -595,10 +595,10 @@ def _prices() -> Iterator[Section]:
 
 def _shipping() -> Iterator[Section]:
     """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
-    from recorder import destinations
-    from viewer.ship.clickhouse import status
-    from viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
-    from viewer.source.clickhouse import tables
+    from wiretape.recorder import destinations
+    from wiretape.viewer.ship.clickhouse import status
+    from wiretape.viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
+    from wiretape.viewer.source.clickhouse import tables
 
     yield Section(
         "Where the centre is: wiretape ship --to, wiretape fleet init --to",
@@ -668,8 +668,8 @@ def _shipping() -> Iterator[Section]:
 
 def _archive() -> Iterator[Section]:
     """Yield where an archive of Parquet files is, what is in it, and how engines read it."""
-    from recorder import destinations
-    from viewer.ship.parquet import layout as archive_sql
+    from wiretape.recorder import destinations
+    from wiretape.viewer.ship.parquet import layout as archive_sql
 
     yield Section(
         "Where an archive is: wiretape ship --to, record --ship",

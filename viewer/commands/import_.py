@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from recorder.commands.options import db, read_labels, tape_path
-from recorder.errors import NotFound
-from recorder.plurals import counted
-from recorder.sanitize import clipped, safe
-from viewer.commands import progress
-from viewer.importing import formats
-from viewer.importing.found import Data, NotImportable, Source
+from wiretape.recorder.commands.options import db, read_labels, tape_path
+from wiretape.recorder.errors import NotFound
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.viewer.commands import progress
+from wiretape.viewer.importing import formats
+from wiretape.viewer.importing.found import Data, NotImportable, Source
 
 if TYPE_CHECKING:
-    from viewer.importing.tape import Report
+    from wiretape.viewer.importing.tape import Report
 
 _SHOWN: Final = 20
 _REASON: Final = 300
@@ -69,9 +69,9 @@ def _source(file: Path, url: str | None, date: datetime | None) -> Source:
 
 def _import(path: Path, file: Path, source: Source, format: str | None, labels: dict[str, str]) -> int:
     """Import one file; return how much of it could not be."""
-    from recorder.tape import file as tape
-    from recorder.tape.store import Store
-    from viewer.importing.tape import Importer
+    from wiretape.recorder.tape import file as tape
+    from wiretape.recorder.tape.store import Store
+    from wiretape.viewer.importing.tape import Importer
 
     name = safe(click.format_filename(file))
     try:

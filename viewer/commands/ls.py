@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from recorder.plurals import counted
-from viewer.commands import options, output
-from viewer.commands.output import Output
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.commands import options, output
+from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from viewer.filters.syntax import Filter
-    from viewer.rows import TableRow
-    from viewer.source.base import Place, Source
+    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.source.base import Place, Source
 
 _SIGINT_EXIT = 128 + 2
 _FIRST_FOLLOWED = 10
@@ -89,7 +89,7 @@ def _exchanges(
     out: Output,
 ) -> int:
     """List exchanges; return how many."""
-    from viewer.source.base import Selection
+    from wiretape.viewer.source.base import Selection
 
     names = _columns(out)
     with output.opened(place) as source:
@@ -105,12 +105,12 @@ def _exchanges(
 
 def _conversations(place: "Place", where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
     """List conversations; return how many."""
-    from viewer.export import fields
-    from viewer.report import tables
-    from viewer.rows import CONVERSATION_FIELDS
-    from viewer.source.base import Selection
-    from viewer.source.tape import conversations
-    from viewer.source.tape.source import condition
+    from wiretape.viewer.export import fields
+    from wiretape.viewer.report import tables
+    from wiretape.viewer.rows import CONVERSATION_FIELDS
+    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.source.tape import conversations
+    from wiretape.viewer.source.tape.source import condition
 
     place.require("conversations", "--by conversation")
     names, selected = out.fields(fields.conversations()), condition(Selection(where))
@@ -133,16 +133,16 @@ def _conversations(place: "Place", where: "Filter | None", limit: int | None, ou
 def _columns(out: Output) -> tuple[str, ...] | None:
     if out.columns is None:
         return None
-    from viewer.export import fields
-    from viewer.report import tables
+    from wiretape.viewer.export import fields
+    from wiretape.viewer.report import tables
 
     return out.fields(fields.meanings(tables.COLUMNS))
 
 
 def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return the fields of a row that are to be read."""
-    from viewer import rows
-    from viewer.report import tables
+    from wiretape.viewer import rows
+    from wiretape.viewer.report import tables
 
     if spark:
         return tables.SPARKED
@@ -152,7 +152,7 @@ def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[st
 
 
 def _show(source: "Source", rows: "list[TableRow]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
-    from viewer.report import tables
+    from wiretape.viewer.report import tables
 
     if not rows:
         return 0
@@ -180,9 +180,9 @@ def _follow(
     ascii: bool,
     names: tuple[str, ...] | None,
 ) -> NoReturn:
-    from viewer.report import tables
-    from viewer.source.base import Selection
-    from viewer.source.tape import following
+    from wiretape.viewer.report import tables
+    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.source.tape import following
 
     recent: list[TableRow] | None = None
     with contextlib.suppress(KeyboardInterrupt), following.interrupts(source.poll_s) as pause:

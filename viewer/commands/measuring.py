@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands.options import gathered
-from viewer.commands import options
-from viewer.commands.options import parsed
-from viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
+from wiretape.recorder.commands.options import gathered
+from wiretape.viewer.commands import options
+from wiretape.viewer.commands.options import parsed
+from wiretape.viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
 
 if TYPE_CHECKING:
-    from viewer.source import base
-    from viewer.stats.metrics import Bound, Quantity
-    from viewer.stats.summary import Method
+    from wiretape.viewer.source import base
+    from wiretape.viewer.stats.metrics import Bound, Quantity
+    from wiretape.viewer.stats.summary import Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Measuring:
 
     def bounds(self, otherwise: str | None = None) -> "list[Bound]":
         """Return the bounds of the objective, or of another one if there is none. Raise `click.BadParameter`."""
-        from viewer.stats.metrics import objective
+        from wiretape.viewer.stats.metrics import objective
 
         text = otherwise if self.slo is None else self.slo
         return [] if text is None else parsed("--slo", objective, text)
 
     def definition(self, otherwise: str | None = None, drawn: "Quantity | None" = None) -> "base.Measuring":
         """Return the definition that a source takes; `otherwise` is an objective if none was given."""
-        from viewer.source import base
+        from wiretape.viewer.source import base
 
         return base.Measuring(self.method, self.bounds(otherwise), self.include_failed, drawn, self.exact)
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from recorder import destinations
-from recorder.commands.options import TapeFile, gathered, tape_path
-from recorder.plurals import counted
-from recorder.sanitize import safe
-from viewer.commands import completion
+from wiretape.recorder import destinations
+from wiretape.recorder.commands.options import TapeFile, gathered, tape_path
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.commands import completion
 
 if TYPE_CHECKING:
-    from viewer.filters.syntax import Filter
-    from viewer.source.base import Place, Selection, Source
-    from viewer.timing.playback import Playback
+    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.source.base import Place, Selection, Source
+    from wiretape.viewer.timing.playback import Playback
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -47,9 +47,9 @@ class _SourceType(click.Path):
             target = destinations.parse_centre(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        from recorder.tape.file import query_seconds
-        from viewer.commands.centre import connected_to
-        from viewer.source.clickhouse.source import ClickHouse
+        from wiretape.recorder.tape.file import query_seconds
+        from wiretape.viewer.commands.centre import connected_to
+        from wiretape.viewer.source.clickhouse.source import ClickHouse
 
         return ClickHouse(target, lambda: connected_to(target, seconds=query_seconds()), lambda: connected_to(target))
 
@@ -66,7 +66,7 @@ class _TapeType(TapeFile):
 
 
 def _tape(path: Path | None) -> "Place":
-    from viewer.source.tape.place import Tape
+    from wiretape.viewer.source.tape.place import Tape
 
     return Tape(tape(path))
 
@@ -97,7 +97,7 @@ def tape(given: Path | None) -> Path:
     path = tape_path(given)
     if path.suffix != ".jsonl":  # nothing is loaded for most
         return path
-    from recorder.tape import cut
+    from wiretape.recorder.tape import cut
 
     return cut.readable(path)
 
@@ -111,10 +111,10 @@ def read(
     labels: Sequence[str] = (),
 ) -> "Filter | None":
     """Return one filter for all that the options select by; None if nothing was. Raise `click.BadParameter`."""
-    from recorder.decode.outcome import FAILURES
-    from viewer.filters.parser import label, now, parse, started
-    from viewer.filters.syntax import Labelled, Match, every
-    from viewer.filters.values import pattern
+    from wiretape.recorder.decode.outcome import FAILURES
+    from wiretape.viewer.filters.parser import label, now, parse, started
+    from wiretape.viewer.filters.syntax import Labelled, Match, every
+    from wiretape.viewer.filters.values import pattern
 
     parts: list[Filter] = [parsed("--filter", parse, text) for text in filters]
     if models:
@@ -147,7 +147,7 @@ def text(
 
 def read_sort(sort: str | None) -> tuple[str, bool] | None:
     """Return the field to sort by, and whether the largest come first. Raise `click.BadParameter`."""
-    from viewer.filters.parser import sort_order
+    from wiretape.viewer.filters.parser import sort_order
 
     return None if sort is None else parsed("--sort", sort_order, sort)
 
@@ -196,7 +196,7 @@ class Pace:
 
     def playback(self, at: Sequence[int], end_ns: int, now: Callable[[], int]) -> "Playback":
         """Return a playhead over timestamps in ns since T0, at this pace."""
-        from viewer.timing.playback import Playback
+        from wiretape.viewer.timing.playback import Playback
 
         playback = Playback(at, end_ns, now)
         playback.set_cap(self.cap_ns)
@@ -206,7 +206,7 @@ class Pace:
 
 def read_pace(speed: float, max_gap: str | None, no_wait: bool) -> Pace:
     """Return the pace that the options give. Raise `click.BadParameter`."""
-    from viewer.filters.values import number
+    from wiretape.viewer.filters.values import number
 
     def duration(text: str) -> int:
         return int(number(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, "duration"))
@@ -230,7 +230,7 @@ paced = gathered(
 
 def groups(by: str | None) -> tuple[str, ...]:
     """Return the keys that `--by` names. Raise `click.BadParameter`."""
-    from viewer.stats.metrics import GROUPS
+    from wiretape.viewer.stats.metrics import GROUPS
 
     keys = tuple(dict.fromkeys(part.strip() for part in by.split(","))) if by is not None else ()
     for key in keys:
@@ -251,7 +251,7 @@ def covered(source: "Source", selection: "Selection", all_operations: bool) -> "
     More is asked for by a filter that names the operation, or by `--all-operations`. What is left out is reported on
     stderr when the command ends, below what it prints.
     """
-    from viewer.filters import coverage
+    from wiretape.viewer.filters import coverage
 
     if all_operations or coverage.names_operation(selection.filter):
         return selection
@@ -266,7 +266,7 @@ def named(source: "Source", ids: Sequence[str], where: "Filter | None") -> "Sele
 
     `-` reads references from stdin, one a line. Raises `NotFound` for a reference to no exchange, or to several.
     """
-    from viewer.source.base import Selection
+    from wiretape.viewer.source.base import Selection
 
     return Selection(where, tuple(source.find(id) for id in references(ids)) if ids else None)
 
@@ -293,7 +293,7 @@ def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -
     On a terminal, each term of the filter is followed by how many match that alone: a count of the whole tape each, for
     which no program should wait.
     """
-    from viewer.filters.syntax import And, is_starred
+    from wiretape.viewer.filters.syntax import And, is_starred
 
     total = source.count()
     if not total:
@@ -310,8 +310,8 @@ def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -
 
 def _still_to_come(where: "Filter | None") -> Iterator[str]:
     """Yield a sentence for each term that asks for exchanges of the future."""
-    from viewer.filters.parser import now
-    from viewer.filters.syntax import And, Compare
+    from wiretape.viewer.filters.parser import now
+    from wiretape.viewer.filters.syntax import And, Compare
 
     latest = now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for term in where.parts if isinstance(where, And) else (where,):
@@ -322,7 +322,7 @@ def _still_to_come(where: "Filter | None") -> Iterator[str]:
 
 def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
     """Return what `parse` makes of an option's text. Raise `click.BadParameter`, which names the option."""
-    from viewer.filters.parser import checked
+    from wiretape.viewer.filters.parser import checked
 
     try:
         return parse(checked(text))
@@ -334,7 +334,7 @@ def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
 
 def known(option: str, name: str, names: Sequence[str], kind: str) -> str:
     """Return a name that is one of `names`; raise `click.BadParameter`, which lists them, if it is not."""
-    from viewer.filters.fields import closest_first
+    from wiretape.viewer.filters.fields import closest_first
 
     if name not in names:
         choices = ", ".join(closest_first(name, names))

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
-from recorder.commands.options import gathered
-from recorder.errors import WiretapeError
-from recorder.plurals import counted
-from viewer.commands import completion
+from wiretape.recorder.commands.options import gathered
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.commands import completion
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from viewer.export.text import Format
-    from viewer.report.tables import Table
-    from viewer.rows import TableRow
-    from viewer.source.base import Place, Selection, Source
+    from wiretape.viewer.export.text import Format
+    from wiretape.viewer.report.tables import Table
+    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.source.base import Place, Selection, Source
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,8 +83,8 @@ class Output:
         `header` is TSV's and CSV's. On a narrow terminal, the `important` fields of a table give way last, after texts
         are cut to `narrowest` cells.
         """
-        from viewer.export import text
-        from viewer.rows import begun
+        from wiretape.viewer.export import text
+        from wiretape.viewer.rows import begun
 
         if self.is_table:
             return _put_table(fields, list(rows), file, important, narrowest)
@@ -104,7 +104,7 @@ class Output:
         narrowest: int | None = None,
     ) -> None:
         """Write rows of figures as `put` does, those in a table with as many decimals as people want."""
-        from viewer.report import tables
+        from wiretape.viewer.report import tables
 
         shown = map(tables.rounded, rows) if self.is_table else rows
         self.put(fields, shown, important=important, narrowest=narrowest)
@@ -114,7 +114,7 @@ class Output:
         if self.format != "json":
             self.put(list(row), [row])
             return
-        from viewer.export.text import write_object
+        from wiretape.viewer.export.text import write_object
 
         with stdout() as out:
             write_object(out, row, terminal=on_terminal())
@@ -135,7 +135,7 @@ def opened(place: "Place") -> Iterator["Source"]:
 
 def report_unshipped(source: "Source", selection: "Selection", lacking: str) -> None:
     """Print on stderr how many exchanges have no bytes, which is what they are `lacking` for, if any have none."""
-    from recorder.decode.outcome import FLAGS, NOT_SHIPPED
+    from wiretape.recorder.decode.outcome import FLAGS, NOT_SHIPPED
 
     if count := source.without_bytes(selection):
         click.echo(f"wiretape: {counted(count, 'exchange')} {lacking}: {FLAGS[NOT_SHIPPED]}", err=True)
@@ -158,7 +158,7 @@ def formatted(
 
 
 def _column(name: str, known: Mapping[str, str]) -> str:
-    from viewer.filters.fields import NAMES, closest_first
+    from wiretape.viewer.filters.fields import NAMES, closest_first
 
     field = next((one for one in (name, f"{name}_ms", NAMES.get(name, "")) if one in known), None)
     if field is None:
@@ -181,7 +181,7 @@ def _put_table(
     important: Sequence[str],
     narrowest: int | None,
 ) -> int:
-    from viewer.report import tables
+    from wiretape.viewer.report import tables
 
     room = width() if file is None else None
     table = tables.grid(fields, rows, room, important, narrowest or tables.NARROWEST)
@@ -197,7 +197,7 @@ def show(lines: "Iterable[Text]", *, ascii: bool = False) -> None:
 
     On a terminal without UTF-8, or if `ascii`, the signs of drawings are ASCII.
     """
-    from viewer.report import tables
+    from wiretape.viewer.report import tables
 
     if ascii or (on_terminal() and not has_utf8()):
         lines = map(tables.in_ascii, lines)
@@ -227,7 +227,7 @@ def tell_hidden(names: Iterable[str]) -> None:
     """Print which columns had no room on the terminal, and how to see them all the same; nothing if all had."""
     from rich.text import Text
 
-    from viewer.report import tables
+    from wiretape.viewer.report import tables
 
     hidden = list(dict.fromkeys(names))
     if hidden:

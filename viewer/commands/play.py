@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from recorder.clock import SYSTEM
-from recorder.sanitize import safe
-from viewer.commands import completion, options, output
-from viewer.commands.options import Pace
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands.options import Pace
 
 if TYPE_CHECKING:
-    from viewer.replay.pieces import Form, Piece, Section
-    from viewer.source.base import Place
-    from viewer.source.tape.exchange import FullExchange
+    from wiretape.viewer.replay.pieces import Form, Piece, Section
+    from wiretape.viewer.source.base import Place
+    from wiretape.viewer.source.tape.exchange import FullExchange
 
 _LOOK_NS = 100_000_000
 """While nothing is due, it is looked this often whether anybody still reads."""
@@ -99,7 +99,7 @@ def play(
     stream that broke plays as far as it came; how it ended is then said on stderr. After ctrl-z, it goes on where it
     stopped.
     """
-    from viewer.source.tape import exchange
+    from wiretape.viewer.source.tape import exchange
 
     clock = _Clock()
     job = _Job(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock)
@@ -119,9 +119,9 @@ def play(
 
 def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
     """Play an exchange; return what is to be said of its end, or of a text that it does not have."""
-    from recorder.errors import NotShipped
-    from viewer.model import facts
-    from viewer.replay import pieces
+    from wiretape.recorder.errors import NotShipped
+    from wiretape.viewer.model import facts
+    from wiretape.viewer.replay import pieces
 
     if not one.facts.has_bytes:
         raise NotShipped(one.row.id)

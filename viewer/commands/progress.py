@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from recorder.clock import SYSTEM, Clock
-from recorder.plurals import counted, plural
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.plurals import counted, plural
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder import private
-from recorder.commands import db as tapes
-from recorder.commands.options import TapeFile
-from recorder.plurals import counted
-from viewer.commands import completion, options, output
-from viewer.commands.progress import Bar
+from wiretape.recorder import private
+from wiretape.recorder.commands import db as tapes
+from wiretape.recorder.commands.options import TapeFile
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands.progress import Bar
 
 if TYPE_CHECKING:
-    from viewer.filters.syntax import Filter
-    from viewer.source.base import Place
+    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.source.base import Place
 
 _PURPOSE = "wiretape pull"
 
@@ -46,7 +46,7 @@ def pull(ids: tuple[str, ...], db: "Place | None", where: "Filter | None", limit
     """
     place = options.place(db)
     if place.file is not None:
-        from recorder.tape import merge
+        from wiretape.recorder.tape import merge
 
         merge.refuse_itself(file, [place.file])
     with output.opened(place) as source:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.commands.options import db, deleting, tape_path
-from viewer.commands import completion, options
+from wiretape.recorder.commands.options import db, deleting, tape_path
+from wiretape.viewer.commands import completion, options
 
 if TYPE_CHECKING:
-    from viewer.filters.syntax import Filter
+    from wiretape.viewer.filters.syntax import Filter
 
 
 @click.command()
@@ -29,9 +29,9 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
     if not ids and where is None:
         raise click.UsageError("say what to delete: an ID, or a filter such as -f until:30d")
 
-    from recorder.commands.db import delete
-    from recorder.tape import retention
-    from viewer.source.tape.place import Tape
+    from wiretape.recorder.commands.db import delete
+    from wiretape.recorder.tape import retention
+    from wiretape.viewer.source.tape.place import Tape
 
     path = tape_path(db)
     with Tape(path).opened() as source:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from recorder.commands.options import (
+from wiretape.recorder.commands.options import (
     ca_file,
     db,
     gathered,
@@ -20,20 +20,20 @@ from recorder.commands.options import (
     tape_path,
     upstream,
 )
-from recorder.plurals import counted
-from recorder.sanitize import safe
-from viewer.commands import completion, options
-from viewer.commands.options import Pace
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.commands import completion, options
+from wiretape.viewer.commands.options import Pace
 
 if TYPE_CHECKING:
     import asyncio
 
-    from recorder.relay.guard import Refusal
-    from recorder.tape.journal import Finished
-    from recorder.tape.losses import Totals
-    from viewer.filters.syntax import Filter
-    from viewer.replay import cassette, planning
-    from viewer.replay.serve import Served
+    from wiretape.recorder.relay.guard import Refusal
+    from wiretape.recorder.tape.journal import Finished
+    from wiretape.recorder.tape.losses import Totals
+    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.replay import cassette, planning
+    from wiretape.viewer.replay.serve import Served
 
 _ASKING = {"upstreams": "--upstream", "record_labels": "--record-label", "ca_file": "--ca-file"}
 _RECORD = ("none", "once", "new", "all")
@@ -41,13 +41,13 @@ _MODES = ("request", "model", "sequence", "random", "id")
 
 
 def _read_faults(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[Any]:
-    from viewer.replay import faults
+    from wiretape.viewer.replay import faults
 
     return [options.parsed("--fault", faults.parse, text) for text in given]
 
 
 def _read_rechunk(_context: click.Context, _option: click.Parameter, given: str) -> str | int:
-    from viewer.replay.planning import read_rechunk
+    from wiretape.viewer.replay.planning import read_rechunk
 
     return options.parsed("--rechunk", read_rechunk, given)
 
@@ -55,7 +55,7 @@ def _read_rechunk(_context: click.Context, _option: click.Parameter, given: str)
 def _options(
     match: Any, ignored: tuple[str, ...], rechunk: Any, faults: list[Any], seed: int, record: Any
 ) -> "Callable[[Pace], planning.Options]":
-    from viewer.replay.planning import Options
+    from wiretape.viewer.replay.planning import Options
 
     if record != "none" and match == "id":
         raise click.UsageError("--match id serves what is named and nothing else: leave out --record")
@@ -147,10 +147,10 @@ def serve(
     """
     _check_recording(answers := answered(pace), ids)
 
-    from recorder.relay.loop import run
-    from viewer.replay.cassette import Options
-    from viewer.source.tape.place import Tape
-    from viewer.source.tape.source import condition
+    from wiretape.recorder.relay.loop import run
+    from wiretape.viewer.replay.cassette import Options
+    from wiretape.viewer.source.tape.place import Tape
+    from wiretape.viewer.source.tape.source import condition
 
     host, port = read_listen(listen, frozenset(), "serve answers programs on this one, so listen on 127.0.0.1")
     path = tape_path(db)
@@ -182,8 +182,8 @@ def _check_recording(answers: "planning.Options", ids: tuple[str, ...]) -> None:
 async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     import asyncio
 
-    from recorder.decode.outcome import NOT_SHIPPED
-    from viewer.replay.cassette import Cassette, Observer
+    from wiretape.recorder.decode.outcome import NOT_SHIPPED
+    from wiretape.viewer.replay.cassette import Cassette, Observer
 
     report = _Report()
     observer = Observer(report.served, report.refused, report.trouble, report.recorded)
@@ -224,8 +224,8 @@ def _catch_signals(stopped: "asyncio.Event", serving: "cassette.Cassette") -> No
 @contextmanager
 def _ready(base: str, file: Path | None) -> Iterator[None]:
     """Say that clients may come: on standard output, and in a file if one is named. Raises `WiretapeError`."""
-    from recorder.errors import WiretapeError
-    from viewer.commands import output
+    from wiretape.recorder.errors import WiretapeError
+    from wiretape.viewer.commands import output
 
     with output.stdout() as out:
         out.write(f"{base}\n".encode())
@@ -248,14 +248,14 @@ class _Report:
     """What is told on standard error: a line for each request, and in the end of all of them."""
 
     def __init__(self) -> None:
-        from viewer.replay.accuracy import Lateness
+        from wiretape.viewer.replay.accuracy import Lateness
 
         self._all = Lateness()
         self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
 
     def served(self, one: "Served") -> None:
         """Tell what became of a request."""
-        from viewer.replay import accuracy
+        from wiretape.viewer.replay import accuracy
 
         if one.head is None or one.miss is not None:
             self._missed += one.miss is not None
@@ -285,9 +285,9 @@ class _Report:
 
     def recorded(self, one: "Finished", is_kept: bool) -> None:
         """Tell what was recorded, and what becomes of it where it failed."""
-        from recorder.clock import SYSTEM
-        from recorder.commands.status import finished_line
-        from recorder.decode.outcome import FAILURES
+        from wiretape.recorder.clock import SYSTEM
+        from wiretape.recorder.commands.status import finished_line
+        from wiretape.recorder.decode.outcome import FAILURES
 
         self._recorded += 1
         _say(f"recorded {finished_line(one, SYSTEM.wall()[11:19] + 'Z')}")

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from recorder import destinations
-from recorder.children import LAST_SECONDS
-from recorder.commands import options
-from recorder.commands.options import ca_file, db, read_labels, tape_path
-from recorder.destinations import Archive, Collector, Destination, Target
-from recorder.errors import WiretapeError
-from recorder.plurals import counted
-from recorder.sanitize import clipped, safe
-from viewer.commands.centre import connected_to
+from wiretape.recorder import destinations
+from wiretape.recorder.children import LAST_SECONDS
+from wiretape.recorder.commands import options
+from wiretape.recorder.commands.options import ca_file, db, read_labels, tape_path
+from wiretape.recorder.destinations import Archive, Collector, Destination, Target
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.viewer.commands.centre import connected_to
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from recorder.commands.status import Screen
-    from viewer.ship.otlp.attributes import Origin
-    from viewer.ship.parquet.files import Files
-    from viewer.ship.shipper import Shipper
-    from viewer.ship.sink import Sink
+    from wiretape.recorder.commands.status import Screen
+    from wiretape.viewer.ship.otlp.attributes import Origin
+    from wiretape.viewer.ship.parquet.files import Files
+    from wiretape.viewer.ship.shipper import Shipper
+    from wiretape.viewer.ship.sink import Sink
 
 _NICENESS: Final = 10
 
@@ -70,8 +70,8 @@ def ship(
     WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
     shipping" for a centre, "wiretape help archive" for an archive, and "wiretape help otlp" for a collector.
     """
-    from recorder.tape import file
-    from recorder.tape.redact import Redactor
+    from wiretape.recorder.tape import file
+    from wiretape.recorder.tape.redact import Redactor
 
     if isinstance(target, Collector):
         if bodies:
@@ -93,17 +93,17 @@ def _sink(
     since: int,
 ) -> "Iterator[Sink]":
     """Yield the sink of a destination. Raises `WiretapeError` and `click.UsageError` for what cannot be used."""
-    from viewer.ship.sink import Origin
+    from wiretape.viewer.ship.sink import Origin
 
     origin = Origin(socket.gethostname(), labels)
     match target:
         case Target():
-            from viewer.ship.clickhouse.sink import CentreSink
+            from wiretape.viewer.ship.clickhouse.sink import CentreSink
 
             with connected_to(target, ca_file) as centre:
                 yield CentreSink(centre, origin, bodies)
         case Archive():
-            from viewer.ship.parquet.sink import ArchiveSink
+            from wiretape.viewer.ship.parquet.sink import ArchiveSink
 
             yield ArchiveSink(_files(target), origin, bodies)
         case Collector():
@@ -112,8 +112,8 @@ def _sink(
 
 def _files(archive: Archive) -> "Files":
     """Return the files of an archive. Raises `WiretapeError`."""
-    from viewer.export.parquet import pyarrow
-    from viewer.ship.parquet.files import cause, in_bucket, in_directory
+    from wiretape.viewer.export.parquet import pyarrow
+    from wiretape.viewer.ship.parquet.files import cause, in_bucket, in_directory
 
     arrow = pyarrow()
     arrow.set_memory_pool(arrow.system_memory_pool())  # which gives back what is freed
@@ -131,12 +131,12 @@ def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[
     """Return the sink of a collector. Raises `click.UsageError` if its headers cannot be read."""
     options.check_extra("opentelemetry.proto", "otlp", "--to otlp+http://…")
 
-    from recorder import __version__
-    from recorder.clock import SYSTEM
-    from recorder.relay.trust import tls_context
-    from viewer.ship.otlp import attributes
-    from viewer.ship.otlp.client import Client
-    from viewer.ship.otlp.sink import CollectorSink
+    from wiretape.recorder import __version__
+    from wiretape.recorder.clock import SYSTEM
+    from wiretape.recorder.relay.trust import tls_context
+    from wiretape.viewer.ship.otlp import attributes
+    from wiretape.viewer.ship.otlp.client import Client
+    from wiretape.viewer.ship.otlp.sink import CollectorSink
 
     trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
     client = Client(collector.url, options.read_headers(collector), SYSTEM, version=__version__, verify=trusted)
@@ -150,10 +150,10 @@ def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[
 
 def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: bool) -> None:
     """Ship a tape, until it is over; if `once`, what there is. Raises `WiretapeError`."""
-    from recorder.commands.status import Screen
-    from viewer.ship import acknowledged, ending
-    from viewer.ship.shipper import Shipper
-    from viewer.ship.sink import NotTaken
+    from wiretape.recorder.commands.status import Screen
+    from wiretape.viewer.ship import acknowledged, ending
+    from wiretape.viewer.ship.shipper import Shipper
+    from wiretape.viewer.ship.sink import NotTaken
 
     with contextlib.closing(Screen()) as screen:
 
@@ -183,10 +183,10 @@ def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: 
 @contextlib.contextmanager
 def _reading(tape: Path, sink: "Sink") -> "Iterator[Connection]":
     """Connect to a tape; what decodes bodies needs more for that."""
-    from recorder.tape import file
+    from wiretape.recorder.tape import file
 
     if sink.decodes:
-        from viewer.source.tape import queries
+        from wiretape.viewer.source.tape import queries
 
         with queries.opened(tape) as connection:
             yield connection

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.decode.stalls import Thresholds
-from viewer.commands import completion, options, output
-from viewer.commands.output import Output
-from viewer.timing import thresholds as limiting
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands.output import Output
+from wiretape.viewer.timing import thresholds as limiting
 
 if TYPE_CHECKING:
-    from viewer.rows import TableRow
-    from viewer.source.base import Place, Recorded
+    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.source.base import Place, Recorded
 
 Part = Callable[["Recorded", Output, Thresholds], None]
 """Shows one part of an exchange."""
@@ -25,10 +25,10 @@ _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and 
 
 
 def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
-    from viewer import rows
-    from viewer.report import exchange
-    from viewer.timing.attribution import Attribution
-    from viewer.timing.verdicts import verdicts
+    from wiretape.viewer import rows
+    from wiretape.viewer.report import exchange
+    from wiretape.viewer.timing.attribution import Attribution
+    from wiretape.viewer.timing.verdicts import verdicts
 
     row = one.worked_out()
     request_headers, response_headers = one.headers()
@@ -44,9 +44,9 @@ def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
 
 
 def _timing(one: "Recorded", out: Output, limits: Thresholds) -> None:
-    from viewer.report import exchange
-    from viewer.timing import verdicts
-    from viewer.timing.attribution import Attribution
+    from wiretape.viewer.report import exchange
+    from wiretape.viewer.timing import verdicts
+    from wiretape.viewer.timing.attribution import Attribution
 
     timed = Attribution(*one.observed())
     judged = verdicts.verdicts(timed, one.detail().outcome, limits)
@@ -57,9 +57,9 @@ def _timing(one: "Recorded", out: Output, limits: Thresholds) -> None:
 
 
 def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from viewer import rows
-    from viewer.model import facts
-    from viewer.report import exchange
+    from wiretape.viewer import rows
+    from wiretape.viewer.model import facts
+    from wiretape.viewer.report import exchange
 
     row = one.detail()
     if out.format not in (None, "table"):
@@ -78,10 +78,10 @@ def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
 def _events(one: "Recorded", out: Output, _: Thresholds) -> None:
     from rich.text import Text
 
-    from viewer import rows
-    from viewer.model.exchange import events
-    from viewer.model.exchange.clocks import Times
-    from viewer.model.exchange.transcript import Transcript
+    from wiretape.viewer import rows
+    from wiretape.viewer.model.exchange import events
+    from wiretape.viewer.model.exchange.clocks import Times
+    from wiretape.viewer.model.exchange.transcript import Transcript
 
     decoded = one.observed()[2]
     transcript = Transcript(decoded)
@@ -102,7 +102,7 @@ def _cut(line: str, width: int) -> str:
 
 
 def _reads(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from viewer import rows
+    from wiretape.viewer import rows
 
     reads = one.reads()
     if not out.put(rows.SENT_READ_FIELDS, map(_to_microseconds, reads) if out.is_table else reads):
@@ -115,11 +115,11 @@ def _to_microseconds(read: "TableRow") -> "TableRow":
 
 
 def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from recorder.decode.outcome import NOT_SHIPPED
-    from recorder.errors import NotShipped
-    from viewer import rows
-    from viewer.model.exchange import pages
-    from viewer.report import exchange
+    from wiretape.recorder.decode.outcome import NOT_SHIPPED
+    from wiretape.recorder.errors import NotShipped
+    from wiretape.viewer import rows
+    from wiretape.viewer.model.exchange import pages
+    from wiretape.viewer.report import exchange
 
     if out.format not in (None, "table"):
         out.put_one(rows.request(one.request()))
@@ -135,9 +135,9 @@ def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
 
 
 def _conversation(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from viewer.model.exchange import conversation
-    from viewer.model.exchange.conversation import Folding
-    from viewer.report import exchange
+    from wiretape.viewer.model.exchange import conversation
+    from wiretape.viewer.model.exchange.conversation import Folding
+    from wiretape.viewer.report import exchange
 
     turn = one.turn()
     if out.format not in (None, "table"):
@@ -154,7 +154,7 @@ def _raw(one: "Recorded", out: Output, _: Thresholds) -> None:
 
 def _readable(one: "Recorded") -> None:
     """Show the body on a terminal: text without control characters, the beginning of anything else as hex."""
-    from viewer.report import exchange
+    from wiretape.viewer.report import exchange
 
     body, decoded = one.body(), one.observed()[2]
     if decoded.framing == "websocket":
@@ -166,8 +166,8 @@ def _readable(one: "Recorded") -> None:
 
 
 def _report_no_body(one: "Recorded", things: str) -> None:
-    from viewer.model import facts
-    from viewer.report import exchange
+    from wiretape.viewer.model import facts
+    from wiretape.viewer.report import exchange
 
     _report_nothing(things, facts.no_body(one.detail(), exchange.HINT))
 

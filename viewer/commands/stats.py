@@ -1,7 +1,7 @@
 """The commands that turn a tape into figures: `stats`, `compare` and `check`.
 
 Data goes to stdout and messages to
-stderr. The figures are worked out in `viewer.stats` and laid out in `viewer.report`.
+stderr. The figures are worked out in `wiretape.viewer.stats` and laid out in `wiretape.viewer.report`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recorder.errors import NotFound, WiretapeError
-from viewer.commands import completion, options, output, progress
-from viewer.commands.measuring import Measuring, measured
-from viewer.commands.options import known, parsed
-from viewer.commands.output import Output
+from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.viewer.commands import completion, options, output, progress
+from wiretape.viewer.commands.measuring import Measuring, measured
+from wiretape.viewer.commands.options import known, parsed
+from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from viewer.filters.syntax import Filter
-    from viewer.rows import TableRow
-    from viewer.source.base import Place, Selection, Source
-    from viewer.stats.check import Rule
-    from viewer.stats.metrics import Quantity
-    from viewer.stats.summary import Figures, Sample
-    from viewer.stats.tools.summary import Report
+    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.source.base import Place, Selection, Source
+    from wiretape.viewer.stats.check import Rule
+    from wiretape.viewer.stats.metrics import Quantity
+    from wiretape.viewer.stats.summary import Figures, Sample
+    from wiretape.viewer.stats.tools.summary import Report
 
 
 @click.command()
@@ -80,9 +80,9 @@ def stats(
 
     --columns takes statistics (p50,p99) and fields (model,n,ttft_p99_ms); with fields, each group is one row.
     """
-    from viewer.rows import only
-    from viewer.stats import summary
-    from viewer.stats.metrics import QUANTITIES, STATISTICS
+    from wiretape.viewer.rows import only
+    from wiretape.viewer.stats import summary
+    from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS
 
     if tool is not None:
         ours = {"--by": by, "--percentile-method": measuring.method != "linear", "--slo": measuring.slo, "--hist": hist}
@@ -133,7 +133,7 @@ def _show_blocks(
     """Print each group: its statistics and its histogram, with an empty line between two; then what had no room."""
     from rich.text import Text
 
-    from viewer.report import stats
+    from wiretape.viewer.report import stats
 
     width, hidden = output.width(), list[str]()
     for number, (one, row) in enumerate(zip(found, rows, strict=True)):
@@ -155,10 +155,10 @@ def _stats_as(
     *,
     all_operations: bool,
 ) -> None:
-    from viewer.report import tools
-    from viewer.rows import only
-    from viewer.source.base import Selection
-    from viewer.stats.tools.tools import authority
+    from wiretape.viewer.report import tools
+    from wiretape.viewer.rows import only
+    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.stats.tools.tools import authority
 
     parsed("--as", authority, tool)
     if schema:
@@ -190,7 +190,7 @@ def _report(
     source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str, bool], int] | None"
 ) -> "Report":
     """Return what a tool would report of exchanges."""
-    from viewer.stats.tools.summary import report_of
+    from wiretape.viewer.stats.tools.summary import report_of
 
     output.report_unshipped(source, selection, "left out")
     with progress.Bar("measuring", lambda: source.measurable(selection), "exchange") as bar:
@@ -235,7 +235,7 @@ def _figures(
     drawn: "Quantity | None" = None,
 ) -> "list[Figures]":
     """Measure the exchanges that a filter selects, in groups; report on stderr if there are none."""
-    from viewer.source.base import Selection
+    from wiretape.viewer.source.base import Selection
 
     with output.opened(options.place(db)) as source:
         selected = Selection(where)
@@ -294,9 +294,9 @@ def compare(
     comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equals, about one finds a
     difference. An interval that holds 0 shows no clear difference.
     """
-    from viewer.report import tables
-    from viewer.rows import only
-    from viewer.stats import compare
+    from wiretape.viewer.report import tables
+    from wiretape.viewer.rows import only
+    from wiretape.viewer.stats import compare
 
     if len(ids) == 2 and base is None and new is None:
         only_groups = {
@@ -329,11 +329,11 @@ def compare(
 
 def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
     """Show what changed between the requests of two exchanges."""
-    from viewer.model.exchange import changes
-    from viewer.model.exchange.conversation import Folding
-    from viewer.report import exchange
-    from viewer.rows import only
-    from viewer.source.tape import exchange as tape
+    from wiretape.viewer.model.exchange import changes
+    from wiretape.viewer.model.exchange.conversation import Folding
+    from wiretape.viewer.report import exchange
+    from wiretape.viewer.rows import only
+    from wiretape.viewer.source.tape import exchange as tape
 
     fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
     with output.opened(options.place(db)) as source:
@@ -351,8 +351,8 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
 
 def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
     """Return the filter of a group, which is part of what `where` selects."""
-    from viewer.filters.parser import parse
-    from viewer.filters.syntax import every
+    from wiretape.viewer.filters.parser import parse
+    from wiretape.viewer.filters.syntax import every
 
     own = parsed(option, parse, text)
     return own if where is None else every([where, own])
@@ -362,7 +362,7 @@ def _sides(
     source: "Source", groups: "Mapping[str, Filter]", include_failed: bool, all_operations: bool
 ) -> "list[Sample]":
     """Read the groups of a comparison, given by the option that names each. Raise `NotFound` if one is empty."""
-    from viewer.source.base import Selection
+    from wiretape.viewer.source.base import Selection
 
     if not source.count():
         raise NotFound(f"nothing to compare: {source.empty}")
@@ -428,8 +428,8 @@ def check(
     Exit 0 if all rules hold, 3 if one fails, and 4 if none fails but for one there is nothing to judge, or exchanges
     are not measured yet.
     """
-    from viewer import outfile
-    from viewer.stats import check, summary
+    from wiretape.viewer import outfile
+    from wiretape.viewer.stats import check, summary
 
     rules, slo = _rules(file, highest, lowest)
     bounds = measuring.bounds(slo)
@@ -455,7 +455,7 @@ def check(
 
 def _rules(file: Path | None, highest: Sequence[str], lowest: Sequence[str]) -> "tuple[list[Rule], str | None]":
     """Read the rules of a file, then those of the command line; and the file's objective."""
-    from viewer.stats import check
+    from wiretape.viewer.stats import check
 
     rules, slo = list["Rule"](), None
     if file is not None:

@@ -1,7 +1,7 @@
 """The command `view`: a tape, or a centre, in a terminal, to look at and step through; a tape as live pages, too.
 
-What is on the screen is `viewer.tui`'s, what is on pages `viewer.web`'s. What is wrong with what was asked for is said
-before; the tape itself need not be there yet.
+What is on the screen is `wiretape.viewer.tui`'s, what is on pages `wiretape.viewer.web`'s. What is wrong with what was
+asked for is said before; the tape itself need not be there yet.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recorder import private
-from recorder.decode.stalls import Thresholds
-from viewer.commands import completion, options, output
-from viewer.timing import thresholds as limiting
+from wiretape.recorder import private
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.timing import thresholds as limiting
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from viewer.source.base import Place
+    from wiretape.viewer.source.base import Place
 
 _PREFIX = "wiretape-view-"
 
@@ -92,10 +92,10 @@ def view(
 def _serve(
     id: str | None, path: Path, filter_text: str, thresholds: Thresholds, listen: str | None, with_bodies: bool
 ) -> None:
-    from recorder.commands.options import read_listen
-    from viewer.commands import web
-    from viewer.filters import parser
-    from viewer.web.values import Settings
+    from wiretape.recorder.commands.options import read_listen
+    from wiretape.viewer.commands import web
+    from wiretape.viewer.filters import parser
+    from wiretape.viewer.web.values import Settings
 
     address = read_listen(listen or "127.0.0.1:0", frozenset(), "pages are for browsers on this one: take 127.0.0.1")
     where = options.parsed("--filter", parser.parse, filter_text) if filter_text.strip() else None
@@ -145,8 +145,8 @@ def _show(
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it
     gc.disable()  # until the first screen is there: a tenth of the start would go into looking at what stays
-    from viewer.model import settings
-    from viewer.tui.app import ViewerApp
+    from wiretape.viewer.model import settings
+    from wiretape.viewer.tui.app import ViewerApp
 
     configured = settings.read()
     app = ViewerApp(
@@ -187,11 +187,11 @@ def _numbers(place: "Place", ids: Sequence[str]) -> tuple[int | None, list[int]]
 def _opened(numbers: Sequence[int], at: str | None) -> "Callable[[], Screen[Any]] | None":
     """Return what makes the screen that opens over the list, if exchanges were named."""
     if len(numbers) > 1:
-        from viewer.tui.compare.race import CompareScreen
+        from wiretape.viewer.tui.compare.race import CompareScreen
 
         return lambda: CompareScreen(numbers[0], numbers[1])
     if not numbers:
         return None
-    from viewer.tui.inspector.screen import InspectorScreen
+    from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
     return lambda: InspectorScreen(numbers[0], at)

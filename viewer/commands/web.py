@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recorder.sanitize import safe
+from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
-    from viewer.web.values import Settings
+    from wiretape.viewer.web.values import Settings
 
 _NICENESS = 19
 """Pages yield the CPU to the relay and to the writer."""
@@ -17,7 +17,7 @@ _NICENESS = 19
 
 def serve(settings: "Settings", address: tuple[str, int], reference: str | None) -> None:
     """Serve until a signal ends it, and with it the process. Raises `WiretapeError`."""
-    from recorder.relay.loop import run
+    from wiretape.recorder.relay.loop import run
 
     id = None if reference is None else _id(settings.tape, reference)
     os.nice(_NICENESS)
@@ -27,7 +27,7 @@ def serve(settings: "Settings", address: tuple[str, int], reference: str | None)
 
 
 def _id(tape: Path, reference: str) -> str:
-    from viewer.source.tape import live, queries
+    from wiretape.viewer.source.tape import live, queries
 
     with queries.opened(tape) as connection:
         return live.listed(connection, [queries.find(connection, reference)])[0].id
@@ -36,8 +36,8 @@ def _id(tape: Path, reference: str) -> str:
 async def _serve(settings: "Settings", address: tuple[str, int], id: str | None) -> int:
     import asyncio
 
-    from recorder.relay import server
-    from viewer.web.site import Site
+    from wiretape.recorder.relay import server
+    from wiretape.viewer.web.site import Site
 
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

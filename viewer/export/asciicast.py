@@ -11,13 +11,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
-from recorder.decode import encoding
-from recorder.decode.decoder import TimedChunk
-from recorder.decode.dialect import Piece
-from recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
-from recorder.sanitize import safe
-from viewer import formatting
-from viewer.source.tape.exchange import FullExchange
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.decoder import TimedChunk
+from wiretape.recorder.decode.dialect import Piece
+from wiretape.recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import formatting
+from wiretape.viewer.source.tape.exchange import FullExchange
 
 COLUMNS: Final = 80
 LINES: Final = 24

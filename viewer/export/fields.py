@@ -1,8 +1,9 @@
 """Every field of the tables that can be exported: its kind, its unit and what it means.
 
-What a field means is written where the field is made: beside the column of the tape (`recorder.tape.schema`), in the
-metadata of a measure (`recorder.decode.derive`) or of a statistic (`stats`). Only what the viewer itself makes, or says
-otherwise than the tape, is described here. How a kind is written is left to `export` and `parquet`.
+What a field means is written where the field is made: beside the column of the tape (`wiretape.recorder.tape.schema`),
+in the metadata of a measure (`wiretape.recorder.decode.derive`) or of a statistic (`stats`). Only what the viewer
+itself makes, or says otherwise than the tape, is described here. How a kind is written is left to `export` and
+`parquet`.
 """
 
 import dataclasses
@@ -12,12 +13,12 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import JSON, Boolean, Column, Float, Integer
 
-from recorder.decode.metrics import METRICS, Measures
-from recorder.tape import cells
-from recorder.tape.schema import exchanges, measures, reads
-from viewer import rows
-from viewer.export import text
-from viewer.stats.metrics import QUANTITIES
+from wiretape.recorder.decode.metrics import METRICS, Measures
+from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.schema import exchanges, measures, reads
+from wiretape.viewer import rows
+from wiretape.viewer.export import text
+from wiretape.viewer.stats.metrics import QUANTITIES
 
 Kind = Literal["text", "integer", "number", "boolean", "timestamp", "words", "json"]
 
@@ -100,7 +101,7 @@ class Field:
 def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
     """Return the fields of a table in their order; `by` are the groups of a summary."""
     if table == "summary":
-        from viewer.stats import summary  # numpy is slow to load, and only a summary needs it
+        from wiretape.viewer.stats import summary  # numpy is slow to load, and only a summary needs it
 
         return (*map(_group, by), *(_statistic(name, meaning) for name, meaning in summary.schema().items()))
     own = {"chunks": _chunk, "reads": _read}.get(table, _exchange)
@@ -169,7 +170,7 @@ def _comment(column: Column[Any]) -> str:
 
 
 def _statistic(name: str, meaning: str) -> Field:
-    from viewer.stats.summary import TOKENS
+    from wiretape.viewer.stats.summary import TOKENS
 
     kinds: dict[str, Kind] = {
         "first_at": "timestamp", "last_at": "timestamp", "warnings": "words", "currency": "text",

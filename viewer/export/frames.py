@@ -1,6 +1,6 @@
 """A tape in a notebook, as pandas frames: the only module that imports pandas.
 
-    >>> from viewer.export.frames import open_tape
+    >>> from wiretape.viewer.export.frames import open_tape
     >>> tape = open_tape("tape.db")
     >>> complete = tape.exchanges("outcome:complete")
     >>> complete["ttft_ms"].describe()[["count", "50%", "max"]].tolist()
@@ -15,7 +15,7 @@ The columns are those that `export` has for the same table, in its order and wit
 `frame.attrs["columns"]`: its dtype, its unit and what it means. All types are nullable, so that unknown is `pd.NA`
 (NaT of an instant) and never turns into 0 or NaN, and they are the same whether there are rows or not. A lone
 surrogate, which UTF-8 has no bytes for, is given as its escape, as in an export. Statistics over many exchanges are
-`stats`', those of one are `recorder.decode.metrics`'.
+`stats`', those of one are `wiretape.recorder.decode.metrics`'.
 """
 
 import contextlib
@@ -30,15 +30,15 @@ from numpy.typing import NDArray
 from pandas.arrays import FloatingArray, IntegerArray
 from sqlalchemy import Connection
 
-from recorder.commands import options
-from recorder.tape import file
-from viewer import rows
-from viewer.export import fields
-from viewer.export.fields import Field, Kind
-from viewer.filters.parser import parse
-from viewer.rows import TableRow
-from viewer.source.tape import conditions, queries
-from viewer.source.tape.conditions import Condition
+from wiretape.recorder.commands import options
+from wiretape.recorder.tape import file
+from wiretape.viewer import rows
+from wiretape.viewer.export import fields
+from wiretape.viewer.export.fields import Field, Kind
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.tape import conditions, queries
+from wiretape.viewer.source.tape.conditions import Condition
 
 GAPS: Final = (
     Field("id", "text", None, "the exchange's id, 16 hex digits (X-Wiretape-Id)"),
@@ -59,7 +59,7 @@ def open_tape(path: str | Path | None = None) -> "Tape":
     """Return a tape to read from; None is the default one: `WIRETAPE_DB`, else that in the user's data directory.
 
     Nothing is kept open: each call of the tape's methods connects for reading and sees what is there by then.
-    Raises `recorder.errors.NotFound` or `ForeignFile` if there is no tape.
+    Raises `wiretape.recorder.errors.NotFound` or `ForeignFile` if there is no tape.
     """
     found = options.tape_path(None if path is None else Path(path).expanduser())
     file.identify(found)
@@ -72,7 +72,7 @@ class Tape:
 
     `where` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; an empty one is none, and one that
     cannot be read raises a `ValueError` that says where and why. `limit` is the most rows to give. A tape that cannot
-    be read raises a `recorder.errors.TapeError`.
+    be read raises a `wiretape.recorder.errors.TapeError`.
     """
 
     path: Path

@@ -17,10 +17,10 @@ from datetime import timedelta
 from typing import Any, BinaryIO, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from recorder.plurals import counted
-from viewer import rows
-from viewer.rows import Headers, Request
-from viewer.source.tape.exchange import FullExchange
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import rows
+from wiretape.viewer.rows import Headers, Request
+from wiretape.viewer.source.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
 _OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "clock", "flags", "labels")

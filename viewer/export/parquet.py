@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, BinaryIO, Final
 
-from recorder.errors import WiretapeError
-from viewer import rows
-from viewer.export.fields import Field, Kind
-from viewer.rows import TableRow
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer import rows
+from wiretape.viewer.export.fields import Field, Kind
+from wiretape.viewer.rows import TableRow
 
 _ROWS: Final = 10_000
 _CHARACTERS: Final = 1 << 22

@@ -20,11 +20,11 @@ from typing import Any, BinaryIO, Final, Literal
 import msgspec
 from sqlalchemy import Connection
 
-from recorder.decode.decoder import Decoded
-from recorder.sanitize import safe
-from viewer import rows
-from viewer.rows import Chunks, Exchanges, TableRow
-from viewer.source.tape import queries
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import rows
+from wiretape.viewer.rows import Chunks, Exchanges, TableRow
+from wiretape.viewer.source.tape import queries
 
 Format = Literal["csv", "tsv", "jsonl", "json"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]

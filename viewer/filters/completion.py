@@ -1,7 +1,8 @@
 """Pure: what a filter that is being typed may go on with: the names of fields, and the values that they take.
 
 Values that come from a tape are hostile: only those that a filter can hold as they are, without quotes, are offered.
-Where these come from is left to `viewer.source.tape`, what a shell is offered to `viewer.commands.completion`.
+Where these come from is left to `wiretape.viewer.source.tape`, what a shell is offered to
+`wiretape.viewer.commands.completion`.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from viewer.filters.fields import CHOICES, FIELDS, NAMES
+from wiretape.viewer.filters.fields import CHOICES, FIELDS, NAMES
 
 OFFERED: Final = (
     "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "icl.p50>", "gap:", "dur>", "status>=", "host:", "path:",

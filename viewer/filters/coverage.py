@@ -8,10 +8,10 @@ before operations were.
 from collections.abc import Mapping
 from typing import Final
 
-from recorder.decode.operation import GENERATIONS
-from recorder.plurals import counted
-from recorder.sanitize import safe
-from viewer.filters.syntax import And, Filter, Match, Not, Or, Regex
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.filters.syntax import And, Filter, Match, Not, Or, Regex
 
 COVERED: Final = Or(
     (Match("operation", tuple((name,) for name in GENERATIONS)), Not(Match("has", (("operation",),)))),

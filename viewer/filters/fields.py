@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from recorder.decode.metrics import METRICS, Metric
-from recorder.decode.operation import OPERATIONS
-from recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
-from viewer import rows
+from wiretape.recorder.decode.metrics import METRICS, Metric
+from wiretape.recorder.decode.operation import OPERATIONS
+from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
+from wiretape.viewer import rows
 
 Kind = Literal["text", "duration", "gaps", "count", "rate", "share", "time", "label", "has"]
 Style = Literal["whole", "prefix", "within", "host", "path", "word"]

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar, cast
 
-from recorder.clock import SYSTEM, Clock
-from recorder.sanitize import safe
-from viewer.filters.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, closest_first
-from viewer.filters.patterns import compiled
-from viewer.filters.syntax import (
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.filters.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, closest_first
+from wiretape.viewer.filters.patterns import compiled
+from wiretape.viewer.filters.syntax import (
     KEYWORDS,
     Among,
     And,
@@ -40,7 +40,7 @@ from viewer.filters.syntax import (
     either,
     every,
 )
-from viewer.filters.values import is_relative, number, pattern, period
+from wiretape.viewer.filters.values import is_relative, number, pattern, period
 
 T = TypeVar("T")
 

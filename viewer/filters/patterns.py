@@ -10,8 +10,8 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from recorder.clock import THREAD, Clock
-from recorder.errors import WiretapeError
+from wiretape.recorder.clock import THREAD, Clock
+from wiretape.recorder.errors import WiretapeError
 
 if TYPE_CHECKING:
     from regex import Pattern

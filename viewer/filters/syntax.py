@@ -2,7 +2,7 @@
 
 `str()` of a tree is a filter that parses to the same tree. Durations are whole nanoseconds, shares are fractions of 1,
 instants are ISO 8601 in UTC, as on the tape. A pattern is the pieces of a text between its wildcards (`*`). What the
-tree means is left to `viewer.source.tape.conditions`.
+tree means is left to `wiretape.viewer.source.tape.conditions`.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from viewer.filters.fields import DURATIONS, FIELDS
+from wiretape.viewer.filters.fields import DURATIONS, FIELDS
 
 Number = int | float
 Pattern = tuple[str, ...]

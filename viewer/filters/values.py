@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from viewer.filters.fields import DURATIONS, Kind
-from viewer.filters.syntax import Number, Pattern
+from wiretape.viewer.filters.fields import DURATIONS, Kind
+from wiretape.viewer.filters.syntax import Number, Pattern
 
 Period = tuple[str, str | None]
 """An instant and None, or the first instant of a period and the first after it."""

@@ -15,7 +15,17 @@ from typing import Final
 
 import httptools
 
-from viewer.importing.found import Data, Found, Headers, NotImportable, Refused, Source, attempt, framing, header
+from wiretape.viewer.importing.found import (
+    Data,
+    Found,
+    Headers,
+    NotImportable,
+    Refused,
+    Source,
+    attempt,
+    framing,
+    header,
+)
 
 _MARK: Final = re.compile(
     rb"(?:(\d\d):(\d\d):(\d\d)\.(\d{6}) )?(?:\[([\dx]+-[\dx]+)\] )?"

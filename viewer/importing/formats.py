@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from viewer.importing.found import Data, Found, NotImportable, Refused, Source
+from wiretape.viewer.importing.found import Data, Found, NotImportable, Refused, Source
 
 FORMATS: Final = {
     "har": "HTTP archives: the phases of an exchange, and bodies without their content coding (then rebuilt); of an "
@@ -56,7 +56,7 @@ def recognised(data: Data, name: str = "") -> str:
 
 def read(format: str, data: Data, source: Source) -> Iterator[Found | Refused]:
     """Return what a file holds. Raises `NotImportable`, at the latest when the first of it is taken."""
-    from viewer.importing import curl, har, mitmproxy, sse
+    from wiretape.viewer.importing import curl, har, mitmproxy, sse
 
     readers = {"har": har.read, "curl": curl.read, "mitmproxy": mitmproxy.read, "sse": sse.read}
     return readers[format](data, source)

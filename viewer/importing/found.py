@@ -12,8 +12,8 @@ from mmap import mmap
 from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
-from recorder.decode import encoding
-from recorder.errors import WiretapeError
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.errors import WiretapeError
 
 Data = bytes | mmap
 """What a file holds; a slice of it is bytes."""

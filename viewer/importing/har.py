@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from recorder.decode.decoder import STREAM_TYPES
-from recorder.decode.framings.sse import Cursor, Event
-from recorder.decode.outcome import ENDED_BY
-from viewer.importing import found
-from viewer.importing.found import Data, Found, Headers, NotImportable, Refused, Source
+from wiretape.recorder.decode.decoder import STREAM_TYPES
+from wiretape.recorder.decode.framings.sse import Cursor, Event
+from wiretape.recorder.decode.outcome import ENDED_BY
+from wiretape.viewer.importing import found
+from wiretape.viewer.importing.found import Data, Found, Headers, NotImportable, Refused, Source
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _BOM: Final = b"\xef\xbb\xbf"

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from viewer.importing import found
-from viewer.importing.found import Data, Found, NotImportable, Refused, Source
+from wiretape.viewer.importing import found
+from wiretape.viewer.importing.found import Data, Found, NotImportable, Refused, Source
 
 _SIZE: Final = re.compile(rb"(\d{1,12}):")
 _SCALARS: Final[dict[bytes, Callable[[bytes], Any]]] = {

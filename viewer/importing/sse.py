@@ -5,7 +5,7 @@ They are taken to be the answer to a POST, with the status 200.
 
 from collections.abc import Iterator
 
-from viewer.importing.found import Data, Found, NotImportable, Source
+from wiretape.viewer.importing.found import Data, Found, NotImportable, Source
 
 
 def read(data: Data, source: Source) -> Iterator[Found]:

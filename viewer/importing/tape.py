@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from recorder import __version__
-from recorder.clock import SYSTEM
-from recorder.process import boot_id
-from recorder.relay.recording import REQUEST_STORED_BYTES, STORED_BYTES
-from recorder.tape import journal
-from recorder.tape.store import Store
-from viewer.importing.found import Found, Refused, attempt, problem
+from wiretape.recorder import __version__
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.process import boot_id
+from wiretape.recorder.relay.recording import REQUEST_STORED_BYTES, STORED_BYTES
+from wiretape.recorder.tape import journal
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.importing.found import Found, Refused, attempt, problem
 
 _MOST: Final = 100
 _MOST_BYTES: Final = 16 << 20

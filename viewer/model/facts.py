@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from recorder.decode.dialects import registry
-from recorder.decode.outcome import FLAGS, NOT_SHIPPED
-from recorder.plurals import counted
-from viewer.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, outcome
-from viewer.model.states import Part, ranked, span
-from viewer.rows import DetailRow, ListRow, value
-from viewer.timing.attribution import Slowness, Spread
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.outcome import FLAGS, NOT_SHIPPED
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, outcome
+from wiretape.viewer.model.states import Part, ranked, span
+from wiretape.viewer.rows import DetailRow, ListRow, value
+from wiretape.viewer.timing.attribution import Slowness, Spread
 
 Line = list[Part]
 """The pieces of a line, each with its tone."""

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import click
 
-from recorder.sanitize import safe
-from viewer.stats import prices
-from viewer.stats.prices import Price, Prices, PricesWrong
-from viewer.timing.thresholds import LOCAL_FILE, read_known, user_file
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.stats import prices
+from wiretape.viewer.stats.prices import Price, Prices, PricesWrong
+from wiretape.viewer.timing.thresholds import LOCAL_FILE, read_known, user_file
 
 _MOST: Final = 1000
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import click
 
-from recorder.sanitize import safe
-from viewer import outfile
-from viewer.timing.thresholds import LOCAL_FILE, read_toml, unknown_names, user_file
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import outfile
+from wiretape.viewer.timing.thresholds import LOCAL_FILE, read_toml, unknown_names, user_file
 
 MOST_FILTERS: Final = 200
 """How many filters are kept: the newest."""
@@ -92,7 +92,7 @@ def _fill(into: dict[str, str], table: Mapping[str, Any], where: str, wrong: lis
 
 
 def _check_views(settings: Settings) -> None:
-    from viewer.filters.parser import FilterError, parse
+    from wiretape.viewer.filters.parser import FilterError, parse
 
     for name, text in list(settings.views.items()):
         try:
@@ -103,7 +103,7 @@ def _check_views(settings: Settings) -> None:
 
 
 def _check_objective(settings: Settings) -> None:
-    from viewer.stats.metrics import objective
+    from wiretape.viewer.stats.metrics import objective
 
     if settings.slo is None:
         return
@@ -115,8 +115,8 @@ def _check_objective(settings: Settings) -> None:
 
 
 def _check_prices(settings: Settings) -> None:
-    from viewer.model import prices
-    from viewer.stats.prices import PricesWrong
+    from wiretape.viewer.model import prices
+    from wiretape.viewer.stats.prices import PricesWrong
 
     try:
         prices.read()

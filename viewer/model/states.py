@@ -10,10 +10,10 @@ from typing import Final, Literal
 
 from rich.cells import cell_len, set_cell_size
 
-from recorder.decode import outcome
-from recorder.decode.stalls import Thresholds
-from viewer import formatting
-from viewer.rows import ListRow
+from wiretape.recorder.decode import outcome
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer import formatting
+from wiretape.viewer.rows import ListRow
 
 Tone = Literal["plain", "strong", "muted", "accent", "success", "warning", "error"]
 Part = tuple[str, Tone]

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, BinaryIO, Final
 
-from recorder.tape.redact import Redactor
+from wiretape.recorder.tape.redact import Redactor
 
 ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "stream": (
@@ -124,7 +124,7 @@ def _packed(block: bytes) -> str:
 
 def _joined(names: Sequence[str]) -> str:
     """Return assets one after the other, without indentation, blank lines and lines that are comments."""
-    assets = resources.files("viewer.page") / "assets"
+    assets = resources.files("wiretape.viewer.page") / "assets"
     return "\n" + _SKIPPED.sub("", "".join((assets / name).read_text("utf-8") for name in names))
 
 

@@ -12,23 +12,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Final
 
-from recorder import __version__
-from recorder.decode.operation import GENERATIONS
-from recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
-from recorder.decode.stalls import Thresholds
-from recorder.plurals import counted
-from viewer import formatting, rows
-from viewer.filters import fields
-from viewer.model import states
-from viewer.page import document, gaps, stream
-from viewer.page.document import deltas
-from viewer.report.stats import explained
-from viewer.rows import TableRow
-from viewer.source.base import Failures
-from viewer.source.tape.run import NUMBERS, TEXTS, Columns, Text
-from viewer.stats import compare
-from viewer.stats.metrics import QUANTITIES
-from viewer.stats.summary import Attempts, Sample, known, percentiles, row
+from wiretape.recorder import __version__
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import formatting, rows
+from wiretape.viewer.filters import fields
+from wiretape.viewer.model import states
+from wiretape.viewer.page import document, gaps, stream
+from wiretape.viewer.page.document import deltas
+from wiretape.viewer.report.stats import explained
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.base import Failures
+from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, Text
+from wiretape.viewer.stats import compare
+from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.summary import Attempts, Sample, known, percentiles, row
 
 MOST_ROWS: Final = 20_000
 """So many exchanges are in a page at most, the newest."""

@@ -8,19 +8,19 @@ from typing import BinaryIO, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from recorder.clock import SYSTEM
-from recorder.decode.stalls import Thresholds
-from recorder.errors import NotFound, TapeDamaged
-from viewer.filters import coverage
-from viewer.filters.syntax import Filter
-from viewer.model.exchange import opened, pages
-from viewer.page import document, run, stream
-from viewer.source.tape import conditions, observed, overview, queries
-from viewer.source.tape import exchange as tape_exchange
-from viewer.source.tape import run as tape_run
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.run import Columns
-from viewer.stats.summary import Sample
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import NotFound, TapeDamaged
+from wiretape.viewer.filters import coverage
+from wiretape.viewer.filters.syntax import Filter
+from wiretape.viewer.model.exchange import opened, pages
+from wiretape.viewer.page import document, run, stream
+from wiretape.viewer.source.tape import conditions, observed, overview, queries
+from wiretape.viewer.source.tape import exchange as tape_exchange
+from wiretape.viewer.source.tape import run as tape_run
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.run import Columns
+from wiretape.viewer.stats.summary import Sample
 
 _MOST_LABELS: Final = 3
 

@@ -9,24 +9,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO, Final
 
-from recorder import __version__
-from recorder.decode.dialects import registry
-from recorder.plurals import counted
-from viewer import formatting, rows
-from viewer.model import facts, states
-from viewer.model.exchange import events, markers, pages
-from viewer.model.exchange.opened import Known, Opened
-from viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
-from viewer.model.text import curl
-from viewer.page import document
-from viewer.page.document import deltas, without_credentials
-from viewer.report import tools as tool_tables
-from viewer.source.tape.exchange import FullExchange
-from viewer.stats.tools.summary import Observed, measure_observed, report_of
-from viewer.stats.tools.tools import TOOLS
-from viewer.timing import wording
-from viewer.timing.attribution import Attribution, Spread
-from viewer.timing.verdicts import Verdict
+from wiretape.recorder import __version__
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import formatting, rows
+from wiretape.viewer.model import facts, states
+from wiretape.viewer.model.exchange import events, markers, pages
+from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
+from wiretape.viewer.model.text import curl
+from wiretape.viewer.page import document
+from wiretape.viewer.page.document import deltas, without_credentials
+from wiretape.viewer.report import tools as tool_tables
+from wiretape.viewer.source.tape.exchange import FullExchange
+from wiretape.viewer.stats.tools.summary import Observed, measure_observed, report_of
+from wiretape.viewer.stats.tools.tools import TOOLS
+from wiretape.viewer.timing import wording
+from wiretape.viewer.timing.attribution import Attribution, Spread
+from wiretape.viewer.timing.verdicts import Verdict
 
 _MARK: Final = "REDACTED"
 _NO_EVENTS: Final = frozenset({"comment", "ping", "pong", "close", "sent"})

@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from recorder.clock import SYSTEM, KernelTime
-from recorder.relay import pointing, server
-from recorder.relay.guard import Refusal
-from recorder.relay.providers import Upstream
-from recorder.relay.responder import Responder
-from recorder.relay.server import App, Client, Request
-from viewer.replay import recording, testenv, timeline
-from viewer.replay.marks import Asked
-from viewer.replay.planning import Planner
-from viewer.replay.recording import Labelled, Recording
-from viewer.replay.recordings import LABEL, Shelf, label_of, selected
-from viewer.replay.serve import Replay, Served, answer_error
-from viewer.replay.source import Source
-from viewer.replay.timeline import Timeline
-from viewer.replay.unread import Kernel, Watcher
-from viewer.replay.websocket import Upgrade
+from wiretape.recorder.clock import SYSTEM, KernelTime
+from wiretape.recorder.relay import pointing, server
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.relay.server import App, Client, Request
+from wiretape.viewer.replay import recording, testenv, timeline
+from wiretape.viewer.replay.marks import Asked
+from wiretape.viewer.replay.planning import Planner
+from wiretape.viewer.replay.recording import Labelled, Recording
+from wiretape.viewer.replay.recordings import LABEL, Shelf, label_of, selected
+from wiretape.viewer.replay.serve import Replay, Served, answer_error
+from wiretape.viewer.replay.source import Source
+from wiretape.viewer.replay.timeline import Timeline
+from wiretape.viewer.replay.unread import Kernel, Watcher
+from wiretape.viewer.replay.websocket import Upgrade
 
 _PLACE: Final = re.compile(rb"(/test-\d+)(/.*|\?.*|$)", re.DOTALL)
 _SECONDS: Final = 30.0

@@ -5,19 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recorder.clock import SYSTEM, KernelTime
-from recorder.relay import local, server
-from recorder.relay.guard import Refusal
-from recorder.relay.providers import Upstream
-from recorder.tape import cut, journal
-from recorder.tape.losses import Totals
-from viewer.replay import planning, recording
-from viewer.replay.planning import Planner
-from viewer.replay.recording import Recording
-from viewer.replay.serve import Replay, Served
-from viewer.replay.source import Select, Source
-from viewer.replay.websocket import Upgrade
-from viewer.source.tape.replayed import Head
+from wiretape.recorder.clock import SYSTEM, KernelTime
+from wiretape.recorder.relay import local, server
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.tape import cut, journal
+from wiretape.recorder.tape.losses import Totals
+from wiretape.viewer.replay import planning, recording
+from wiretape.viewer.replay.planning import Planner
+from wiretape.viewer.replay.recording import Recording
+from wiretape.viewer.replay.serve import Replay, Served
+from wiretape.viewer.replay.source import Select, Source
+from wiretape.viewer.replay.websocket import Upgrade
+from wiretape.viewer.source.tape.replayed import Head
 
 _LAST_SECONDS = 1.0
 """So long may the last of what was answered take to be sent."""

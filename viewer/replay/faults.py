@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from viewer.replay.schedule import Schedule, timed
+from wiretape.viewer.replay.schedule import Schedule, timed
 
 _FAULT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<first>[^:@]+))?(?::(?P<second>[^:@]+))?(?:@(?P<position>.+))?")
 _POSITION = re.compile(r"#(\d{1,9})|(\d{1,3}(?:\.\d+)?)%")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     import pytest
 
-    from recorder.relay.providers import Upstream
-    from viewer.replay.planning import Options
+    from wiretape.recorder.relay.providers import Upstream
+    from wiretape.viewer.replay.planning import Options
 
 RECORD: Final = ("none", "once", "new", "all")
 ARGUMENTS: Final = {
@@ -90,8 +90,8 @@ def read(
 
 
 def _options(arguments: Mapping[str, Any], record: Any, faults: Sequence[str]) -> "Options":
-    from viewer.replay import planning
-    from viewer.replay.matching import MODES
+    from wiretape.viewer.replay import planning
+    from wiretape.viewer.replay.matching import MODES
 
     match = arguments.get("match", "request")
     if match not in MODES:
@@ -131,7 +131,7 @@ def _read_speed(given: float) -> float:
 
 
 def _read_gap(given: str | float | None) -> int | None:
-    from viewer.filters.values import number
+    from wiretape.viewer.filters.values import number
 
     if given is None:
         return None
@@ -143,18 +143,18 @@ def _read_gap(given: str | float | None) -> int | None:
 
 
 def _read_faults(given: Sequence[str]) -> Any:
-    from viewer.replay import faults
+    from wiretape.viewer.replay import faults
 
     return [_checked("fault", one, faults.parse) for one in given]
 
 
 def _read_upstream(given: str) -> object:
-    from recorder.relay import providers
+    from wiretape.recorder.relay import providers
 
     return providers.parse(given)
 
 
 def _read_filter(given: str) -> object:
-    from viewer.filters.parser import parse
+    from wiretape.viewer.filters.parser import parse
 
     return parse(given)

@@ -19,12 +19,12 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from recorder.decode import encoding
-from recorder.decode.operation import model_in_path
-from recorder.relay import apis, providers
-from recorder.relay.providers import Upstream
-from recorder.tape.redact import Redactor
-from viewer.source.tape.replayed import Head
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.operation import model_in_path
+from wiretape.recorder.relay import apis, providers
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.viewer.source.tape.replayed import Head
 
 Mode = Literal["request", "model", "sequence", "random", "id"]
 MODES: Final[tuple[Mode, ...]] = ("request", "model", "sequence", "random", "id")

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from recorder.clock import Clock
+from wiretape.recorder.clock import Clock
 
 Paced = Callable[[int], int | None]
 """Does what is due now, ns; returns when it is to be called next, None: not before it is added again."""

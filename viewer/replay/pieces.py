@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
-from recorder.decode.encoding import Cleaner
-from viewer.export import asciicast, text
-from viewer.model.exchange import events, markers
-from viewer.model.exchange.clocks import SINCE_REQUEST, Times
-from viewer.model.exchange.transcript import Transcript
-from viewer.source.tape.exchange import FullExchange
-from viewer.timing.playback import Playback
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.viewer.export import asciicast, text
+from wiretape.viewer.model.exchange import events, markers
+from wiretape.viewer.model.exchange.clocks import SINCE_REQUEST, Times
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.source.tape.exchange import FullExchange
+from wiretape.viewer.timing.playback import Playback
 
 Form = Literal["text", "sse", "events", "jsonl"]
 FORMS: Final[tuple[Form, ...]] = ("text", "sse", "events", "jsonl")

@@ -14,16 +14,16 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from recorder.errors import NotFound, WiretapeError
-from recorder.relay import guard
-from recorder.relay.guard import Refusal
-from viewer.replay import faults, schedule, turns
-from viewer.replay.faults import Fault
-from viewer.replay.matching import Asked, Library, Miss, Mode, read_body
-from viewer.replay.schedule import Schedule
-from viewer.replay.turns import Turns
-from viewer.rows import Headers
-from viewer.source.tape.replayed import Answer, Head
+from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.recorder.relay import guard
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.viewer.replay import faults, schedule, turns
+from wiretape.viewer.replay.faults import Fault
+from wiretape.viewer.replay.matching import Asked, Library, Miss, Mode, read_body
+from wiretape.viewer.replay.schedule import Schedule
+from wiretape.viewer.replay.turns import Turns
+from wiretape.viewer.rows import Headers
+from wiretape.viewer.source.tape.replayed import Answer, Head
 
 CACHED_BYTES = 64 << 20
 """Bodies that are kept ready to be served."""

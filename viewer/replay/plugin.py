@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from recorder.sanitize import safe
-from viewer.replay import marks
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.replay import marks
 
 if TYPE_CHECKING:
-    from viewer.replay.background import Background, WiretapeServer
+    from wiretape.viewer.replay.background import Background, WiretapeServer
 
 _FIXTURE: Final = "wiretape_server"
 _MARK: Final = (
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and read the faults."""
     config.addinivalue_line("markers", _MARK)
     if config.option.wiretape_fault:
-        from viewer.replay import faults
+        from wiretape.viewer.replay import faults
 
         try:
             for text in config.option.wiretape_fault:
@@ -80,7 +80,7 @@ def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]
 
     The variables of all SDKs point at it until the test is over.
     """
-    from viewer.replay import testenv
+    from wiretape.viewer.replay import testenv
 
     item = request.node
     server = _begin(request.config, item)
@@ -94,7 +94,7 @@ def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]
 
 
 def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
-    from recorder.errors import WiretapeError
+    from wiretape.recorder.errors import WiretapeError
 
     record = config.option.wiretape_record
     try:
@@ -117,7 +117,7 @@ def _failure(message: str) -> BaseException:
 def _background(config: pytest.Config) -> "Background":
     """Return the thread that serves, which is started with the first test."""
     if _BACKGROUND not in config.stash:
-        from viewer.replay.background import Background
+        from wiretape.viewer.replay.background import Background
 
         config.stash[_BACKGROUND] = Background()
     return config.stash[_BACKGROUND]
@@ -151,7 +151,7 @@ def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer
 
 def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterator[str]:
     """Yield what is said of a test: what could not be answered, and how to record it."""
-    from viewer.replay import testenv
+    from wiretape.viewer.replay import testenv
 
     yield f"wiretape: {safe(item.nodeid)} asked for what could not be answered:"
     yield from (f"  {safe(one)}" for one in problems)

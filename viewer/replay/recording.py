@@ -13,19 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recorder.errors import TapeBusy, WiretapeError
-from recorder.plurals import counted
-from recorder.relay import providers, service
-from recorder.relay.guard import Refusal
-from recorder.relay.providers import Upstream
-from recorder.relay.proxy import Exchange
-from recorder.relay.server import Client, Request
-from recorder.relay.upstream import Limits
-from recorder.tape import cut, file, journal, lock, retention
-from recorder.tape.losses import Totals
-from viewer.replay.planning import ToRecord
-from viewer.replay.replacing import Replacing
-from viewer.replay.textfile import TextFile
+from wiretape.recorder.errors import TapeBusy, WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.relay import providers, service
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.proxy import Exchange
+from wiretape.recorder.relay.server import Client, Request
+from wiretape.recorder.relay.upstream import Limits
+from wiretape.recorder.tape import cut, file, journal, lock, retention
+from wiretape.recorder.tape.losses import Totals
+from wiretape.viewer.replay.planning import ToRecord
+from wiretape.viewer.replay.replacing import Replacing
+from wiretape.viewer.replay.textfile import TextFile
 
 SETTLE_SECONDS = 3.0
 """A request waits this long for the recording of the same one, which has ended, to be on the tape."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from recorder.tape import cut
-from recorder.tape.redact import Redactor
-from viewer.filters.parser import parse
-from viewer.replay.source import Select, Source
-from viewer.source.tape import columns, conditions
-from viewer.source.tape.replayed import Answer, Head
+from wiretape.recorder.tape import cut
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.replay.source import Select, Source
+from wiretape.viewer.source.tape import columns, conditions
+from wiretape.viewer.source.tape.replayed import Answer, Head
 
 LABEL: Final = "test"
 KEPT_BYTES = 64 << 20

@@ -5,9 +5,9 @@ What a client was given by a failing upstream never takes the place of a whole a
 
 from collections.abc import Sequence
 
-from recorder.decode.outcome import FAILURES
-from recorder.tape.journal import Finished
-from viewer.source.tape.replayed import Head
+from wiretape.recorder.decode.outcome import FAILURES
+from wiretape.recorder.tape.journal import Finished
+from wiretape.viewer.source.tape.replayed import Head
 
 
 class Replacing:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final, Literal
 
-from recorder.decode import encoding
-from recorder.decode.decoder import Decoded, decode
-from recorder.decode.outcome import Exchange
-from viewer.source.tape.replayed import Answer
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.viewer.source.tape.replayed import Answer
 
 End = Literal["end", "close", "reset", "garbage", "silence"]
 """How an answer ends: as it is framed; cut by a close or a TCP reset; by what is not HTTP; or never."""

@@ -14,19 +14,19 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from recorder.clock import SYSTEM, Clock
-from recorder.errors import WiretapeError
-from recorder.relay import proxy
-from recorder.relay.app import HttpApp
-from recorder.relay.guard import Refusal
-from recorder.relay.responder import Responder
-from recorder.relay.server import Client, Request
-from recorder.sanitize import safe
-from viewer.replay import matching
-from viewer.replay.matching import Asked, Miss
-from viewer.replay.pacing import Pacer, spaced
-from viewer.replay.planning import Plan, Planner, ToRecord
-from viewer.source.tape.replayed import Head
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay import proxy
+from wiretape.recorder.relay.app import HttpApp
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.relay.server import Client, Request
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.replay import matching
+from wiretape.viewer.replay.matching import Asked, Miss
+from wiretape.viewer.replay.pacing import Pacer, spaced
+from wiretape.viewer.replay.planning import Plan, Planner, ToRecord
+from wiretape.viewer.source.tape.replayed import Head
 
 UNSENT_BYTES = 256 << 10
 """What a client has not taken yet; beyond it its answer waits."""

@@ -7,10 +7,10 @@ from pathlib import Path
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from recorder.errors import NotFound
-from viewer.source.tape import columns, queries, replayed
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.replayed import Answer, Head
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer.source.tape import columns, queries, replayed
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.replayed import Answer, Head
 
 Select = Callable[[Connection], Condition | None]
 """Chooses the exchanges of a tape; None is for all."""

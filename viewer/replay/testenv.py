@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from recorder.relay.apis import APIS, BY_NAME
-from recorder.relay.environment import BYPASSES, PROXIES
-from viewer.model.text.curl import KEYS
+from wiretape.recorder.relay.apis import APIS, BY_NAME
+from wiretape.recorder.relay.environment import BYPASSES, PROXIES
+from wiretape.viewer.model.text.curl import KEYS
 
 KEY: Final = "wiretape-needs-no-key"
 """Stands in for a key: what is answered from a tape goes to no API."""

@@ -7,11 +7,11 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from recorder.errors import WiretapeError
-from recorder.tape import cut
-from recorder.tape.schema import exchanges
-from viewer import outfile
-from viewer.source.tape import queries
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape import cut
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer import outfile
+from wiretape.viewer.source.tape import queries
 
 
 class TextFile:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from viewer.replay.serve import Served
+from wiretape.viewer.replay.serve import Served
 
 MEANINGS: Final = {
     "method, path": "what was asked for",

@@ -12,13 +12,13 @@ from itertools import accumulate, pairwise
 
 from wsproto.frame_protocol import FrameProtocol
 
-from recorder.decode import websocket
-from recorder.decode.framings.websocket import frame_ends
-from recorder.decode.websocket import Came
-from viewer.replay import faults, schedule
-from viewer.replay.faults import Fault
-from viewer.replay.schedule import Schedule
-from viewer.source.tape.replayed import Answer
+from wiretape.recorder.decode import websocket
+from wiretape.recorder.decode.framings.websocket import frame_ends
+from wiretape.recorder.decode.websocket import Came
+from wiretape.viewer.replay import faults, schedule
+from wiretape.viewer.replay.faults import Fault
+from wiretape.viewer.replay.schedule import Schedule
+from wiretape.viewer.source.tape.replayed import Answer
 
 _BEGIN = ("text", "binary", "close")
 """What begins a turn if the client sends it."""

@@ -12,10 +12,10 @@ import struct
 import sys
 from typing import Final
 
-from recorder.clock import Clock
-from recorder.relay.server import Client
-from recorder.relay.sockets import Ends
-from viewer.replay.serve import Served
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay.server import Client
+from wiretape.recorder.relay.sockets import Ends
+from wiretape.viewer.replay.serve import Served
 
 LOOK_SECONDS: Final = 0.002
 _SOCK_DIAG: Final = 4

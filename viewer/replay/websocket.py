@@ -16,18 +16,18 @@ import msgspec
 from wsproto.frame_protocol import FrameProtocol
 from wsproto.utilities import generate_accept_token
 
-from recorder.decode.framings.websocket import Incoming, Message
-from recorder.errors import WiretapeError
-from recorder.relay.guard import Refusal
-from recorder.relay.responder import Responder, Takeover
-from recorder.relay.server import LINGER_SECONDS, Client, Request
-from recorder.relay.sockets import Socket
-from viewer.replay import matching, turns
-from viewer.replay.matching import Asked, Miss
-from viewer.replay.pacing import spaced
-from viewer.replay.planning import Greeting, Plan, Planner, Talk, ToRecord
-from viewer.replay.schedule import End, Schedule
-from viewer.replay.serve import BODY_BYTES, UNSENT_BYTES, Replay, Served, answer_error
+from wiretape.recorder.decode.framings.websocket import Incoming, Message
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.responder import Responder, Takeover
+from wiretape.recorder.relay.server import LINGER_SECONDS, Client, Request
+from wiretape.recorder.relay.sockets import Socket
+from wiretape.viewer.replay import matching, turns
+from wiretape.viewer.replay.matching import Asked, Miss
+from wiretape.viewer.replay.pacing import spaced
+from wiretape.viewer.replay.planning import Greeting, Plan, Planner, Talk, ToRecord
+from wiretape.viewer.replay.schedule import End, Schedule
+from wiretape.viewer.replay.serve import BODY_BYTES, UNSENT_BYTES, Replay, Served, answer_error
 
 T = TypeVar("T")
 _SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]

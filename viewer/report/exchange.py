@@ -9,23 +9,23 @@ from typing import Final
 
 from rich.text import Text
 
-from recorder.decode.decoder import Item
-from recorder.decode.encoding import is_utf8
-from recorder.decode.outcome import FLAGS
-from recorder.decode.stalls import Thresholds
-from recorder.plurals import counted
-from recorder.sanitize import clipped
-from viewer import formatting
-from viewer.formatting import block, line
-from viewer.model import facts
-from viewer.model.exchange import clocks, pages
-from viewer.model.facts import Fact, Line
-from viewer.model.states import Tone
-from viewer.model.text import hexdump
-from viewer.rows import DetailRow
-from viewer.timing import wording
-from viewer.timing.attribution import Slowness
-from viewer.timing.verdicts import Verdict
+from wiretape.recorder.decode.decoder import Item
+from wiretape.recorder.decode.encoding import is_utf8
+from wiretape.recorder.decode.outcome import FLAGS
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer import formatting
+from wiretape.viewer.formatting import block, line
+from wiretape.viewer.model import facts
+from wiretape.viewer.model.exchange import clocks, pages
+from wiretape.viewer.model.facts import Fact, Line
+from wiretape.viewer.model.states import Tone
+from wiretape.viewer.model.text import hexdump
+from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.timing import wording
+from wiretape.viewer.timing.attribution import Slowness
+from wiretape.viewer.timing.verdicts import Verdict
 
 HINT: Final = "--part raw shows it"
 """Where a body is to be seen of which no text is known."""

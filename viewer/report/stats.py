@@ -8,16 +8,16 @@ from typing import Final
 
 from rich.text import Text
 
-from recorder.decode.outcome import OUTCOMES
-from recorder.plurals import counted
-from recorder.sanitize import safe
-from viewer.formatting import amount
-from viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
-from viewer.rows import TableRow
-from viewer.stats import summary
-from viewer.stats.histogram import Bucket
-from viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
-from viewer.stats.summary import UNMEASURED
+from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.formatting import amount
+from wiretape.viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.histogram import Bucket
+from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
+from wiretape.viewer.stats.summary import UNMEASURED
 
 _UNKNOWN: Final = "–"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"

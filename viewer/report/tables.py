@@ -2,7 +2,8 @@
 
 Where rows do not fit, cells are shortened and cut, then whole columns are dropped; a table keeps their names, so that
 whoever prints it can say what is missing. A row is never wider than the terminal. Recorded text passes `safe` in
-`formatting` and only ever becomes `rich.text.Text`, never markup. What machines read is written by `viewer.export`.
+`formatting` and only ever becomes `rich.text.Text`, never markup. What machines read is written by
+`wiretape.viewer.export`.
 """
 
 import functools
@@ -16,8 +17,8 @@ from typing import Any, Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from viewer import formatting, sparkline
-from viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ns
+from wiretape.viewer import formatting, sparkline
+from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ns
 
 NARROWEST: Final = 26
 """A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""

@@ -10,13 +10,13 @@ from typing import Final
 
 from rich.text import Text
 
-from recorder.plurals import counted
-from recorder.sanitize import safe
-from viewer.report import tables
-from viewer.report.tables import Table
-from viewer.rows import TableRow
-from viewer.stats.tools.summary import Report, Summary
-from viewer.stats.tools.tools import authority
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.report import tables
+from wiretape.viewer.report.tables import Table
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats.tools.summary import Report, Summary
+from wiretape.viewer.stats.tools.tools import authority
 
 MEANINGS: Final = {
     "tool": "the tool whose definitions these are",

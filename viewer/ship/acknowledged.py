@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from recorder.destinations import TENANT
-from recorder.errors import TapeBusy, WiretapeError
+from wiretape.recorder.destinations import TENANT
+from wiretape.recorder.errors import TapeBusy, WiretapeError
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from recorder.children import LEAVE
-from recorder.errors import TapeGone, WiretapeError
-from recorder.tape import lock
+from wiretape.recorder.children import LEAVE
+from wiretape.recorder.errors import TapeGone, WiretapeError
+from wiretape.recorder.tape import lock
 
 _OTHERS_SECONDS = 2.0
 PATIENCE_SECONDS = 10.0

@@ -15,10 +15,10 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from recorder.clock import SYSTEM, Clock
-from viewer.ship.acknowledged import Acknowledged, Progress
-from viewer.ship.sink import Batch, NotTaken, Report, Sink
-from viewer.source.tape import shipping
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
+from wiretape.viewer.ship.sink import Batch, NotTaken, Report, Sink
+from wiretape.viewer.source.tape import shipping
 
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 30.0

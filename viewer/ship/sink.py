@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from sqlalchemy import Connection
 
-from recorder.clock import SYSTEM, Clock
-from recorder.destinations import TENANT
-from recorder.errors import WiretapeError
-from recorder.plurals import counted
-from viewer.ship.acknowledged import Acknowledged, Progress
-from viewer.source.clickhouse import tables
-from viewer.source.clickhouse.tables import EngineTable
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.destinations import TENANT
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
+from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse.tables import EngineTable
 
 
 class NotTaken(WiretapeError):

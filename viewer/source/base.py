@@ -1,7 +1,8 @@
 """Interface of the sources of exchanges: the questions of commands and screens, and the records of the answers.
 
-A tape (`viewer.source.tape`) and a ClickHouse server (`viewer.source.clickhouse`) answer them. `Place.supports` tells
-what a source can do; `Unsupported` is the one sentence about the rest. Numbers of exchanges are its own.
+A tape (`wiretape.viewer.source.tape`) and a ClickHouse server (`wiretape.viewer.source.clickhouse`) answer them.
+`Place.supports` tells what a source can do; `Unsupported` is the one sentence about the rest. Numbers of exchanges are
+its own.
 """
 
 from abc import ABC, abstractmethod
@@ -11,26 +12,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from recorder.errors import WiretapeError
-from viewer.filters.syntax import And
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.filters.syntax import And
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from recorder.clock import Clock
-    from recorder.decode.decoder import Decoded
-    from recorder.decode.outcome import Exchange, Reads
-    from recorder.decode.stalls import Thresholds
-    from recorder.process import Run
-    from viewer.filters.syntax import Filter
-    from viewer.model.exchange.opened import Known
-    from viewer.model.exchange.turn import Turn
-    from viewer.rows import DetailRow, Headers, ListRow, PreviewRow, Request, TableRow
-    from viewer.stats.heatmap import Heatmap
-    from viewer.stats.metrics import Bound, Quantity
-    from viewer.stats.summary import Figures, Method, Sample
-    from viewer.stats.tools.summary import Addend
-    from viewer.timing.verdicts import Verdict
+    from wiretape.recorder.clock import Clock
+    from wiretape.recorder.decode.decoder import Decoded
+    from wiretape.recorder.decode.outcome import Exchange, Reads
+    from wiretape.recorder.decode.stalls import Thresholds
+    from wiretape.recorder.process import Run
+    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.model.exchange.opened import Known
+    from wiretape.viewer.model.exchange.turn import Turn
+    from wiretape.viewer.rows import DetailRow, Headers, ListRow, PreviewRow, Request, TableRow
+    from wiretape.viewer.stats.heatmap import Heatmap
+    from wiretape.viewer.stats.metrics import Bound, Quantity
+    from wiretape.viewer.stats.summary import Figures, Method, Sample
+    from wiretape.viewer.stats.tools.summary import Addend
+    from wiretape.viewer.timing.verdicts import Verdict
 
 Capability = Literal["bodies", "changes", "conversations", "notes", "pages", "following", "stages"]
 """Something that not every source can do."""

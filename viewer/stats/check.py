@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from viewer.rows import TableRow
-from viewer.stats.metrics import QUANTITIES, RATES, STATISTICS, amount
-from viewer.stats.summary import field_name
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats.metrics import QUANTITIES, RATES, STATISTICS, amount
+from wiretape.viewer.stats.summary import field_name
 
 FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
 IMPORTANT: Final = ("rule", "verdict", "value", "unit", "n", "unknown")

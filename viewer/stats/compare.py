@@ -21,9 +21,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from viewer.rows import DetailRow, TableRow, value
-from viewer.stats.metrics import QUANTITIES
-from viewer.stats.summary import Attempts, Sample, Values, field_name, known, percentiles
+from wiretape.viewer.rows import DetailRow, TableRow, value
+from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.summary import Attempts, Sample, Values, field_name, known, percentiles
 
 LEAST: Final = 20
 """With fewer values on a side than this, nothing is said; a percentile also needs 5 values beyond it."""

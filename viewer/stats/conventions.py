@@ -7,8 +7,8 @@ repository, which has no release yet: semantic-conventions-genai 06ec68e7. They 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from recorder.decode.operation import GENERATIONS
-from viewer.stats.tools import clients
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.viewer.stats.tools import clients
 
 OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
 """OpenTelemetry's variable, a list with commas, which instrumentations of everything else read, too."""

@@ -17,12 +17,12 @@ from math import fsum, inf
 from typing import Final, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from recorder.decode.decoder import Decoded
-from recorder.decode.outcome import Exchange
-from recorder.sanitize import clipped, safe
-from viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels
-from viewer.stats.tools import clients
-from viewer.stats.tools.request import ClientLeft, Judged, Numbers, Request, ToolError, is_whole
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels
+from wiretape.viewer.stats.tools import clients
+from wiretape.viewer.stats.tools.request import ClientLeft, Judged, Numbers, Request, ToolError, is_whole
 
 LABEL_SETS: Final = 500
 """So many combinations of labels and kinds of error are kept apart."""

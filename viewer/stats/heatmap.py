@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from recorder.plurals import counted
+from wiretape.recorder.plurals import counted
 
 METRICS: Final = ("gap", "ttft", "tps")
 """What a map can be of: gaps between output chunks, the time to the first, tokens per second."""

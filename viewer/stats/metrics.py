@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from recorder.decode.metrics import METRICS, Measures, Metric
+from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from recorder.decode.dialects.registry import BY_API
-from recorder.errors import WiretapeError
-from recorder.sanitize import clipped, safe
+from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.sanitize import clipped, safe
 
 UNITS: Final = 10**12
 """How many units of an amount are 1 of the currency: the price of a million tokens may have six decimals."""

@@ -17,11 +17,11 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from recorder.decode.outcome import OUTCOMES
-from viewer.rows import TableRow
-from viewer.stats.histogram import Bucket, buckets
-from viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
-from viewer.stats.prices import UNITS, Paid
+from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats.histogram import Bucket, buckets
+from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
+from wiretape.viewer.stats.prices import UNITS, Paid
 
 Key = tuple[str | int | None, ...]
 Values = NDArray[Any]

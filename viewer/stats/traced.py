@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from viewer.stats.dashboard import Ended
+from wiretape.viewer.stats.dashboard import Ended
 
 OWN_ATTRIBUTES: Final = {
     "wiretape.exchange.id": "the exchange on the tape; also the id of the span",

@@ -17,10 +17,10 @@ from itertools import accumulate, pairwise, repeat, takewhile
 from operator import add, ne, sub
 from typing import Final, Literal, NamedTuple
 
-from recorder.decode.decoder import COMMENT, EVENT, Decoded, Run
-from recorder.decode.metrics import percentile
-from recorder.decode.outcome import Exchange, Read, Reads
-from viewer.rows import TableRow
+from wiretape.recorder.decode.decoder import COMMENT, EVENT, Decoded, Run
+from wiretape.recorder.decode.metrics import percentile
+from wiretape.recorder.decode.outcome import Exchange, Read, Reads
+from wiretape.viewer.rows import TableRow
 
 Who = Literal["upstream", "relay", "client"]
 Unclear = Literal["instants", "missing", "at_once", "handing_on"]

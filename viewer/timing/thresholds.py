@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from recorder.decode.stalls import Thresholds
-from recorder.sanitize import safe
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.sanitize import safe
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from recorder.decode.dialect import Chunk
-from recorder.decode.stalls import Thresholds, output_gaps
-from viewer import rows
-from viewer.rows import TableRow
-from viewer.timing.attribution import Attribution, ChunkTime, Unclear, Who
+from wiretape.recorder.decode.dialect import Chunk
+from wiretape.recorder.decode.stalls import Thresholds, output_gaps
+from wiretape.viewer import rows
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.timing.attribution import Attribution, ChunkTime, Unclear, Who
 
 WORDS: Final = 80
 """So many characters of the text before and after a stall are given."""

@@ -6,12 +6,12 @@ Recorded text passes `safe` here. Where the lines stand is left to `pages`, the 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from recorder.decode.stalls import Thresholds
-from recorder.plurals import counted
-from recorder.sanitize import clipped
-from viewer import rows
-from viewer.formatting import UNKNOWN, count, line, ms
-from viewer.timing.verdicts import Verdict
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer import rows
+from wiretape.viewer.formatting import UNKNOWN, count, line, ms
+from wiretape.viewer.timing.verdicts import Verdict
 
 _QUOTED: Final = 24
 _UNCLEAR: Final = {

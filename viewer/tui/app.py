@@ -27,20 +27,20 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList
 from textual.worker import Worker, WorkerError
 
-from recorder.clock import SYSTEM, Clock
-from recorder.decode.stalls import Thresholds
-from recorder.errors import WiretapeError
-from viewer.model.settings import Settings
-from viewer.source.base import Place
-from viewer.source.tape.decoder import Decoders
-from viewer.tui.base import crash, keys
-from viewer.tui.base import theme as themes
-from viewer.tui.base.host import Reader, SourceReader, TapeReader
-from viewer.tui.base.paint import ASCII
-from viewer.tui.base.terminal import Lag, TerminalDriver
-from viewer.tui.dialogs.cramped import LEAST, CrampedScreen
-from viewer.tui.list.screen import DrilledScreen, StreamsScreen
-from viewer.tui.widgets.bar import ConfigWarnings
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.model.settings import Settings
+from wiretape.viewer.source.base import Place
+from wiretape.viewer.source.tape.decoder import Decoders
+from wiretape.viewer.tui.base import crash, keys
+from wiretape.viewer.tui.base import theme as themes
+from wiretape.viewer.tui.base.host import Reader, SourceReader, TapeReader
+from wiretape.viewer.tui.base.paint import ASCII
+from wiretape.viewer.tui.base.terminal import Lag, TerminalDriver
+from wiretape.viewer.tui.dialogs.cramped import LEAST, CrampedScreen
+from wiretape.viewer.tui.list.screen import DrilledScreen, StreamsScreen
+from wiretape.viewer.tui.widgets.bar import ConfigWarnings
 
 _NEEDS: Final = {
     "copy_menu": ("copies",), "export_menu": ("exports",), "outside": ("pages", "copies"),
@@ -316,19 +316,19 @@ class ViewerApp(App[int]):
 
     def action_help(self) -> None:
         """Show the keys of this screen."""
-        from viewer.tui.dialogs.help import HelpScreen
+        from wiretape.viewer.tui.dialogs.help import HelpScreen
 
         self._open_menu(HelpScreen, self.screen.active_bindings)
 
     def action_copy_menu(self) -> None:
         """Offer what this screen has to copy."""
-        from viewer.tui.dialogs.menus import CopyMenu
+        from wiretape.viewer.tui.dialogs.menus import CopyMenu
 
         self._open_menu(CopyMenu, self._shown.copies())
 
     def action_export_menu(self) -> None:
         """Offer what this screen has to export."""
-        from viewer.tui.dialogs.menus import ExportMenu
+        from wiretape.viewer.tui.dialogs.menus import ExportMenu
 
         self._open_menu(ExportMenu, self._shown.exports())
 
@@ -338,7 +338,7 @@ class ViewerApp(App[int]):
 
     def action_outside(self, name: str) -> None:
         """Show what is on the screen in the user's pager (`show`) or editor (`edit`)."""
-        from viewer.tui.dialogs import outside
+        from wiretape.viewer.tui.dialogs import outside
 
         if self.screen.is_modal or self._is_away:
             return
@@ -360,7 +360,7 @@ class ViewerApp(App[int]):
 
     def action_picture(self) -> None:
         """Write what is on the screen to an SVG file in the current directory."""
-        from viewer.tui.dialogs.menus import file_name
+        from wiretape.viewer.tui.dialogs.menus import file_name
 
         path = Path(file_name("wiretape", ["--format", "svg"]))
         try:

@@ -13,14 +13,14 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
-from recorder.relay.app import HttpApp
-from recorder.relay.guard import Refusal
-from recorder.relay.responder import Responder
-from recorder.relay.server import Client, Request
-from viewer.page import document
-from viewer.web.patch import difference
-from viewer.web.values import ExchangeSource, RunSource, Settings, Source
-from viewer.web.watching import Reading, Watch
+from wiretape.recorder.relay.app import HttpApp
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.relay.server import Client, Request
+from wiretape.viewer.page import document
+from wiretape.viewer.web.patch import difference
+from wiretape.viewer.web.values import ExchangeSource, RunSource, Settings, Source
+from wiretape.viewer.web.watching import Reading, Watch
 
 UNSENT_BYTES: Final = 256 << 10
 """What a browser has not taken yet; beyond it, it gets no events."""

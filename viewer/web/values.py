@@ -1,4 +1,4 @@
-"""What live pages show, as JSON values: those of `viewer.page`, and how the recorder and the tape stand.
+"""What live pages show, as JSON values: those of `wiretape.viewer.page`, and how the recorder and the tape stand.
 
 A run is its newest exchanges: figures are made of those and of no others, so that the page of a large tape opens at
 once, and is made again in a fraction of a second.
@@ -13,23 +13,23 @@ from typing import Any, Final, Protocol
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from recorder.clock import SYSTEM
-from recorder.decode.stalls import Thresholds
-from recorder.errors import NotFound
-from recorder.process import Run
-from recorder.tape import reading
-from recorder.tape.schema import exchanges
-from viewer import formatting
-from viewer.filters.syntax import Filter
-from viewer.model import states
-from viewer.model.exchange.opened import Stored
-from viewer.model.listing import notices
-from viewer.page import gaps, run, sources, stream
-from viewer.rows import ListRow
-from viewer.source.tape import conditions, live, queries
-from viewer.source.tape import exchange as tape_exchange
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.run import Columns
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import NotFound
+from wiretape.recorder.process import Run
+from wiretape.recorder.tape import reading
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer import formatting
+from wiretape.viewer.filters.syntax import Filter
+from wiretape.viewer.model import states
+from wiretape.viewer.model.exchange.opened import Stored
+from wiretape.viewer.model.listing import notices
+from wiretape.viewer.page import gaps, run, sources, stream
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.tape import conditions, live, queries
+from wiretape.viewer.source.tape import exchange as tape_exchange
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.run import Columns
 
 Value = dict[str, Any]
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from recorder.clock import SYSTEM
-from recorder.errors import WiretapeError
-from recorder.sanitize import safe
-from viewer.source.tape import queries
-from viewer.web.values import Source, Value
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.web.values import Source, Value
 
 POLL_SECONDS: Final = 0.1
 AGAIN_SECONDS: Final = 0.5

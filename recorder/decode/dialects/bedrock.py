@@ -7,9 +7,9 @@ event of another API is claimed. Exceptions are those of any AWS event stream: t
 from collections.abc import Callable
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
-from recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
+from wiretape.recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "bedrock.converse"
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects import bedrock, chat, completions, messages
-from recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
-from recorder.decode.values import compact, count, index, text
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects import bedrock, chat, completions, messages
+from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
+from wiretape.recorder.decode.values import compact, count, index, text
 
 API: Final = "bedrock.invoke"
 

@@ -11,9 +11,9 @@ Finding errors, `[DONE]` and broken framing is left to `payloads`, putting delta
 from collections.abc import Iterable
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects import embeddings
-from recorder.decode.values import MAX_INDEX, compact, count, text
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects import embeddings
+from wiretape.recorder.decode.values import MAX_INDEX, compact, count, text
 
 API: Final = "openai.chat"
 

@@ -5,9 +5,9 @@ With `echo` the text begins with the prompt, as it came. Log probabilities are i
 
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece
-from recorder.decode.dialects import chat
-from recorder.decode.values import index, text
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece
+from wiretape.recorder.decode.dialects import chat
+from wiretape.recorder.decode.values import index, text
 
 API: Final = "openai.completions"
 

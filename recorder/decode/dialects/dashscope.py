@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
-from recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "dashscope"
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
-from recorder.decode.values import count, text, usage_in
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
+from wiretape.recorder.decode.values import count, text, usage_in
 
 API: Final = "openai.embeddings"
 

@@ -9,8 +9,8 @@ reasoning. A function call comes whole, or with its arguments in pieces that are
 import re
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
-from recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "gemini"
 

@@ -12,8 +12,8 @@ that the last `message_delta` replaces. Without that one, the count of output to
 from collections.abc import Callable
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.values import compact, count, index, text, usage_in
 
 API: Final = "anthropic.messages"
 

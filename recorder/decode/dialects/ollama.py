@@ -5,8 +5,8 @@ Each line adds to the text; the one with `done` is the last and has the counters
 
 from typing import Any, Final
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.values import compact, count, text
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.values import compact, count, text
 
 API: Final = "ollama"
 

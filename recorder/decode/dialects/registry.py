@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from recorder.decode.dialect import Chunk, Dialect, Tokens
-from recorder.decode.dialects import (
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Tokens
+from wiretape.recorder.decode.dialects import (
     bedrock,
     bedrock_invoke,
     chat,

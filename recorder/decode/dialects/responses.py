@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.values import MAX_INDEX, compact, count, index, text, usage_in
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.values import MAX_INDEX, compact, count, index, text, usage_in
 
 API: Final = "openai.responses"
 REQUEST: Final = "response.create"

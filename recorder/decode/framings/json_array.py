@@ -7,7 +7,7 @@ valid JSON is found by whoever reads the payload.
 import re
 from collections.abc import Iterator
 
-from recorder.decode.framings.record import Record
+from wiretape.recorder.decode.framings.record import Record
 
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _LOOKS_LIKE = re.compile(_BEGINNING.pattern + rb"\s*(?:\{|\Z)")

@@ -8,8 +8,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from recorder.decode.allowance import may_be_parsed
-from recorder.decode.framings.record import Record
+from wiretape.recorder.decode.allowance import may_be_parsed
+from wiretape.recorder.decode.framings.record import Record
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"

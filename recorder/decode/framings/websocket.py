@@ -12,8 +12,8 @@ from typing import Final, Literal, NamedTuple
 from wsproto.extensions import Extension, PerMessageDeflate
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
-from recorder.decode import encoding
-from recorder.decode.allowance import FRAME, MAX_LINES, Allowance, TooMuchError
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.allowance import FRAME, MAX_LINES, Allowance, TooMuchError
 
 Kind = Literal["text", "binary", "ping", "pong", "close", "broken", "limit"]
 

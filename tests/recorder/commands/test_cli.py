@@ -1,9 +1,9 @@
-"""The group: what belongs to it, before `viewer.cli` adds the commands that read."""
+"""The group: what belongs to it, before `wiretape.viewer.cli` adds the commands that read."""
 
 import click
 from click.testing import CliRunner
 
-from recorder.commands.cli import main
+from wiretape.recorder.commands.cli import main
 
 
 def test_the_commands_that_write_are_there() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder import proc
-from recorder.commands import daemons
 from tests.relay import finish, on_loop, until, wiretape
+from wiretape.recorder import proc
+from wiretape.recorder.commands import daemons
 
 SLEEPS = "import time; print('ready', flush=True); time.sleep(60)"
 LISTENS = (

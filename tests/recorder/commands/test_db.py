@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from recorder.commands.db import db
-from recorder.errors import NotFound, SchemaMismatch, TapeBusy, TapeDamaged, WiretapeError
-from recorder.tape.schema import REVISION
 from tests.forked import CLI
 from tests.recorder.frames import STREAM, damage, exchange, opened, outcomes_of, record, snapshot
 from tests.viewer.tui.terminal import Terminal
+from wiretape.recorder.commands.db import db
+from wiretape.recorder.errors import NotFound, SchemaMismatch, TapeBusy, TapeDamaged, WiretapeError
+from wiretape.recorder.tape.schema import REVISION
 
 
 def run(*arguments: Any) -> Result:
-    """Run a command; an error that wiretape foresees is left in `exception`, for `viewer.cli` to print."""
+    """Run a command; an error that wiretape foresees is left in `exception`, for `wiretape.viewer.cli` to print."""
     result = CliRunner().invoke(db, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, WiretapeError | SystemExit), result.exception
     return result

@@ -3,8 +3,8 @@
 import signal
 from pathlib import Path
 
-from recorder.tape import file
 from tests.relay import finish, on_loop, recording, select, until, wiretape
+from wiretape.recorder.tape import file
 
 
 async def env(tape: Path, *arguments: str) -> tuple[str, str]:

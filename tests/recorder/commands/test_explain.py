@@ -2,9 +2,9 @@
 
 import pytest
 
-from recorder.commands.explain import Attempt, explain
-from recorder.relay import pointing
-from recorder.relay.guard import Refusal
+from wiretape.recorder.commands.explain import Attempt, explain
+from wiretape.recorder.relay import pointing
+from wiretape.recorder.relay.guard import Refusal
 
 
 def explained(*command: str, **seen: object) -> str:

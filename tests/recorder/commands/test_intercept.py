@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx
 
-from recorder.demo.upstream import ScriptedUpstream, answer
 from tests.relay import DONE, chunk, finish, kept, on_loop, serving, wiretape
+from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 
 STREAM = answer([(0.0, chunk("a", finish="stop")), (0.0, DONE)])
 CALL = """

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from recorder.demo.upstream import ScriptedUpstream, answer
 from tests.forked import CLI, ROOT, AsyncForked
 from tests.relay import DONE, chunk, kept, on_loop, until, wiretape
 from tests.relay import select as selected
+from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 
 SECONDS = 10.0
 SHELLS = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}
@@ -119,7 +119,7 @@ def test_a_stopped_command_gives_the_terminal_back_and_goes_on_in_the_foreground
         shell.wait_for("(?i)(stopped|suspended)")
         shell.wait_for("shell")
         shell.type("fg")
-        shell.wait_for("(viewer.cli run|continued).*\n")
+        shell.wait_for("(wiretape.viewer.cli run|continued).*\n")
         shell.type("line")
         shell.wait_for("got line")
     shell.press("\x04")
@@ -133,7 +133,7 @@ def test_a_shell_that_suspends_itself_gives_the_terminal_back_and_goes_on(shell:
     shell.wait_for("(?i)(stopped|suspended)")
     shell.wait_for("at: $")
     shell.type("fg")
-    shell.wait_for("(viewer.cli run|continued).*\n")
+    shell.wait_for("(wiretape.viewer.cli run|continued).*\n")
     shell.type("echo in''ner; exit")
     shell.wait_for("inner")
     shell.wait_for("0 generations, 0 failed")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from recorder.sanitize import safe
 from tests.forked import AsyncForked
 from tests.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from wiretape.recorder.sanitize import safe
 
 STREAM = [
     (0.01, chunk("a")),
@@ -62,7 +62,9 @@ def server_of(pid: int) -> int:
     """Give the process that serves the metrics of a recorder."""
     started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     (found,) = [
-        it for it in started if "viewer.ship.prometheus.serve" in Path(f"/proc/{it}/cmdline").read_text().split("\0")
+        it
+        for it in started
+        if "wiretape.viewer.ship.prometheus.serve" in Path(f"/proc/{it}/cmdline").read_text().split("\0")
     ]
     return int(found)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recorder.commands import nested
-from recorder.relay import pointing, providers
+from wiretape.recorder.commands import nested
+from wiretape.recorder.relay import pointing, providers
 
 BASE = "http://127.0.0.1:4321"
 ENDED = nested.Marker(1, "another boot", BASE, "/t.db", ["openai"])

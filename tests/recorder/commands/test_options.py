@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from recorder.commands import options
 from tests.cases import each_case
+from wiretape.recorder.commands import options
 
 NONE: frozenset[str] = frozenset()
 

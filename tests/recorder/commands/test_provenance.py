@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recorder.commands import provenance
+from wiretape.recorder.commands import provenance
 
 GIT = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a"}
 

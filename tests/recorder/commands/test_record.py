@@ -10,11 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from recorder import __version__
-from recorder.commands import record
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from recorder.relay import providers, service
-from recorder.tape import file
 from tests.relay import (
     DONE,
     Kept,
@@ -32,6 +27,11 @@ from tests.relay import (
     until,
     writer_of,
 )
+from wiretape.recorder import __version__
+from wiretape.recorder.commands import record
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from wiretape.recorder.relay import providers, service
+from wiretape.recorder.tape import file
 
 STREAM = [(0.0, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
 LONG = [*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)]

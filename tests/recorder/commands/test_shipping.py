@@ -10,13 +10,13 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from recorder import destinations
-from recorder.commands.companion import Shipment
-from recorder.commands.record import record
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.cases import each_case
 from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
 from tests.viewer.fleet.engine import HEADERS, Engine
+from wiretape.recorder import destinations
+from wiretape.recorder.commands.companion import Shipment
+from wiretape.recorder.commands.record import record
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 
 CHAT = "/v1/chat/completions"
 STREAM = [(0.01, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]

@@ -5,10 +5,10 @@ import os
 
 import msgspec
 
-from recorder.commands.status import Screen, finished_line, latencies, summary
-from recorder.decode.outcome import FLAGS, NOTABLE
-from recorder.tape.journal import Finished
-from recorder.tape.losses import Totals
+from wiretape.recorder.commands.status import Screen, finished_line, latencies, summary
+from wiretape.recorder.decode.outcome import FLAGS, NOTABLE
+from wiretape.recorder.tape.journal import Finished
+from wiretape.recorder.tape.losses import Totals
 
 ONE = Finished(
     id="7f3a81d0c0ffee00",

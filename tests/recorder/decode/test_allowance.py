@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from recorder.clock import Clock
-from recorder.decode import allowance
-from recorder.decode.decoder import decode
-from recorder.decode.derive import derive
-from recorder.decode.framings.websocket import frame_ends
-from recorder.decode.metrics import Measures
-from recorder.decode.outcome import Exchange, Read
 from tests.conversation import ASK, MS, response, side, websocket
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode import allowance
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.framings.websocket import frame_ends
+from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.outcome import Exchange, Read
 
 CHUNK = b'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%d"}}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"completion_tokens":2}}\n\n'

@@ -1,9 +1,9 @@
-from recorder.decode.assembly import assemble
-from recorder.decode.decoder import Run
-from recorder.decode.dialects.chat import parse
-from recorder.decode.encoding import Cleaner
-from recorder.decode.values import count
 from tests.cases import each_case
+from wiretape.recorder.decode.assembly import assemble
+from wiretape.recorder.decode.decoder import Run
+from wiretape.recorder.decode.dialects.chat import parse
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.values import count
 
 
 def answer(*payloads):

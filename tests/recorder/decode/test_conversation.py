@@ -4,8 +4,8 @@ import gzip
 import json
 from typing import Any
 
-from recorder.decode.conversation import Asked, belonging
 from tests.cases import each_case
+from wiretape.recorder.decode.conversation import Asked, belonging
 
 SESSION = "dca1a705-958e-4840-b387-62f8dae6b051"
 USER, CALL = {"role": "user", "content": "Weather?"}, {"name": "look", "arguments": '{"city":"Oslo"}'}

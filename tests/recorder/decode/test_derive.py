@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from recorder.decode import decoder, payloads
-from recorder.decode.decoder import decode
-from recorder.decode.derive import derive
-from recorder.decode.outcome import Exchange, Read
 from tests.cases import each_case
 from tests.compressed import COMPRESS
+from wiretape.recorder.decode import decoder, payloads
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.outcome import Exchange, Read
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
 MS = 1_000_000
@@ -422,7 +422,7 @@ def test_what_is_decoded_already_is_not_decoded_again(monkeypatch):
     body = (chunk("a") + chunk("b", "stop")).encode()
     decoded = decode(exchange(), by_event(body), body)
     expected = measure(body)
-    monkeypatch.setattr("recorder.decode.derive.decode", None)
+    monkeypatch.setattr("wiretape.recorder.decode.derive.decode", None)
     assert derive(exchange(), by_event(body), body, decoded) == expected
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recorder.decode import encoding
-from recorder.decode.encoding import Cleaner, is_utf8, plain, spans
 from tests.cases import each_case
 from tests.compressed import COMPRESS, by_brotli, by_zlib, by_zstd, zstd
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.encoding import Cleaner, is_utf8, plain, spans
 
 TEXT = b"data: hello\n\n" * 50
 SKIPPABLE = b"\x50\x2a\x4d\x18\x03\0\0\0abc"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode import metrics
-from recorder.decode.dialect import Chunk, Fault
-from recorder.decode.metrics import Measures
-from recorder.decode.outcome import Exchange, Read, Reads
 from tests.cases import each_case
 from tests.decoded import of_chunks
+from wiretape.recorder.decode import metrics
+from wiretape.recorder.decode.dialect import Chunk, Fault
+from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.outcome import Exchange, Read, Reads
 
 MS = 1_000_000
 ENDED = Exchange(200, None, None, "end", 5, 10, 900 * MS)

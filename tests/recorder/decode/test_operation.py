@@ -2,10 +2,17 @@
 
 import pytest
 
-from recorder.decode.decoder import BY_API
-from recorder.decode.operation import GENERATIONS, OPERATIONS, api_asked, model_in_path, model_in_query, operation
-from recorder.decode.outcome import Exchange
 from tests.cases import each_case
+from wiretape.recorder.decode.decoder import BY_API
+from wiretape.recorder.decode.operation import (
+    GENERATIONS,
+    OPERATIONS,
+    api_asked,
+    model_in_path,
+    model_in_query,
+    operation,
+)
+from wiretape.recorder.decode.outcome import Exchange
 
 GEMINI = "/v1beta/models/gemini-2.5-flash"
 VERTEX = "/v1/projects/p/locations/us-central1/publishers"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recorder.decode import metrics
-from recorder.decode.decoder import decode
-from recorder.decode.derive import derive
-from recorder.decode.outcome import FLAGS, Exchange, Read
-from recorder.decode.stalls import output_gaps
 from tests.cases import each_case
+from wiretape.recorder.decode import metrics
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.outcome import FLAGS, Exchange, Read
+from wiretape.recorder.decode.stalls import output_gaps
 
 ORACLES = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))
 MS = 1_000_000

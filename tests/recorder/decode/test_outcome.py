@@ -2,7 +2,8 @@ import itertools
 from dataclasses import replace
 from typing import get_args
 
-from recorder.decode.outcome import (
+from tests.cases import each_case
+from wiretape.recorder.decode.outcome import (
     DETAILS,
     ENDED_BY,
     FLAGS,
@@ -14,7 +15,6 @@ from recorder.decode.outcome import (
     judge,
     transport_flags,
 )
-from tests.cases import each_case
 
 CUT = Evidence(stream=True, understood=True)
 WHOLE = Evidence(stream=True, understood=True, done=True)

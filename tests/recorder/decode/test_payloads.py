@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from recorder.decode.dialect import Fault
-from recorder.decode.payloads import (
+from tests.cases import each_case
+from wiretape.recorder.decode.dialect import Fault
+from wiretape.recorder.decode.payloads import (
     DONE,
     EMPTY,
     MALFORMED,
@@ -14,7 +15,6 @@ from recorder.decode.payloads import (
     repair,
     unframed,
 )
-from tests.cases import each_case
 
 ERRORS = {
     "openai": ({"error": {"message": "m", "type": "server_error", "param": None, "code": None}}, "server_error", "m"),

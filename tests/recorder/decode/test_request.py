@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.prompt import (
+from wiretape.recorder.decode.prompt import (
     Media,
     Message,
     Other,
@@ -23,7 +23,7 @@ from recorder.decode.prompt import (
     canonical,
     fingerprint,
 )
-from recorder.decode.request import MOST_MESSAGES, parse
+from wiretape.recorder.decode.request import MOST_MESSAGES, parse
 
 PNG = base64.b64encode(b"not a picture").decode()
 DIGEST = hashlib.blake2b(PNG.encode(), digest_size=16).hexdigest()

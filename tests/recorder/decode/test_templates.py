@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode import payloads
-from recorder.decode.framings.sse import Event
-from recorder.decode.templates import PARTS, Template, Templates, filler, template
 from tests.cases import each_case
+from wiretape.recorder.decode import payloads
+from wiretape.recorder.decode.framings.sse import Event
+from wiretape.recorder.decode.templates import PARTS, Template, Templates, filler, template
 
 NOTHING: tuple[list[str], list[int]] = ([], [])
 TEXTS = st.one_of(

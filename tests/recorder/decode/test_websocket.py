@@ -2,9 +2,9 @@
 
 import pytest
 
-from recorder.decode.decoder import decode
-from recorder.decode.derive import derive
 from tests.conversation import ASK, MS, response, side, websocket
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.derive import derive
 
 
 def conversation(*turns: tuple[int, list[tuple[int, str]]], close: tuple[str, int] | None = ("client", 1000)):

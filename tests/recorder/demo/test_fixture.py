@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from recorder.decode.outcome import OUTCOMES
-from recorder.demo import synthetic
-from recorder.errors import WiretapeError
-from recorder.tape import checks, file
-from recorder.tape.schema import exchanges, measures, metadata, reads
-from recorder.tape.store import Store
 from tests.recorder.frames import outcomes_of, reading
+from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape import checks, file
+from wiretape.recorder.tape.schema import exchanges, measures, metadata, reads
+from wiretape.recorder.tape.store import Store
 
 
 def make(path: Path, count: int = 40, chunks: int = 30, seed: int = 1) -> list[int]:

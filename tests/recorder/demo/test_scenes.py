@@ -4,10 +4,10 @@ import asyncio
 import json
 from pathlib import Path
 
-from recorder.demo import scenes
-from recorder.demo.upstream import ReceivedRequest
 from tests.cases import each_case
 from tests.relay import Relay
+from wiretape.recorder.demo import scenes
+from wiretape.recorder.demo.upstream import ReceivedRequest
 
 EXPECTED = {
     "openai": (("complete", None), set()),

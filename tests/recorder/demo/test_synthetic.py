@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from recorder.decode.derive import derive
-from recorder.demo import synthetic
-from recorder.demo.synthetic import ENDINGS, MODELS, VARIATIONS
 from tests.cases import each_case
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.demo.synthetic import ENDINGS, MODELS, VARIATIONS
 
 BY_NAME = {model.name: model for model in MODELS}
 

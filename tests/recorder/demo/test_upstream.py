@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from recorder.clock import SYSTEM
-from recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from tests.relay import LOOPS, dial, fetch, on_loop, post, raw, reset, take, until
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 
 BODY = [(0.0, b"one"), (0.05, b"two")]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from recorder.clock import Clock
-from recorder.relay import providers
-from recorder.relay.states import RECEIVING, IllegalStep, Receiving
-from recorder.relay.upstream import HEAD_BYTES, Connection, Head, Instants
 from tests.relay import ByHand, run
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay import providers
+from wiretape.recorder.relay.states import RECEIVING, IllegalStep, Receiving
+from wiretape.recorder.relay.upstream import HEAD_BYTES, Connection, Head, Instants
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder import proc
-from recorder.errors import WiretapeError
-from recorder.relay import authority, environment
+from wiretape.recorder import proc
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay import authority, environment
 
 URL = "http://wiretape:secret@127.0.0.1:8377"
 

@@ -3,10 +3,10 @@
 import h11
 import pytest
 
-from recorder.demo.upstream import answer
-from recorder.relay import guard
-from recorder.relay.guard import Origin, Policy, Refusal
 from tests.relay import Relay, on_loop, raw
+from wiretape.recorder.demo.upstream import answer
+from wiretape.recorder.relay import guard
+from wiretape.recorder.relay.guard import Origin, Policy, Refusal
 
 JSON = answer([(0.0, b"{}")], content_type="application/json", framing="length")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.relay import hello
-from recorder.relay.hello import Hello
+from wiretape.recorder.relay import hello
+from wiretape.recorder.relay.hello import Hello
 
 
 def greeting(name: str | None, *protocols: str) -> bytes:

@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from recorder.demo.upstream import Scene, answer
-from recorder.relay import intercept, tunnel
-from recorder.relay.upstream import Limits
 from tests.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
+from wiretape.recorder.demo.upstream import Scene, answer
+from wiretape.recorder.relay import intercept, tunnel
+from wiretape.recorder.relay.upstream import Limits
 
 STREAM = answer([(0, chunk("Hel")), (0.02, chunk("lo", finish="stop")), (0, DONE)])
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder.demo.upstream import answer
-from recorder.relay import environment, intercept
 from tests.relay import DONE, Relay, chunk, serving
+from wiretape.recorder.demo.upstream import answer
+from wiretape.recorder.relay import environment, intercept
 
 JAVA = shutil.which("java")
 PROGRAM = """

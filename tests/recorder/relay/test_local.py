@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from recorder.errors import UpstreamError
-from recorder.relay import local, providers
-from recorder.relay.upstream import Instants, Transport
 from tests.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select, wiretape
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay import local, providers
+from wiretape.recorder.relay.upstream import Instants, Transport
 
 FEW = 40
 ADVICE = "no file descriptors are left (the limit is 40): raise the limit with 'ulimit -n' and start wiretape again"

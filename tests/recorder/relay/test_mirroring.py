@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from recorder.demo.upstream import Scene, ScriptedUpstream, answer
-from recorder.relay import server
 from tests.relay import Answer, Kept, Relay, dial, on_loop, post, reset, serving, serving_raw, take, until
+from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
+from wiretape.recorder.relay import server
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n3\r\n:a\n\r\n"
@@ -235,7 +235,7 @@ async def test_an_answer_that_ends_by_closing_ends_the_clients_connection(relay:
 
 @on_loop
 async def test_an_idle_connection_is_kept_for_a_bounded_time(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recorder.relay.proxy.KEEP_ALIVE_SECONDS", 0.1)
+    monkeypatch.setattr("wiretape.recorder.relay.proxy.KEEP_ALIVE_SECONDS", 0.1)
     async with served(relay) as (upstream, base), dial(base) as peer:
         await ask(peer, next(fresh))
         assert await ends(peer) == b""
@@ -247,7 +247,7 @@ async def test_what_upstream_promises_of_its_connection_is_told_and_kept(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("proxy", "server"):
-        monkeypatch.setattr(f"recorder.relay.{module}.KEEP_ALIVE_SECONDS", 0.1)
+        monkeypatch.setattr(f"wiretape.recorder.relay.{module}.KEEP_ALIVE_SECONDS", 0.1)
 
     async def respond(server: Server, target: bytes, writer: asyncio.StreamWriter) -> bool:
         writer.write(OK.replace(b"\r\n\r\n", b"\r\nKeep-Alive: timeout=5, max=100\r\n\r\n"))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder.demo.upstream import ReceivedRequest, Scene, answer
-from recorder.relay import environment, intercept
 from tests.relay import DONE, Relay, chunk, serving
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
+from wiretape.recorder.relay import environment, intercept
 
 NODE = shutil.which("node")
 SCRIPT = """

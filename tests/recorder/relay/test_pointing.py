@@ -2,8 +2,8 @@
 
 import pytest
 
-from recorder.relay import apis, pointing, providers
-from recorder.relay.apis import APIS
+from wiretape.recorder.relay import apis, pointing, providers
+from wiretape.recorder.relay.apis import APIS
 
 
 def planned(*command: str, given: str = "", **environ: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from recorder.relay import apis, providers
+from wiretape.recorder.relay import apis, providers
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from recorder.clock import SYSTEM, Clock
-from recorder.demo.upstream import ReceivedRequest, Scene, answer
-from recorder.relay import providers, server
-from recorder.relay.proxy import Proxy
-from recorder.relay.states import Receiving
-from recorder.relay.upstream import Connection, Instants, Limits, Transport
 from tests.forked import ROOT
 from tests.relay import DONE, ByHand, Relay, chunk, dial, on_loop, post, raw, reset, serving_raw, take, until
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
+from wiretape.recorder.relay import providers, server
+from wiretape.recorder.relay.proxy import Proxy
+from wiretape.recorder.relay.states import Receiving
+from wiretape.recorder.relay.upstream import Connection, Instants, Limits, Transport
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -332,8 +332,8 @@ async def test_an_answer_before_the_end_of_the_request_passes_at_once(relay: Rel
 async def test_a_request_body_that_does_not_come_is_not_waited_for(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recorder.relay.server.BODY_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr("recorder.relay.server.LINGER_SECONDS", 0.1)
+    monkeypatch.setattr("wiretape.recorder.relay.server.BODY_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("wiretape.recorder.relay.server.LINGER_SECONDS", 0.1)
     got = await raw(relay.base, post("/v1/half", b"", [("content-length", "2")]) + b"{")
     tape = await relay.kept("/v1/half")
     assert (got[:13], tape.row["ended_by"]) == (b"HTTP/1.1 408 ", "client_stalled")
@@ -354,7 +354,7 @@ async def test_a_request_body_that_is_no_http_ends_the_exchange(relay: Relay) ->
 
 @on_loop
 async def test_there_is_a_bound_on_how_many_run_at_a_time(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recorder.relay.app.LIVE", 0)
+    monkeypatch.setattr("wiretape.recorder.relay.app.LIVE", 0)
     got = await relay.get("/x")
     assert (got.status, got.headers["retry-after"]) == (503, "1")
 
@@ -364,7 +364,7 @@ async def test_there_is_a_bound_on_how_many_run_at_a_time(relay: Relay, monkeypa
 )
 @on_loop
 async def test_who_expects_100_is_told_to_continue(relay: Relay, says: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recorder.relay.proxy.CONTINUE_SECONDS", 0.1)
+    monkeypatch.setattr("wiretape.recorder.relay.proxy.CONTINUE_SECONDS", 0.1)
     heads: list[bytes] = []
 
     async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import uvloop
 
-from recorder.clock import Clock
-from recorder.relay import recording
-from recorder.relay.recording import Recording
-from recorder.relay.tap import Tap
-from recorder.relay.upstream import Instants
-from recorder.tape.schema import FROM_CLIENT
 from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of, upload
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay import recording
+from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.tap import Tap
+from wiretape.recorder.relay.upstream import Instants
+from wiretape.recorder.tape.schema import FROM_CLIENT
 
 HEADERS = [(b"content-type", b"text/event-stream")]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from recorder.clock import SYSTEM
-from recorder.demo.upstream import Scene, answer
-from recorder.errors import CannotListen
-from recorder.relay import local, server
-from recorder.relay.guard import Refusal
-from recorder.relay.responder import Responder
-from recorder.relay.server import Client, Request
-from recorder.relay.states import INBOUND, IllegalStep, Inbound
 from tests.relay import DONE, ByHand, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.demo.upstream import Scene, answer
+from wiretape.recorder.errors import CannotListen
+from wiretape.recorder.relay import local, server
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.relay.server import Client, Request
+from wiretape.recorder.relay.states import INBOUND, IllegalStep, Inbound
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -514,7 +514,7 @@ def test_a_stream_that_outlasts_the_drain_is_cut(tmp_path: Path, monkeypatch: py
             assert (found.outcome, found.body) == (("interrupted", "shutdown"), body)
 
     if by == "the end of the drain":
-        monkeypatch.setattr("recorder.relay.service.DRAIN_SECONDS", 1)
+        monkeypatch.setattr("wiretape.recorder.relay.service.DRAIN_SECONDS", 1)
     with Relay(tmp_path) as relay:
         relay.runner.run(main())
 
@@ -530,6 +530,6 @@ def test_a_client_that_reads_nothing_does_not_delay_the_end(tmp_path: Path, monk
         assert found is not None
         assert found.outcome == ("interrupted", "shutdown")
 
-    monkeypatch.setattr("recorder.relay.service.DRAIN_SECONDS", 1)
+    monkeypatch.setattr("wiretape.recorder.relay.service.DRAIN_SECONDS", 1)
     with Relay(tmp_path) as relay:
         relay.runner.run(main())

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from recorder.demo.upstream import ScriptedUpstream, answer
-from recorder.errors import TapeBusy, WiretapeError
-from recorder.relay import providers, service, trust
-from recorder.relay.service import Observer, Options, Recorder
-from recorder.tape import file
 from tests.relay import DONE, Relay, chunk, fetch, kept, make_authority, post, raw, run, select, serving, until
+from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
+from wiretape.recorder.errors import TapeBusy, WiretapeError
+from wiretape.recorder.relay import providers, service, trust
+from wiretape.recorder.relay.service import Observer, Options, Recorder
+from wiretape.recorder.tape import file
 
 STREAM = [(0.0, chunk("a", finish="stop")), (0.0, DONE)]
 BODY = b"".join(piece for _, piece in STREAM)

@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from recorder.clock import SYSTEM
-from recorder.process import boot_id, is_gone
-from recorder.relay import link, sharing
-from recorder.relay.recording import Recording
-from recorder.relay.sharing import Place, Share
-from recorder.relay.tap import Tap
-from recorder.tape import lock, losses
-from recorder.tape.losses import Counts, Relayed, Totals, Unstored
 from tests.recorder.frames import SESSION, STREAM, begin, bodies_of, body, exchange, head, outcomes_of
 from tests.relay import on_loop, select, until
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.process import boot_id, is_gone
+from wiretape.recorder.relay import link, sharing
+from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.relay.tap import Tap
+from wiretape.recorder.tape import lock, losses
+from wiretape.recorder.tape.losses import Counts, Relayed, Totals, Unstored
 
 
 def taps(tape: Path, queue_bytes: int = 1 << 20) -> tuple[Tap, Tap]:

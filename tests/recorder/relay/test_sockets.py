@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder.clock import SYSTEM, Clock, KernelTime
-from recorder.relay.sockets import Socket, TlsSocket, connect
 from tests.relay import LOOPS, on_loop, reset, run, serving, until
+from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
+from wiretape.recorder.relay.sockets import Socket, TlsSocket, connect
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])

@@ -4,8 +4,8 @@ from enum import Enum
 
 import pytest
 
-from recorder.relay import states
-from recorder.relay.states import INBOUND, OUTBOUND, RECEIVING, SENDING, STAGE, IllegalStep, step
+from wiretape.recorder.relay import states
+from wiretape.recorder.relay.states import INBOUND, OUTBOUND, RECEIVING, SENDING, STAGE, IllegalStep, step
 
 TABLES = {"inbound": INBOUND, "outbound": OUTBOUND, "receiving": RECEIVING, "sending": SENDING, "stage": STAGE}
 

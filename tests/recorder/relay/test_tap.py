@@ -15,13 +15,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from recorder.clock import SYSTEM
-from recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
-from recorder.relay import tap
-from recorder.relay.recording import Recording
-from recorder.relay.tap import Tap
-from recorder.tape import file, journal, lock, losses
-from recorder.tape.losses import Totals, Unstored
 from tests.recorder.frames import (
     SESSION,
     STREAM,
@@ -37,6 +30,13 @@ from tests.recorder.frames import (
     reads_of,
 )  # fmt: skip
 from tests.recorder.writers import PROGRAM
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
+from wiretape.recorder.relay import tap
+from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.tap import Tap
+from wiretape.recorder.tape import file, journal, lock, losses
+from wiretape.recorder.tape.losses import Totals, Unstored
 
 PURPOSE = "wiretape record (pid 1)"
 
@@ -563,7 +563,7 @@ def on_a_small_disk(directory: Path) -> Path:
 DIES_AFTER_DELETING = """
 import os, signal, sys
 from pathlib import Path
-from recorder.tape import channels, journal, writer
+from wiretape.recorder.tape import channels, journal, writer
 answer, first = channels.Channel.answer, Path(__file__).with_suffix(".first")
 def dying(channel, what):
     if isinstance(what, journal.Deleted):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from recorder.relay import proxy, recording, server
-from recorder.relay.upstream import Limits
 from tests.relay import Kept, Relay, dial, kept, on_loop, reset, select, serving_raw, take, until
+from wiretape.recorder.relay import proxy, recording, server
+from wiretape.recorder.relay.upstream import Limits
 
 BODY = json.dumps({"model": "gpt-x", "messages": [{"role": "user", "content": "hi"}]}).encode()
 PATH = "/v1/chat/completions"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from recorder.demo.upstream import Scene, ScriptedUpstream, answer
-from recorder.errors import UpstreamError
-from recorder.relay import providers
-from recorder.relay.upstream import Connection, Head, Instants, Limits, Transport, why_not_connected
 from tests.relay import LOOPS, on_loop, serving, until
+from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay import providers
+from wiretape.recorder.relay.upstream import Connection, Head, Instants, Limits, Transport, why_not_connected
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])

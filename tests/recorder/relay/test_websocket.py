@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from recorder.demo.upstream import Scene, answer
-from recorder.tape import packing
 from tests.conversation import ASK, response, side
 from tests.relay import Relay, dial, on_loop, post, select, serving_raw, until
+from wiretape.recorder.demo.upstream import Scene, answer
+from wiretape.recorder.tape import packing
 
 UPGRADE = [
     ("connection", "keep-alive, Upgrade"),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from recorder.errors import CannotListen
-from recorder.relay import server
 from tests.relay import DONE, chunk, dial, fetch, finish, on_loop, post, recording, select, until, wiretape, writer_of
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from wiretape.recorder.errors import CannotListen
+from wiretape.recorder.relay import server
 
 STREAM = [(0.0, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
 LONG = [*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)]
@@ -69,13 +69,13 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
         streaming(base, "/held") as readers,
     ):
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
-        (worker,) = children(process.pid, "recorder.relay.worker")
+        (worker,) = children(process.pid, "wiretape.recorder.relay.worker")
         os.kill(worker, signal.SIGKILL)
         await until(lambda: select(tape, died))
         count = sum(await broken(readers))
         assert 0 < count < CLIENTS
         assert (len(select(tape, died)), len(select(tape, running))) == (count, CLIENTS - count)
-        await until(lambda: children(process.pid, "recorder.relay.worker"))
+        await until(lambda: children(process.pid, "wiretape.recorder.relay.worker"))
         answers = await asyncio.gather(*(fetch(base, post("/x")) for _ in range(CLIENTS)))
         assert all(got.complete for got in answers)
         process.send_signal(signal.SIGTERM)
@@ -98,7 +98,7 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
 async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_all(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--workers", "3") as (process, base):
-        assert len(children(process.pid, "recorder.relay.worker")) == 2
+        assert len(children(process.pid, "wiretape.recorder.relay.worker")) == 2
         async with streaming(base, "/long") as readers:
             os.kill(writer_of(tape), signal.SIGKILL)
             code, _, err = await finish(process, signal.SIGTERM)
@@ -123,7 +123,7 @@ async def test_a_killed_recorder_takes_its_workers_along(tmp_path: Path) -> None
         streaming(base, "/held"),
     ):
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
-        left = [*children(process.pid, "recorder.relay.worker"), writer_of(tape)]
+        left = [*children(process.pid, "wiretape.recorder.relay.worker"), writer_of(tape)]
         process.kill()
         await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
     found = select(tape, "SELECT outcome, count(*) FROM exchanges LEFT JOIN measures ON exchange_no = no GROUP BY 1")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from recorder.tape import cells, file
-from recorder.tape.schema import exchanges
+from wiretape.recorder.tape import cells, file
+from wiretape.recorder.tape.schema import exchanges
 
 
 def test_the_least_and_the_greatest_of_no_rows_are_unknown_and_no_damage(tmp_path: Path) -> None:

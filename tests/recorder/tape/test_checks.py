@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from recorder.clock import Clock
-from recorder.tape import checks, file
-from recorder.tape.journal import Verified
 from tests.recorder.frames import SESSION, STREAM, damage, exchange, opened, reading, record
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.tape import checks, file
+from wiretape.recorder.tape.journal import Verified
 
 
 def problems(tape: Path) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.tape import digits
+from wiretape.recorder.tape import digits
 
 NUMBERS = st.lists(st.none() | st.integers(-9, 300) | st.integers(-(1 << 54), 1 << 54))
 

@@ -9,10 +9,18 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from recorder.errors import ForeignFile, NotFound, SchemaMismatch, TapeBusy, TapeDamaged, TapeError, WiretapeError
-from recorder.tape import definitions, file
-from recorder.tape.schema import APPLICATION_ID, metadata
 from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
+from wiretape.recorder.errors import (
+    ForeignFile,
+    NotFound,
+    SchemaMismatch,
+    TapeBusy,
+    TapeDamaged,
+    TapeError,
+    WiretapeError,
+)
+from wiretape.recorder.tape import definitions, file
+from wiretape.recorder.tape.schema import APPLICATION_ID, metadata
 
 
 @pytest.fixture

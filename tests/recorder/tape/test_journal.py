@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.tape import journal
 from tests.recorder.frames import AT, SESSION, exchange, upload
+from wiretape.recorder.tape import journal
 
 FRAMES = [
     journal.Relay("wiretape record (pid 1)", is_worker=True, after=7),

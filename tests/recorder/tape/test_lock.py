@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from recorder.errors import ForeignFile, TapeBusy, TapeGone
-from recorder.tape import lock as locking
+from wiretape.recorder.errors import ForeignFile, TapeBusy, TapeGone
+from wiretape.recorder.tape import lock as locking
 
 HOLD = """
 import sys
 from pathlib import Path
-from recorder.tape import lock as locking
+from wiretape.recorder.tape import lock as locking
 with locking.held(Path(sys.argv[1]), "wiretape record (pid 1)") as lock, lock.on_file():
     lock.renew()
     print("held", flush=True)
@@ -129,7 +129,7 @@ def test_the_words_of_an_earlier_holder_are_not_told(
 
 
 def test_a_writer_without_its_lock_file_is_named_by_its_last_argument(tape: Path, lock_file: Path) -> None:
-    for _ in holding(tape, HOLD, "recorder.tape.writer", "wiretape demo (pid 3)"):
+    for _ in holding(tape, HOLD, "wiretape.recorder.tape.writer", "wiretape demo (pid 3)"):
         lock_file.unlink()
         assert locking.holder(tape) == "wiretape demo (pid 3)"
 

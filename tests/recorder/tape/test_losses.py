@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from recorder.errors import TapeBusy
-from recorder.tape import losses
-from recorder.tape.journal import Verified
-from recorder.tape.losses import (
+from wiretape.recorder.errors import TapeBusy
+from wiretape.recorder.tape import losses
+from wiretape.recorder.tape.journal import Verified
+from wiretape.recorder.tape.losses import (
     LATE_NS,
     REPORT_NS,
     SLOT_BYTES,

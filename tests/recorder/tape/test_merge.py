@@ -5,9 +5,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from recorder.errors import ForeignFile, TapeBusy, WiretapeError
-from recorder.tape import checks, file, merge, retention
-from recorder.tape.schema import exchanges, settlements
 from tests.recorder.frames import (
     STREAM,
     begin,
@@ -22,6 +19,9 @@ from tests.recorder.frames import (
     reading,
 )
 from tests.recorder.frames import record as store_all
+from wiretape.recorder.errors import ForeignFile, TapeBusy, WiretapeError
+from wiretape.recorder.tape import checks, file, merge, retention
+from wiretape.recorder.tape.schema import exchanges, settlements
 
 
 def record(tape: Path, *days: int, session: str) -> Path:

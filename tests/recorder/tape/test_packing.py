@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.outcome import Read, Reads
-from recorder.tape import packing, schema
+from wiretape.recorder.decode.outcome import Read, Reads
+from wiretape.recorder.tape import packing, schema
 
 TIMES = st.integers(-(1 << 50), 1 << 50)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.tape.redact import Redactor
 from tests.cases import each_case
 from tests.growth import WORDS, grows_too_fast, hostile
+from wiretape.recorder.tape.redact import Redactor
 
 CANARY = "sk-CANARY-p4ssw0rd/+=%?&"
 PLAIN = "CANARYp4ssw0rd"

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import Connection, select
 
-from recorder.clock import Clock
-from recorder.errors import TapeBusy
-from recorder.tape import file, retention
-from recorder.tape.journal import Deleted
-from recorder.tape.retention import Removed
-from recorder.tape.schema import exchanges
 from tests.recorder.frames import STREAM, begin, body, end, head, opened, reading, record
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import TapeBusy
+from wiretape.recorder.tape import file, retention
+from wiretape.recorder.tape.journal import Deleted
+from wiretape.recorder.tape.retention import Removed
+from wiretape.recorder.tape.schema import exchanges
 
 DAY = 24 * 3600 * 10**9
 NOON = int(datetime.fromisoformat("2026-03-10T12:00:00Z").timestamp()) * 10**9

@@ -10,10 +10,10 @@ from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from recorder.decode.metrics import METRICS, Measures
-from recorder.tape import schema
-from recorder.tape.schema import measures, metadata
 from tests.recorder.frames import begin, exchange, opened, record
+from wiretape.recorder.decode.metrics import METRICS, Measures
+from wiretape.recorder.tape import schema
+from wiretape.recorder.tape.schema import measures, metadata
 
 
 def test_every_measure_has_its_column_and_no_column_is_without_one() -> None:

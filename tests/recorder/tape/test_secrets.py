@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from tests.relay import chunk, dial, finish, on_loop, post, raw, recording, select, until
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 
 HEADERS = (
     ("authorization", "Bearer sk-{}"), ("x-api-key", "{}"), ("api-key", "{}"), ("x-goog-api-key", "{}"),

@@ -17,15 +17,6 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from recorder.clock import Clock
-from recorder.decode import allowance
-from recorder.decode.derive import derive
-from recorder.decode.metrics import DECODER_VERSION
-from recorder.tape import checks, file, journal, merge, retention
-from recorder.tape import store as storing
-from recorder.tape.losses import Began, Relayed, Unstored
-from recorder.tape.schema import FROM_CLIENT, bodies, exchanges, measures, segments, sessions, settlements, uploads
-from recorder.tape.store import Store
 from tests.compressed import zstd
 from tests.recorder.frames import (
     AT,
@@ -48,6 +39,24 @@ from tests.recorder.frames import (
     upload,
     websocket,
 )  # fmt: skip
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode import allowance
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.metrics import DECODER_VERSION
+from wiretape.recorder.tape import checks, file, journal, merge, retention
+from wiretape.recorder.tape import store as storing
+from wiretape.recorder.tape.losses import Began, Relayed, Unstored
+from wiretape.recorder.tape.schema import (
+    FROM_CLIENT,
+    bodies,
+    exchanges,
+    measures,
+    segments,
+    sessions,
+    settlements,
+    uploads,
+)
+from wiretape.recorder.tape.store import Store
 
 
 def rows(tape: Path, table: Any) -> list[dict[str, Any]]:

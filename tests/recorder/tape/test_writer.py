@@ -14,11 +14,6 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from recorder.tape import file as tapefile
-from recorder.tape import journal, lock, losses
-from recorder.tape.losses import Began, Relayed, Unstored
-from recorder.tape.schema import exchanges, sessions
-from recorder.tape.writer import WINDOW_BYTES, WINDOW_FRAMES
 from tests.recorder.frames import (
     AT,
     SESSION,
@@ -40,6 +35,11 @@ from tests.recorder.frames import (
     until,
 )  # fmt: skip
 from tests.recorder.writers import PROGRAM, WriterProcess, seeds, writer
+from wiretape.recorder.tape import file as tapefile
+from wiretape.recorder.tape import journal, lock, losses
+from wiretape.recorder.tape.losses import Began, Relayed, Unstored
+from wiretape.recorder.tape.schema import exchanges, sessions
+from wiretape.recorder.tape.writer import WINDOW_BYTES, WINDOW_FRAMES
 
 FROZEN = f"""{PROGRAM}
 with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
@@ -62,8 +62,8 @@ with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
 RELAY = """
 import asyncio, os, socket, sys
 from pathlib import Path
-from recorder.relay import link
-from recorder.tape import journal
+from wiretape.recorder.relay import link
+from wiretape.recorder.tape import journal
 from tests.recorder.frames import SESSION, begin, head, read
 async def main():
     writer = await link.reach(Path(sys.argv[1]), "wiretape record (pid 1)")

@@ -11,15 +11,15 @@ import click
 import pytest
 from click.shell_completion import CompletionItem
 
-from recorder.tape import file, journal
-from recorder.tape.store import Store
 from tests.forked import ROOT
 from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin
-from viewer.cli import group
-from viewer.commands import completion, options
-from viewer.commands.completion import Completer
-from viewer.filters.parser import parse
-from viewer.stats import check, metrics
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.cli import group
+from wiretape.viewer.commands import completion, options
+from wiretape.viewer.commands.completion import Completer
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.stats import check, metrics
 
 
 def offered(completer: Completer, tape: Path | None, typed: str = "", **params: object) -> list[CompletionItem[str]]:
@@ -214,7 +214,7 @@ def test_asking_leaves_nothing_behind(tape: Path, tmp_path: Path) -> None:
 def test_asking_loads_nothing_but_click_and_the_standard_library(tape: Path) -> None:
     code = (
         "import atexit, os, sys\n"
-        "from viewer.cli import main\n"
+        "from wiretape.viewer.cli import main\n"
         "names = {name.partition('.')[0] for name in sys.modules}\n"
         "told = lambda: {name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names\n"
         "atexit.register(lambda: print(sorted(told() - {'_distutils_hack'}), file=sys.stderr))\n"

@@ -10,12 +10,12 @@ from click.testing import CliRunner, Result
 
 from tests.viewer.conftest import recorded
 from tests.viewer.operations import frames
-from viewer.commands.export import export
-from viewer.commands.ls import ls
-from viewer.commands.show import show
-from viewer.commands.stats import check, compare, stats
-from viewer.filters import coverage
-from viewer.source.tape import conditions, overview, queries
+from wiretape.viewer.commands.export import export
+from wiretape.viewer.commands.ls import ls
+from wiretape.viewer.commands.show import show
+from wiretape.viewer.commands.stats import check, compare, stats
+from wiretape.viewer.filters import coverage
+from wiretape.viewer.source.tape import conditions, overview, queries
 
 GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])
 NOTE = "2 exchanges are not generations (1 models, 1 other)"
@@ -133,7 +133,7 @@ def test_what_was_measured_before_operations_were_is_covered(tmp_path: Path) -> 
 
 def forget(path: Path) -> None:
     """Make the operations unknown, as they are on a tape that was upgraded and not derived again."""
-    from recorder.tape import file
+    from wiretape.recorder.tape import file
 
     with file.writing(path, "a test") as connection, connection.begin():
         connection.exec_driver_sql("UPDATE measures SET operation = NULL")

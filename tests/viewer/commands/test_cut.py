@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from recorder.errors import NotFound, TapeDamaged, WiretapeError
-from recorder.tape import cut, journal
-from recorder.tape.schema import FROM_CLIENT
 from tests import forked
 from tests.compressed import zstd
 from tests.recorder.frames import begin, bodies_of, body, end, head, opened, record, upload, websocket
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD
 from tests.viewer.test_websocket import CAME, SENT
+from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
+from wiretape.recorder.tape import cut, journal
+from wiretape.recorder.tape.schema import FROM_CLIENT
 
 GZIP = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")]
 
@@ -167,7 +167,7 @@ def test_a_cut_is_merged_and_a_missing_one_is_not_found(tape: Path, tmp_path: Pa
 
 
 def test_a_pattern_that_never_ends_is_given_up(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer.commands.cut.REDACT_SECONDS", 0.1)
+    monkeypatch.setattr("wiretape.viewer.commands.cut.REDACT_SECONDS", 0.1)
     there = tmp_path / "cut.jsonl"
     done = run(tape, "db", "cut", COMPLETE, "-o", str(there), "--redact", r"(\w+\W?)+\x00", code=1)
     assert "a --redact pattern took more than 0.1 s for one text: write it without" in str(done.exception)

@@ -17,15 +17,15 @@ from sqlalchemy import Connection, false, select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.exc import NoResultFound
 
-from recorder.decode.stalls import Thresholds
-from recorder.errors import WiretapeError
-from recorder.tape import cells, schema
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, TOOLS
-from viewer.cli import group
-from viewer.export import frames
-from viewer.model.exchange import opened
-from viewer.source.tape import exchange, live, overview, queries
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape import cells, schema
+from wiretape.viewer.cli import group
+from wiretape.viewer.export import frames
+from wiretape.viewer.model.exchange import opened
+from wiretape.viewer.source.tape import exchange, live, overview, queries
 
 pytestmark = pytest.mark.damages
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from recorder.demo.scenes import SCENES
-from recorder.tape import checks
-from recorder.tape.file import read_engine
 from tests.cases import each_case
 from tests.forked import CLI, run
 from tests.viewer.tui.terminal import Terminal
+from wiretape.recorder.demo.scenes import SCENES
+from wiretape.recorder.tape import checks
+from wiretape.recorder.tape.file import read_engine
 
 
 def wiretape(*arguments: str | Path) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from recorder.clock import Clock
-from recorder.tape import file as tapefile
-from recorder.tape import lock
-from recorder.tape.schema import REVISION
 from tests.viewer.commanding import on_terminal, run
-from viewer.cli import group
-from viewer.commands import doctor
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.tape import file as tapefile
+from wiretape.recorder.tape import lock
+from wiretape.recorder.tape.schema import REVISION
+from wiretape.viewer.cli import group
+from wiretape.viewer.commands import doctor
 
 UNSET = (
     *("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL", "NO_PROXY", "no_proxy"),

@@ -5,10 +5,10 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from recorder.process import Run
 from tests.cases import each_case
-from viewer.commands import doctor
-from viewer.commands.doctor import Finding
+from wiretape.recorder.process import Run
+from wiretape.viewer.commands import doctor
+from wiretape.viewer.commands.doctor import Finding
 
 NOON, S = "2026-03-01T12:00:00.000000Z", 10**9
 NOON_NS = round(datetime.fromisoformat(NOON).timestamp()) * S

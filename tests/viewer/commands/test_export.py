@@ -9,12 +9,12 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
-from recorder.errors import OutputRefused
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, LIVE, TOOLS, TRUNCATED
-from viewer import rows
-from viewer.cli import group
-from viewer.export import text as export
+from wiretape.recorder.errors import OutputRefused
+from wiretape.viewer import rows
+from wiretape.viewer.cli import group
+from wiretape.viewer.export import text as export
 
 
 def run_with(tape: Path, stdin: str | IO[bytes], *arguments: str, code: int = 0) -> Result:

@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, ODD, ODD_READS, TOOLS
 from tests.viewer.golden import assert_golden
-from viewer import rows
-from viewer.source.tape import queries
-from viewer.stats import summary
+from wiretape.viewer import rows
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.stats import summary
 
 
 @pytest.mark.parametrize("id", [COMPLETE, ODD])

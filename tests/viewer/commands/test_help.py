@@ -6,9 +6,9 @@ import pytest
 
 from tests.cases import each_case
 from tests.viewer.commanding import run
-from viewer.cli import group
-from viewer.commands.help import EXAMPLES, TERMS
-from viewer.filters import fields, values
+from wiretape.viewer.cli import group
+from wiretape.viewer.commands.help import EXAMPLES, TERMS
+from wiretape.viewer.filters import fields, values
 
 NONE = Path("none.db")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from recorder.tape import cut
-from recorder.tape import reading as tape_reading
 from tests.recorder.frames import opened
 from tests.viewer.commanding import run
 from tests.viewer.wires import CHAT
+from wiretape.recorder.tape import cut
+from wiretape.recorder.tape import reading as tape_reading
 
 DATA = Path(__file__).parents[2] / "data" / "imports"
 KEY = "sk-0123456789abcdefghij"

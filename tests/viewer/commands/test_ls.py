@@ -13,7 +13,7 @@ import pytest
 from tests import forked
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
-from viewer import rows
+from wiretape.viewer import rows
 
 BODY = b"".join(data for _, data in COMPLETE_READS)
 

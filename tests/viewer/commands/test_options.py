@@ -7,16 +7,16 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from recorder.tape import file
 from tests import forked
 from tests.cases import each_case
 from tests.viewer.commanding import run as commanded
-from viewer.commands import options
-from viewer.filters.fields import FAILURES
-from viewer.filters.parser import parse
-from viewer.filters.syntax import And, Compare, Filter, Labelled, Match
-from viewer.source.base import Selection
-from viewer.source.tape.source import condition
+from wiretape.recorder.tape import file
+from wiretape.viewer.commands import options
+from wiretape.viewer.filters.fields import FAILURES
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.filters.syntax import And, Compare, Filter, Labelled, Match
+from wiretape.viewer.source.base import Selection
+from wiretape.viewer.source.tape.source import condition
 
 
 @click.command()

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from rich.text import Text
 
-from recorder.errors import WiretapeError
 from tests import forked
 from tests.viewer.commanding import on_terminal
-from viewer.commands.output import Output, formatted, has_utf8, show, width
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.commands.output import Output, formatted, has_utf8, show, width
 
 ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
 

@@ -10,9 +10,9 @@ from tests import page
 from tests.viewer import shapes
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, TOOLS
-from viewer.model import settings
-from viewer.source.tape import exchange, queries
-from viewer.timing import thresholds
+from wiretape.viewer.model import settings
+from wiretape.viewer.source.tape import exchange, queries
+from wiretape.viewer.timing import thresholds
 
 PRICES = '[[prices]]\nmodel = "gpt-x-mini"\ninput = 2\noutput = 0.5\n'
 PAID = {"cost": 0.000012, "currency": "EUR", "cache_hit_rate": None}

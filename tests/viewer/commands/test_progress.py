@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from recorder.clock import Clock
-from viewer.commands import progress
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.commands import progress
 
 STEP_NS = 50_000_000
 

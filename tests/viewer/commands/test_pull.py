@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from recorder.demo import synthetic
-from recorder.errors import WiretapeError
-from recorder.tape import cut, file
 from tests.viewer.fleet import engine as engines
 from tests.viewer.fleet.engine import Readable
-from viewer.cli import group
-from viewer.source.clickhouse import pulling
-from viewer.source.tape import observed, queries
-from viewer.stats.tools.summary import measure_observed, report_of
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape import cut, file
+from wiretape.viewer.cli import group
+from wiretape.viewer.source.clickhouse import pulling
+from wiretape.viewer.source.tape import observed, queries
+from wiretape.viewer.stats.tools.summary import measure_observed, report_of
 
 
 @pytest.fixture

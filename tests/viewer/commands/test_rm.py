@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import viewer.cli
-from recorder.errors import NotFound, TapeBusy
+import wiretape.viewer.cli
 from tests.recorder.frames import STREAM, exchange, opened, outcomes_of, record
+from wiretape.recorder.errors import NotFound, TapeBusy
 
 OLD, NEW = "aaaa000000000001", "bbbb000000000002"
 BROKEN = "cccc000000000003"
@@ -20,7 +20,7 @@ def recorded(tmp_path: Path) -> Path:
 
 
 def run(tape: Path, *arguments: str, input: str = "") -> Result:
-    return CliRunner().invoke(viewer.cli.group, ["rm", "--db", str(tape), *arguments], input=input)
+    return CliRunner().invoke(wiretape.viewer.cli.group, ["rm", "--db", str(tape), *arguments], input=input)
 
 
 def test_an_exchange_is_deleted_by_the_beginning_of_its_id(recorded: Path) -> None:

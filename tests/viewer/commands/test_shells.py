@@ -55,8 +55,8 @@ def test_fish_gets_words_only(tape: Path) -> None:
 
 BASH = """
 source /dev/stdin <<< "$SCRIPT"
-wiretape() { "$PYTHON" -m viewer.cli "$@"; }
-env() { command env "${@:1:$#-1}" "$PYTHON" -m viewer.cli; }
+wiretape() { "$PYTHON" -m wiretape.viewer.cli "$@"; }
+env() { command env "${@:1:$#-1}" "$PYTHON" -m wiretape.viewer.cli; }
 compopt() { :; }
 COMP_LINE=$LINE_TYPED COMP_POINT=${#LINE_TYPED}
 _wiretape_completion wiretape "$WORD"

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from recorder.decode import allowance
-from recorder.decode.stalls import Thresholds
 from tests.compressed import by_brotli, zstd
 from tests.recorder.frames import begin, body, end, head, opened, record
 from tests.viewer import conversing
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event, recorded
 from tests.viewer.tui.growing import recorder
-from viewer import rows
-from viewer.model.exchange import markers
-from viewer.model.exchange import opened as opening
-from viewer.source.tape import exchange, queries
-from viewer.timing import verdicts
+from wiretape.recorder.decode import allowance
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer import rows
+from wiretape.viewer.model.exchange import markers
+from wiretape.viewer.model.exchange import opened as opening
+from wiretape.viewer.source.tape import exchange, queries
+from wiretape.viewer.timing import verdicts
 
 ANSWERED = b'data: {"choices":[{"index":0,"delta":{"content":"answer"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 BODY = b"".join(data for _, data in COMPLETE_READS)

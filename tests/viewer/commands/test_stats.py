@@ -13,22 +13,22 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from recorder.demo import synthetic
-from recorder.errors import NotFound, OutputRefused
-from recorder.tape import file, journal
 from tests.cases import each_case
 from tests.recorder.frames import begin, body, end, head, opened, record
 from tests.viewer import conversing
 from tests.viewer.commanding import on_terminal
 from tests.viewer.conftest import COMPLETE, LIMITED, TOOLS, recorded
-from viewer.commands import options
-from viewer.commands import stats as commands
-from viewer.commands.stats import check, stats
-from viewer.commands.stats import compare as comparing
-from viewer.model.exchange import changes
-from viewer.report import tools as reports
-from viewer.stats import compare, summary
-from viewer.stats.tools import tools
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.errors import NotFound, OutputRefused
+from wiretape.recorder.tape import file, journal
+from wiretape.viewer.commands import options
+from wiretape.viewer.commands import stats as commands
+from wiretape.viewer.commands.stats import check, stats
+from wiretape.viewer.commands.stats import compare as comparing
+from wiretape.viewer.model.exchange import changes
+from wiretape.viewer.report import tools as reports
+from wiretape.viewer.stats import compare, summary
+from wiretape.viewer.stats.tools import tools
 
 ROOT = Path(__file__).parents[3]
 GROUP = click.Group("wiretape", commands=[stats, comparing, check])
@@ -264,20 +264,20 @@ def test_check_takes_rules_from_a_file_and_reports_to_junit(tape: Path, tmp_path
 
 def test_importing_the_commands_loads_no_heavy_library() -> None:
     heavy = {"numpy", "pandas", "sqlalchemy", "alembic", "msgspec", "rich"}
-    code = f"import sys, viewer.commands.stats; print(sorted({heavy!r} & sys.modules.keys()))"
+    code = f"import sys, wiretape.viewer.commands.stats; print(sorted({heavy!r} & sys.modules.keys()))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert found.stdout == "[]\n"
 
 
 def test_statistics_need_no_pandas(tape: Path) -> None:
-    code = "import sys; from viewer.commands.stats import stats as s; s(standalone_mode=False)"
+    code = "import sys; from wiretape.viewer.commands.stats import stats as s; s(standalone_mode=False)"
     code += "; sys.exit('pandas' in sys.modules)"
     command = [sys.executable, "-c", code, "--db", str(tape)]
     assert subprocess.run(command, capture_output=True, check=False, cwd=ROOT).returncode == 0
 
 
 def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
-    command = (sys.executable, "-m", "viewer.cli", "stats", "--by", "hour", "--db", str(made))
+    command = (sys.executable, "-m", "wiretape.viewer.cli", "stats", "--by", "hour", "--db", str(made))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
         process.stdout.close()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from recorder.errors import WiretapeError
-from viewer.commands.stats import counter
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.commands.stats import counter
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import msgspec
 from click.testing import CliRunner
 
 from tests.recorder.frames import STREAM, body, end, head, opened, record, upload
-from viewer.cli import group
+from wiretape.viewer.cli import group
 
 FACTS = {"connection_reused": True, "clock": "loop"}
 

@@ -36,7 +36,7 @@ def test_options_of_the_terminal_and_of_pages_do_not_mix(tape: Path) -> None:
 
 def test_the_command_loads_nothing_heavy_before_it_runs() -> None:
     program = (
-        "import sys, viewer.commands.view; "
+        "import sys, wiretape.viewer.commands.view; "
         "sys.exit([name for name in ('textual', 'sqlalchemy', 'pandas', 'rich', 'numpy') if name in sys.modules] != [])"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

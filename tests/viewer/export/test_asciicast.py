@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
 from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from tests.viewer.exchange_rows import full
 from tests.viewer.golden import assert_golden
-from viewer.export import asciicast
-from viewer.source.tape import exchange, queries
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
+from wiretape.viewer.export import asciicast
+from wiretape.viewer.source.tape import exchange, queries
 
 Event = tuple[float, str, str]
 SGR = re.compile("\x1b\\[[0-9]+m")

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from recorder.decode.decoder import Decoded, Run
-from recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
-from recorder.decode.templates import PARTS, filler
-from recorder.errors import TapeDamaged
 from tests.cases import each_case
 from tests.decoded import of_runs
 from tests.viewer.conftest import HOSTILE
-from viewer import rows
-from viewer.export import text as export
-from viewer.source.tape import queries
+from wiretape.recorder.decode.decoder import Decoded, Run
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
+from wiretape.recorder.decode.templates import PARTS, filler
+from wiretape.recorder.errors import TapeDamaged
+from wiretape.viewer import rows
+from wiretape.viewer.export import text as export
+from wiretape.viewer.source.tape import queries
 
 NS = st.one_of(st.none(), st.integers(0, 200), st.integers(0, 1 << 40), st.integers(-5, 1 << 62))
 TEXTS = st.one_of(

@@ -9,10 +9,10 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.viewer.commanding import run
 from tests.viewer.golden import assert_golden
-from viewer import rows
-from viewer.export import fields, text
-from viewer.source.tape import overview
-from viewer.stats import metrics, summary
+from wiretape.viewer import rows
+from wiretape.viewer.export import fields, text
+from wiretape.viewer.source.tape import overview
+from wiretape.viewer.stats import metrics, summary
 
 GROUPS = (*metrics.GROUPS, "label.run")
 TYPES = {

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, update
 
-from recorder.demo import synthetic
-from recorder.errors import ForeignFile, NotFound
-from recorder.tape import file, journal
-from recorder.tape.schema import exchanges
-from recorder.tape.store import Store
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
-from viewer import rows
-from viewer.export import fields, frames, text
-from viewer.export.frames import Tape, open_tape
-from viewer.source.tape import overview
-from viewer.stats import summary
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.errors import ForeignFile, NotFound
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer import rows
+from wiretape.viewer.export import fields, frames, text
+from wiretape.viewer.export.frames import Tape, open_tape
+from wiretape.viewer.source.tape import overview
+from wiretape.viewer.stats import summary
 
 TABLES = ("exchanges", "texts", "chunks", "reads")
 
@@ -159,7 +159,7 @@ def _of(read: pd.DataFrame, exchange: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
-    from viewer.source.tape import queries
+    from wiretape.viewer.source.tape import queries
 
     with queries.opened(made.path) as connection:
         (sample,) = overview.samples(connection)

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.decoder import Decoded
-from recorder.decode.outcome import Read
 from tests.viewer.commanding import on_terminal, run
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from tests.viewer.exchange_rows import full
 from tests.viewer.golden import assert_golden
-from viewer.export import har
-from viewer.source.tape import exchange, queries
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.outcome import Read
+from wiretape.viewer.export import har
+from wiretape.viewer.source.tape import exchange, queries
 
 PHASES = ("blocked", "dns", "connect", "send", "wait", "receive")
 TEXT = {"name": str, "value": str}

@@ -15,13 +15,13 @@ pyarrow = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as arrow  # noqa: E402
 
-from recorder.errors import WiretapeError  # noqa: E402
 from tests.viewer.commanding import run  # noqa: E402
 from tests.viewer.conftest import HOSTILE, ODD  # noqa: E402
-from viewer import rows  # noqa: E402
-from viewer.export import fields, parquet  # noqa: E402
-from viewer.export import text as export  # noqa: E402
-from viewer.export.fields import Field  # noqa: E402
+from wiretape.recorder.errors import WiretapeError  # noqa: E402
+from wiretape.viewer import rows  # noqa: E402
+from wiretape.viewer.export import fields, parquet  # noqa: E402
+from wiretape.viewer.export import text as export  # noqa: E402
+from wiretape.viewer.export.fields import Field  # noqa: E402
 
 
 def read_back(columns: tuple[Field, ...], found: list[rows.TableRow]) -> Any:

@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE, ODD
-from viewer import rows
-from viewer.export import text as export
-from viewer.rows import Exchanges
-from viewer.source.tape import queries
+from wiretape.viewer import rows
+from wiretape.viewer.export import text as export
+from wiretape.viewer.rows import Exchanges
+from wiretape.viewer.source.tape import queries
 
 GOLDEN = Path(__file__).parents[2] / "data" / "export"
 

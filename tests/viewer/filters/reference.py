@@ -1,4 +1,5 @@
-"""The rules of filters in Python: whether a row fits. A reference for the SQL of `viewer.source.tape.conditions`.
+"""The rules of filters in Python: whether a row fits. A reference for the SQL of
+`wiretape.viewer.source.tape.conditions`.
 
 What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
 `-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
@@ -10,12 +11,25 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from viewer import rows
-from viewer.filters.fields import FIELDS, having
-from viewer.filters.patterns import Searches
-from viewer.filters.syntax import Among, And, Compare, Filter, Labelled, Match, Not, Number, Or, Pattern, Regex, Word
-from viewer.rows import TableRow
-from viewer.source.tape.conditions import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
+from wiretape.viewer import rows
+from wiretape.viewer.filters.fields import FIELDS, having
+from wiretape.viewer.filters.patterns import Searches
+from wiretape.viewer.filters.syntax import (
+    Among,
+    And,
+    Compare,
+    Filter,
+    Labelled,
+    Match,
+    Not,
+    Number,
+    Or,
+    Pattern,
+    Regex,
+    Word,
+)
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.tape.conditions import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 
 
 def needed(filter: Filter) -> tuple[str, ...]:

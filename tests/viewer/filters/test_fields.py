@@ -1,8 +1,8 @@
 """Fields: the names that a filter may use, each for something that a row has."""
 
-from recorder.decode.outcome import FLAGS, OUTCOMES
-from viewer import rows
-from viewer.filters import fields
+from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
+from wiretape.viewer import rows
+from wiretape.viewer.filters import fields
 
 ALIASES = {
     "host": "upstream", "is": "outcome", "detail": "outcome_detail", "finish": "finish_reason", "flag": "flags",

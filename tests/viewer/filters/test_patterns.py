@@ -2,9 +2,9 @@
 
 import pytest
 
-from recorder.clock import Clock
-from viewer.filters import patterns
-from viewer.filters.patterns import Searches, TooSlow
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.filters import patterns
+from wiretape.viewer.filters.patterns import Searches, TooSlow
 
 
 def test_a_regular_expression_sees_the_beginning_of_a_text() -> None:

@@ -4,9 +4,9 @@ import struct
 
 from tests.cases import each_case
 from tests.viewer.filters.reference import matches, needed
-from viewer.filters.parser import parse
-from viewer.rows import TableRow
-from viewer.source.tape.conditions import gap_percentile
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.tape.conditions import gap_percentile
 
 ROW: TableRow = {
     "id": "b0f3", "model": "gpt-x", "upstream": "https://API.example.com:8443/v1", "path": "/chat?v=1",

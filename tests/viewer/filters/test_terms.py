@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recorder.clock import Clock
 from tests.cases import each_case
-from viewer.filters import parser
-from viewer.filters.fields import FAILURES, FIELDS
-from viewer.filters.parser import FilterError, parse
-from viewer.filters.syntax import Among, And, Compare, Labelled, Match, Not, Or, Regex
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.filters import parser
+from wiretape.viewer.filters.fields import FAILURES, FIELDS
+from wiretape.viewer.filters.parser import FilterError, parse
+from wiretape.viewer.filters.syntax import Among, And, Compare, Labelled, Match, Not, Or, Regex
 
 NOW = datetime(2026, 3, 5, 12, 0, tzinfo=UTC)
 CLOCK = Clock(wall_ns=lambda: int(NOW.timestamp()) * 10**9)

@@ -8,15 +8,15 @@ from typing import Any
 
 import httpx
 
-from recorder.destinations import Credentials, Target
-from viewer.ship.acknowledged import held
-from viewer.ship.clickhouse.sink import CentreSink
-from viewer.ship.shipper import Shipper
-from viewer.ship.sink import Origin
-from viewer.source.clickhouse import tables
-from viewer.source.clickhouse.client import Centre
-from viewer.source.clickhouse.tables import EngineTable
-from viewer.source.tape import queries
+from wiretape.recorder.destinations import Credentials, Target
+from wiretape.viewer.ship.acknowledged import held
+from wiretape.viewer.ship.clickhouse.sink import CentreSink
+from wiretape.viewer.ship.shipper import Shipper
+from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse.client import Centre
+from wiretape.viewer.source.clickhouse.tables import EngineTable
+from wiretape.viewer.source.tape import queries
 
 FORMATS = {"Int64": "q", "UInt64": "Q", "Int32": "i", "UInt32": "I", "UInt8": "B", "Float64": "d"}
 FORMATS["DateTime('UTC')"] = "I"

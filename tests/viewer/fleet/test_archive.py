@@ -12,9 +12,6 @@ import duckdb
 import pytest
 from msgspec import structs
 
-from recorder.clock import SYSTEM, Clock
-from recorder.errors import WiretapeError
-from recorder.tape.store import Store
 from tests.recorder.frames import (
     AT,
     SESSION,
@@ -30,15 +27,18 @@ from tests.recorder.frames import (
     record,
 )
 from tests.viewer.conftest import HOSTILE
-from viewer.export.parquet import pyarrow
-from viewer.ship.acknowledged import held
-from viewer.ship.parquet import layout as archive_sql
-from viewer.ship.parquet import sink as archiving
-from viewer.ship.parquet.files import Files
-from viewer.ship.parquet.sink import ArchiveSink
-from viewer.ship.shipper import Shipper
-from viewer.ship.sink import Origin
-from viewer.source.tape import queries
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.export.parquet import pyarrow
+from wiretape.viewer.ship.acknowledged import held
+from wiretape.viewer.ship.parquet import layout as archive_sql
+from wiretape.viewer.ship.parquet import sink as archiving
+from wiretape.viewer.ship.parquet.files import Files
+from wiretape.viewer.ship.parquet.sink import ArchiveSink
+from wiretape.viewer.ship.shipper import Shipper
+from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.source.tape import queries
 
 LATER = Clock(wall_ns=lambda: 1_800_000_000 * 10**9)
 
@@ -285,7 +285,9 @@ def test_with_bodies_what_was_said_is_archived_and_hostile_texts_arrive_as_they_
 def test_an_archive_is_written_without_what_takes_much_memory(tape: Path, root: Path) -> None:
     with recorded(tape, "e1"):
         pass
-    command = f"import sys; from viewer.cli import main; sys.argv[1:] = ['ship', '--once', '--to', 'parquet:{root}']"
+    command = (
+        f"import sys; from wiretape.viewer.cli import main; sys.argv[1:] = ['ship', '--once', '--to', 'parquet:{root}']"
+    )
     loaded = "'pandas' in sys.modules or 'pyarrow.compute' in sys.modules"
     code = f"{command}\ntry: main()\nexcept SystemExit: sys.exit({loaded})"
     environment = os.environ | {"WIRETAPE_DB": str(tape)}

@@ -10,15 +10,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from recorder.demo import synthetic
-from recorder.tape import file
 from tests.recorder.frames import until
-from viewer.ship.parquet import layout as archive_sql
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.tape import file
+from wiretape.viewer.ship.parquet import layout as archive_sql
 
 pytestmark = pytest.mark.nightly
 
 COUNT = 1000
-SHIP = """import sys; from viewer.ship.parquet import sink as archive; from viewer.cli import main
+SHIP = """import sys; from wiretape.viewer.ship.parquet import sink as archive; from wiretape.viewer.cli import main
 to, rows = sys.argv[1:]
 archive.MOST_ROWS.update(exchanges=int(rows), streams=int(rows))
 sys.argv[1:] = ["ship", "--once", "--bodies", "--to", to]

@@ -15,25 +15,25 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Connection
 
-from recorder import destinations as centres
-from recorder.clock import Clock
-from recorder.demo import synthetic
-from recorder.tape import file
 from tests.viewer import shapes
 from tests.viewer.conftest import frames, recorded
 from tests.viewer.fleet import servers, varied
-from viewer import rows
-from viewer.cli import group
-from viewer.filters.parser import parse
-from viewer.filters.syntax import Labelled, Match, Or
-from viewer.source.clickhouse import arriving, figures, gaps, heat, listing
-from viewer.source.clickhouse.client import Centre
-from viewer.source.clickhouse.errors import NotAtCentre
-from viewer.source.clickhouse.source import connected
-from viewer.source.tape import conditions, live, overview, queries
-from viewer.stats import summary
-from viewer.stats.heatmap import METRICS
-from viewer.stats.summary import Figures, Method
+from wiretape.recorder import destinations as centres
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.tape import file
+from wiretape.viewer import rows
+from wiretape.viewer.cli import group
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.filters.syntax import Labelled, Match, Or
+from wiretape.viewer.source.clickhouse import arriving, figures, gaps, heat, listing
+from wiretape.viewer.source.clickhouse.client import Centre
+from wiretape.viewer.source.clickhouse.errors import NotAtCentre
+from wiretape.viewer.source.clickhouse.source import connected
+from wiretape.viewer.source.tape import conditions, live, overview, queries
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.heatmap import METRICS
+from wiretape.viewer.stats.summary import Figures, Method
 
 pytestmark = [
     pytest.mark.nightly,

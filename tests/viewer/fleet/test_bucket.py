@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from recorder import destinations
-from recorder.clock import Clock
-from recorder.errors import WiretapeError
 from tests.recorder.frames import damage, exchange, opened, record
 from tests.viewer.fleet.bucket import CUT, KEY, SECRET, Bucket, bucket
-from viewer.export.parquet import pyarrow
-from viewer.ship.acknowledged import held
-from viewer.ship.parquet.files import Files, in_bucket
-from viewer.ship.parquet.sink import ArchiveSink
-from viewer.ship.shipper import Shipper
-from viewer.ship.sink import Origin
-from viewer.source.tape import queries
+from wiretape.recorder import destinations
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.export.parquet import pyarrow
+from wiretape.viewer.ship.acknowledged import held
+from wiretape.viewer.ship.parquet.files import Files, in_bucket
+from wiretape.viewer.ship.parquet.sink import ArchiveSink
+from wiretape.viewer.ship.shipper import Shipper
+from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.source.tape import queries
 
 ROOT = Path(__file__).parents[3]
 PART = 10 << 20
@@ -147,7 +147,7 @@ def test_an_object_is_not_there_before_it_is_there_as_a_whole(store: Bucket) -> 
 
 @pytest.mark.nightly
 def test_who_is_killed_at_any_request_leaves_whole_objects_and_each_exchange_once(store: Bucket, tape: Path) -> None:
-    command = [sys.executable, "-m", "viewer.cli", "ship", "--once", "--db", str(tape), "--to", store.url]
+    command = [sys.executable, "-m", "wiretape.viewer.cli", "ship", "--once", "--db", str(tape), "--to", store.url]
     codes = []
     with opened(tape) as one:
         for last in range(1, 18):

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from recorder.destinations import Credentials
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS, TARGET, Engine, centre, failed
-from viewer.source.clickhouse.client import Centre, MemoryExceeded, Refused, Unavailable
-from viewer.source.clickhouse.errors import UnknownExpression
+from wiretape.recorder.destinations import Credentials
+from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, Refused, Unavailable
+from wiretape.viewer.source.clickhouse.errors import UnknownExpression
 
 
 @each_case(

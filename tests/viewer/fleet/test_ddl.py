@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.tape import schema
-from viewer.source.clickhouse import ddl, tables
-from viewer.source.clickhouse.tables import EngineColumn, EngineTable
+from wiretape.recorder.tape import schema
+from wiretape.viewer.source.clickhouse import ddl, tables
+from wiretape.viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
 TABLE = EngineTable(
     "things",

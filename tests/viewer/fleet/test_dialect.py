@@ -11,24 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select, true
 
-from recorder.destinations import Credentials, Target
-from recorder.errors import NotFound
-from recorder.tape.schema import exchanges
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS
-from viewer import rows
-from viewer.filters.parser import parse
-from viewer.filters.syntax import Labelled, Match, Or
-from viewer.source.clickhouse import costs, figures, gaps, observed
-from viewer.source.clickhouse.client import Centre, MemoryExceeded
-from viewer.source.clickhouse.dialect import Dialect
-from viewer.source.clickhouse.driver import literal
-from viewer.source.clickhouse.errors import NotAtCentre
-from viewer.source.clickhouse.source import connected
-from viewer.source.tape import conditions, queries
-from viewer.stats.metrics import objective
-from viewer.stats.prices import UNITS, Prices, entry
-from viewer.stats.tools.tools import TOOLS
+from wiretape.recorder.destinations import Credentials, Target
+from wiretape.recorder.errors import NotFound
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer import rows
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.filters.syntax import Labelled, Match, Or
+from wiretape.viewer.source.clickhouse import costs, figures, gaps, observed
+from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded
+from wiretape.viewer.source.clickhouse.dialect import Dialect
+from wiretape.viewer.source.clickhouse.driver import literal
+from wiretape.viewer.source.clickhouse.errors import NotAtCentre
+from wiretape.viewer.source.clickhouse.source import connected
+from wiretape.viewer.source.tape import conditions, queries
+from wiretape.viewer.stats.metrics import objective
+from wiretape.viewer.stats.prices import UNITS, Prices, entry
+from wiretape.viewer.stats.tools.tools import TOOLS
 
 WHERE = {
     "model:gpt-*": "coalesce(lower(coalesce(request_model, response_model)) LIKE lower('gpt-%'), 0) = 1",

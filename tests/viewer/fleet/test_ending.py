@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from recorder.errors import TapeGone, WiretapeError
-from viewer.ship import ending
+from wiretape.recorder.errors import TapeGone, WiretapeError
+from wiretape.viewer.ship import ending
 
 
 def test_a_signal_ends_it_and_also_what_waits_for_an_answer_and_a_second_one_interrupts(

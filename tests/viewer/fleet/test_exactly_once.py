@@ -9,14 +9,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from recorder.tape.journal import Frame
-from recorder.tape.store import Store
 from tests.recorder.frames import damage, exchange, opened, other_session, record
 from tests.recorder.writers import seeds
 from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
-from viewer.ship.acknowledged import path_of
-from viewer.ship.clickhouse import sink as shipping
-from viewer.ship.sink import NotTaken
+from wiretape.recorder.tape.journal import Frame
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.ship.acknowledged import path_of
+from wiretape.viewer.ship.clickhouse import sink as shipping
+from wiretape.viewer.ship.sink import NotTaken
 
 SETTLED = """SELECT id, outcome, version FROM exchanges JOIN measures m ON m.exchange_no = no
     JOIN settlements s ON s.exchange_no = no"""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.viewer.commanding import run
-from viewer.ship.clickhouse.plan import RANKED_GAP_BYTES, Inputs, results, rows
+from wiretape.viewer.ship.clickhouse.plan import RANKED_GAP_BYTES, Inputs, results, rows
 
 NONE = Path("none.db")
 

@@ -1,7 +1,7 @@
 """Regular expressions of filters as RE2 writes them; `test_asking` has an engine that reads them."""
 
 from tests.cases import each_case
-from viewer.source.clickhouse.re2 import written
+from wiretape.viewer.source.clickhouse.re2 import written
 
 EXPRESSIONS = {
     r"^a+|b\$": r"^a+|b\$",

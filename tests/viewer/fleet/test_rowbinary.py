@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.cases import each_case
 from tests.viewer.fleet.engine import Reader
-from viewer.ship.clickhouse import rowbinary
+from wiretape.viewer.ship.clickhouse import rowbinary
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "Int64": st.integers(-(1 << 63), (1 << 63) - 1),

@@ -14,9 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from recorder import destinations as centres
-from recorder.demo import synthetic
-from recorder.tape import file
 from tests import forked
 from tests.forked import CLI, Forked
 from tests.recorder.frames import damage, exchange, opened, record, until
@@ -24,8 +21,11 @@ from tests.relay import make_authority
 from tests.viewer.fleet import servers
 from tests.viewer.fleet.servers import Server
 from tests.viewer.tui.terminal import Terminal
-from viewer.commands.fleet import READ_PASSWORD, SHIP_PASSWORD
-from viewer.ship.acknowledged import path_of
+from wiretape.recorder import destinations as centres
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.tape import file
+from wiretape.viewer.commands.fleet import READ_PASSWORD, SHIP_PASSWORD
+from wiretape.viewer.ship.acknowledged import path_of
 
 pytestmark = pytest.mark.nightly
 

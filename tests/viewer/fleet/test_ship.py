@@ -11,9 +11,6 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from recorder.errors import TapeBusy, WiretapeError
-from recorder.tape.schema import measures
-from recorder.tape.store import Store
 from tests.recorder.frames import (
     SESSION,
     STREAM,
@@ -31,13 +28,16 @@ from tests.recorder.frames import (
 )
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.fleet.engine import TARGET, Engine, failed, ship
-from viewer.ship.acknowledged import Progress, destinations, held, path_of
-from viewer.ship.clickhouse import sink as shipping
-from viewer.ship.clickhouse.batches import second
-from viewer.ship.sink import NotTaken, Origin
-from viewer.source.clickhouse import tables
-from viewer.source.clickhouse.client import Refused
-from viewer.source.tape.shipping import fitting, waiting
+from wiretape.recorder.errors import TapeBusy, WiretapeError
+from wiretape.recorder.tape.schema import measures
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.ship.acknowledged import Progress, destinations, held, path_of
+from wiretape.viewer.ship.clickhouse import sink as shipping
+from wiretape.viewer.ship.clickhouse.batches import second
+from wiretape.viewer.ship.sink import NotTaken, Origin
+from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse.client import Refused
+from wiretape.viewer.source.tape.shipping import fitting, waiting
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import httpx
 
 from tests.viewer.fleet.engine import HEADERS, Engine, centre, failed
-from viewer.ship.clickhouse import status
+from wiretape.viewer.ship.clickhouse import status
 
 
 class Cluster(Engine):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.cases import each_case
-from viewer.source.clickhouse import typed
+from wiretape.viewer.source.clickhouse import typed
 
 
 @each_case(

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import JSON, Column, Table, insert
 
-from recorder.decode.outcome import FLAGS, OUTCOMES
-from recorder.tape import file
-from recorder.tape.cells import declared
-from recorder.tape.schema import exchanges, measures, sessions, settlements
 from tests.viewer.random_filters import packed
-from viewer.filters.fields import CHOICES, FIELDS, HAS, KNOWABLE
+from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
+from wiretape.recorder.tape import file
+from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.schema import exchanges, measures, sessions, settlements
+from wiretape.viewer.filters.fields import CHOICES, FIELDS, HAS, KNOWABLE
 
 MS = 1_000_000
 TEXTS = (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cases import each_case
-from viewer.importing import curl, formats
-from viewer.importing.found import Found, NotImportable, Refused, Source
+from wiretape.viewer.importing import curl, formats
+from wiretape.viewer.importing.found import Found, NotImportable, Refused, Source
 
 TRACE = (Path(__file__).parents[2] / "data" / "imports" / "curl-7.88-chunked.trace").read_bytes()
 """Of curl 7.88.1 with `-sN --trace-time --trace -`: its standard output is in between."""

@@ -13,8 +13,8 @@ import pytest
 from tests.cases import each_case
 from tests.recorder.frames import begin, end, head, opened, read, record
 from tests.viewer.commanding import run
-from viewer.importing import formats, har
-from viewer.importing.found import Found, NotImportable, Refused, Source, problem
+from wiretape.viewer.importing import formats, har
+from wiretape.viewer.importing.found import Found, NotImportable, Refused, Source, problem
 
 SOURCE = Source("t", datetime(2026, 3, 1, tzinfo=UTC))
 STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()

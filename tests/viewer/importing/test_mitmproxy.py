@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cases import each_case
-from viewer.importing import formats, mitmproxy
-from viewer.importing.found import Found, NotImportable, Refused, Source, problem
+from wiretape.viewer.importing import formats, mitmproxy
+from wiretape.viewer.importing.found import Found, NotImportable, Refused, Source, problem
 
 FLOWS = (Path(__file__).parents[2] / "data" / "imports" / "mitmproxy-11.flows").read_bytes()
 """Of mitmdump 11.0.2 as a reverse proxy: a stream, a whole answer, and a stream that broke off."""

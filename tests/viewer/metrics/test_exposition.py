@@ -6,14 +6,14 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from recorder.commands.metrics import Setup
 from tests.cases import each_case
 from tests.viewer.ended import ONE
-from viewer.ship.prometheus.exposition import Exposition
-from viewer.ship.prometheus.serve import accepts_gzip
-from viewer.stats.conventions import LATEST, RELEASED, Conventions
-from viewer.stats.dashboard import Ended
-from viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
+from wiretape.recorder.commands.metrics import Setup
+from wiretape.viewer.ship.prometheus.exposition import Exposition
+from wiretape.viewer.ship.prometheus.serve import accepts_gzip
+from wiretape.viewer.stats.conventions import LATEST, RELEASED, Conventions
+from wiretape.viewer.stats.dashboard import Ended
+from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
 
 
 def families(one: Ended, conventions: Conventions = RELEASED) -> dict[str, Metric]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.viewer.conftest import HOSTILE
-from viewer.model import settings
-from viewer.timing import thresholds
+from wiretape.viewer.model import settings
+from wiretape.viewer.timing import thresholds
 
 
 @pytest.fixture

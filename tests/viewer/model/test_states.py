@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from recorder.decode.outcome import FLAGS, OUTCOMES
-from recorder.decode.stalls import Thresholds
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import listed as row
-from viewer import sparkline
-from viewer.model import states
-from viewer.model.listing import layout
-from viewer.model.states import Look, Part, Silence, silence
-from viewer.rows import ListRow
+from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer import sparkline
+from wiretape.viewer.model import states
+from wiretape.viewer.model.listing import layout
+from wiretape.viewer.model.states import Look, Part, Silence, silence
+from wiretape.viewer.rows import ListRow
 
 LOOK = Look(times="utc", wall_ns=1_772_366_460 * 10**9)
 

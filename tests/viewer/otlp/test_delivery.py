@@ -15,14 +15,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sqlalchemy import Connection
 
-from recorder.clock import Clock
 from tests.cases import each_case
-from viewer.ship.acknowledged import Acknowledged
-from viewer.ship.otlp import attributes
-from viewer.ship.otlp import sink as sinks
-from viewer.ship.otlp.client import Client
-from viewer.ship.otlp.sink import CollectorSink
-from viewer.ship.sink import Batch, NotTaken, Report
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.ship.acknowledged import Acknowledged
+from wiretape.viewer.ship.otlp import attributes
+from wiretape.viewer.ship.otlp import sink as sinks
+from wiretape.viewer.ship.otlp.client import Client
+from wiretape.viewer.ship.otlp.sink import CollectorSink
+from wiretape.viewer.ship.sink import Batch, NotTaken, Report
 
 SPANS = [Span(span_id=bytes([number]) * 8) for number in range(1, 5)]
 CLOCK = Clock(wall_ns=lambda: 1_700_000_000_000_000_000)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import each_case
-from viewer.ship.otlp.histogram import MOST_BUCKETS, ExponentialHistogram
+from wiretape.viewer.ship.otlp.histogram import MOST_BUCKETS, ExponentialHistogram
 
 
 def counted(*parts):

@@ -6,9 +6,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric, ResourceMetrics
 
 from tests.viewer.ended import MS, ONE
-from viewer.ship.otlp import attributes, metrics, series
-from viewer.stats.conventions import LATEST, RELEASED
-from viewer.stats.tools.request import Judged
+from wiretape.viewer.ship.otlp import attributes, metrics, series
+from wiretape.viewer.stats.conventions import LATEST, RELEASED
+from wiretape.viewer.stats.tools.request import Judged
 
 
 def decoded(*exchanges, **environment: str) -> ResourceMetrics:

@@ -14,17 +14,17 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from sqlalchemy import Connection
 
-from recorder.clock import Clock
-from recorder.errors import WiretapeError
 from tests.cases import each_case
 from tests.viewer.commanding import run
-from viewer.ship.acknowledged import destinations, held
-from viewer.ship.otlp import attributes
-from viewer.ship.otlp import sink as ship
-from viewer.ship.otlp.client import Client
-from viewer.ship.shipper import Shipper
-from viewer.ship.sink import NotTaken
-from viewer.source.tape import shipping
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.ship.acknowledged import destinations, held
+from wiretape.viewer.ship.otlp import attributes
+from wiretape.viewer.ship.otlp import sink as ship
+from wiretape.viewer.ship.otlp.client import Client
+from wiretape.viewer.ship.shipper import Shipper
+from wiretape.viewer.ship.sink import NotTaken
+from wiretape.viewer.source.tape import shipping
 
 CLOCK = Clock(sleep=lambda _: None)
 
@@ -70,7 +70,7 @@ def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
     connection: Connection, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
-    monkeypatch.setattr("viewer.source.tape.following.PAGE", 2)
+    monkeypatch.setattr("wiretape.viewer.source.tape.following.PAGE", 2)
     with (whole := Receiver()).shipper(tmp_path / "other.db") as shipper:
         assert finish(shipper, connection) == 0
     assert len(whole.ids) == len(set(whole.ids)) > 3
@@ -148,7 +148,7 @@ def test_whenever_a_process_is_killed_each_sample_arrives_once_and_no_span_is_lo
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
     monkeypatch.setattr(ship, "METRICS_SECONDS", 0)
-    monkeypatch.setattr("viewer.source.tape.following.PAGE", 2)
+    monkeypatch.setattr("wiretape.viewer.source.tape.following.PAGE", 2)
     with (whole := Counting()).shipper(tmp_path / "whole.db") as shipper:
         assert finish(shipper, connection) == 0
     assert whole.samples() > 20
@@ -190,7 +190,7 @@ def test_metrics_never_count_what_the_next_process_would_count_again(
     connection: Connection, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(ship, "BATCH", 2)
-    monkeypatch.setattr("viewer.source.tape.following.PAGE", 2)
+    monkeypatch.setattr("wiretape.viewer.source.tape.following.PAGE", 2)
     receiver = Counting()
     for takes in (1, 0, 99):
         receiver.takes = takes

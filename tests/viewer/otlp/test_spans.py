@@ -5,13 +5,13 @@ from dataclasses import replace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from recorder.decode.outcome import Read
 from tests.viewer.ended import CHUNKS, FACTS, MS, ONE, body
-from viewer.ship.otlp import attributes, spans
-from viewer.ship.otlp.context import context
-from viewer.stats.conventions import RELEASED
-from viewer.stats.tools.request import Judged
-from viewer.stats.traced import EVENTS, OWN_ATTRIBUTES, Traced
+from wiretape.recorder.decode.outcome import Read
+from wiretape.viewer.ship.otlp import attributes, spans
+from wiretape.viewer.ship.otlp.context import context
+from wiretape.viewer.stats.conventions import RELEASED
+from wiretape.viewer.stats.tools.request import Judged
+from wiretape.viewer.stats.traced import EVENTS, OWN_ATTRIBUTES, Traced
 
 T0 = 1_700_000_000_000_000_000
 EXCHANGE = Traced(

@@ -11,7 +11,7 @@ import pytest
 
 from tests import page
 from tests.cases import each_case
-from viewer.page import document
+from wiretape.viewer.page import document
 
 ASSETS = Path(document.__file__).parent / "assets"
 HOSTILE = "</script><script>alert(1)</script><!-- \u202e\u2066 \0 \x1b[2J \ud800 &amp; ]]> {style} %s"

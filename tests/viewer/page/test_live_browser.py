@@ -15,7 +15,7 @@ from tests.viewer.commanding import RUN
 from tests.viewer.conftest import COMPLETE_READS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.web.patched import CASES
-from viewer.web.patch import difference
+from wiretape.viewer.web.patch import difference
 
 pytestmark = pytest.mark.nightly
 

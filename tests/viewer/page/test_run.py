@@ -10,9 +10,9 @@ import pytest
 from tests import page
 from tests.page import Read, undelta
 from tests.viewer.commanding import run
-from viewer.page import gaps
-from viewer.source.tape import queries
-from viewer.source.tape import run as tape_run
+from wiretape.viewer.page import gaps
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape import run as tape_run
 
 
 @pytest.fixture(scope="module")

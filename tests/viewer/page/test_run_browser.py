@@ -9,9 +9,9 @@ import pytest
 
 from tests.browser import Page, chromium
 from tests.viewer.commanding import run
-from viewer.filters import parser
-from viewer.source.tape import conditions, overview, queries
-from viewer.source.tape import run as tape_run
+from wiretape.viewer.filters import parser
+from wiretape.viewer.source.tape import conditions, overview, queries
+from wiretape.viewer.source.tape import run as tape_run
 
 pytestmark = pytest.mark.nightly
 

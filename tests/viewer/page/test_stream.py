@@ -23,14 +23,14 @@ from tests.viewer.conftest import (
     response,
 )
 from tests.viewer.page.streams import long_stream
-from viewer import sparkline
-from viewer.model.exchange.transcript import Transcript
-from viewer.report import tools
-from viewer.source.tape import exchange, queries
-from viewer.source.tape.columns import among
-from viewer.source.tape.observed import measured
-from viewer.stats.tools.summary import report_of
-from viewer.stats.tools.tools import TOOLS as OTHERS
+from wiretape.viewer import sparkline
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.report import tools
+from wiretape.viewer.source.tape import exchange, queries
+from wiretape.viewer.source.tape.columns import among
+from wiretape.viewer.source.tape.observed import measured
+from wiretape.viewer.stats.tools.summary import report_of
+from wiretape.viewer.stats.tools.tools import TOOLS as OTHERS
 
 EVERY = (COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE)
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from recorder.errors import NotFound, WiretapeError
-from recorder.relay import providers
-from recorder.tape import journal
 from tests.relay import Answer, chunk, dial, fetch, on_loop, post, raw, run, until
-from viewer.replay.cassette import Cassette, Observer, Options
-from viewer.replay.planning import Options as Answers
-from viewer.replay.serve import Served
-from viewer.source.tape import queries, replayed
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.recorder.relay import providers
+from wiretape.recorder.tape import journal
+from wiretape.viewer.replay.cassette import Cassette, Observer, Options
+from wiretape.viewer.replay.planning import Options as Answers
+from wiretape.viewer.replay.serve import Served
+from wiretape.viewer.source.tape import queries, replayed
 
 CHAT = "/v1/chat/completions"
 KEY = [("authorization", "Bearer sk-test-0123456789")]

@@ -8,9 +8,9 @@ from typing import Any
 import brotli
 import pytest
 
-from viewer.replay import matching
-from viewer.replay.matching import Asked, Library, Miss, Mode
-from viewer.source.tape.replayed import Head
+from wiretape.viewer.replay import matching
+from wiretape.viewer.replay.matching import Asked, Library, Miss, Mode
+from wiretape.viewer.source.tape.replayed import Head
 
 CHAT = "/v1/chat/completions"
 OPENAI, ROUTER = "https://api.openai.com", "https://openrouter.ai/api"

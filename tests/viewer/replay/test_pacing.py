@@ -1,7 +1,7 @@
 """When what is late is written."""
 
-from viewer.replay.pacing import APART_NS, spaced
-from viewer.replay.serve import Served
+from wiretape.viewer.replay.pacing import APART_NS, spaced
+from wiretape.viewer.replay.serve import Served
 
 MS = 1_000_000
 

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, ODD, TOOLS, TRUNCATED
-from viewer.replay import pieces
-from viewer.source.tape import exchange, queries
-from viewer.source.tape.exchange import FullExchange
+from wiretape.viewer.replay import pieces
+from wiretape.viewer.source.tape import exchange, queries
+from wiretape.viewer.source.tape.exchange import FullExchange
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from tests import forked
-from viewer.replay import marks, planning
+from wiretape.viewer.replay import marks, planning
 
 pytest_plugins = ("pytester",)
 
@@ -377,7 +377,7 @@ def test_the_plugin_loads_nothing_heavy_until_it_is_used() -> None:
     heavy = "sqlalchemy asyncio msgspec httptools pandas click"
     code = f"import sys, pytest; before = set(sys.modules)\n" \
            f"vars(pytest).pop('TerminalReporter', None)  # pytest 8 has none\n" \
-           f"import viewer.replay.plugin\n" \
+           f"import wiretape.viewer.replay.plugin\n" \
            f"print([name for name in {heavy.split()!r} if name in sys.modules and name not in before])"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"

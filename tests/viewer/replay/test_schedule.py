@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from recorder.decode.outcome import Exchange, Reads
-from viewer.replay import faults, schedule
-from viewer.replay.schedule import Schedule
-from viewer.source.tape.replayed import Answer
+from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.viewer.replay import faults, schedule
+from wiretape.viewer.replay.schedule import Schedule
+from wiretape.viewer.source.tape.replayed import Answer
 
 PIECES = [b'data: {"a":1}\n\ndata: {"b"', b":2}\n\n", b": note\n\n", b"data: [DONE]\n\n"]
 AT = [100, 150, 400, 450]

@@ -15,23 +15,23 @@ from typing import Any
 
 import pytest
 
-from recorder.clock import SYSTEM, KernelTime
-from recorder.decode.outcome import Reads
-from recorder.relay import providers, server
-from recorder.relay.guard import Refusal
-from recorder.relay.server import Client
-from recorder.relay.service import Observer, Recorder
-from recorder.relay.service import Options as Recording
-from recorder.tape import journal, retention
 from tests.recorder.frames import STEP, begin, body, end, exchange, head, opened, record
 from tests.relay import Answer, dial, fetch, on_loop, post, raw, until
-from viewer.replay.faults import parse
-from viewer.replay.planning import Options, Planner
-from viewer.replay.serve import Replay, Served
-from viewer.replay.source import Source
-from viewer.replay.unread import Kernel, Watcher
-from viewer.replay.websocket import Upgrade
-from viewer.source.tape import queries, replayed
+from wiretape.recorder.clock import SYSTEM, KernelTime
+from wiretape.recorder.decode.outcome import Reads
+from wiretape.recorder.relay import providers, server
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.server import Client
+from wiretape.recorder.relay.service import Observer, Recorder
+from wiretape.recorder.relay.service import Options as Recording
+from wiretape.recorder.tape import journal, retention
+from wiretape.viewer.replay.faults import parse
+from wiretape.viewer.replay.planning import Options, Planner
+from wiretape.viewer.replay.serve import Replay, Served
+from wiretape.viewer.replay.source import Source
+from wiretape.viewer.replay.unread import Kernel, Watcher
+from wiretape.viewer.replay.websocket import Upgrade
+from wiretape.viewer.source.tape import queries, replayed
 
 CHAT = "/v1/chat/completions"
 PIECES = [b"data: {}\n\n", b"data: {", b"}\n\n", b"data: [DONE]\n\n"]

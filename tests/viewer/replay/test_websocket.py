@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from recorder.decode.framings.websocket import messages
-from recorder.errors import NotShipped
-from recorder.tape import journal
 from tests.conversation import ASK, MS, response, side
 from tests.recorder.frames import begin, end, exchange, head, opened, record
 from tests.relay import dial, on_loop, post, until
 from tests.viewer.replay.test_cassette import session
 from tests.viewer.replay.test_serve import Serving, serving
-from viewer.replay.faults import parse
-from viewer.replay.matching import Asked, Miss
-from viewer.replay.planning import Greeting, Options, Planner, Talk
-from viewer.replay.source import Source
-from viewer.source.tape.replayed import Answer, Head
+from wiretape.recorder.decode.framings.websocket import messages
+from wiretape.recorder.errors import NotShipped
+from wiretape.recorder.tape import journal
+from wiretape.viewer.replay.faults import parse
+from wiretape.viewer.replay.matching import Asked, Miss
+from wiretape.viewer.replay.planning import Greeting, Options, Planner, Talk
+from wiretape.viewer.replay.source import Source
+from wiretape.viewer.source.tape.replayed import Answer, Head
 
 PATH = "/v1/responses"
 DEFLATE = "permessage-deflate; server_no_context_takeover; client_max_window_bits=12"

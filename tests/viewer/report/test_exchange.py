@@ -6,16 +6,16 @@ from dataclasses import replace
 from rich.text import Text
 from sqlalchemy import Connection
 
-from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.timed_exchanges import Part, evenly, outcome, timed, word
-from viewer.model.exchange import pages
-from viewer.report import exchange
-from viewer.rows import DetailRow
-from viewer.source.tape import queries
-from viewer.source.tape.exchange import known
-from viewer.timing.attribution import Attribution
-from viewer.timing.verdicts import Verdict, verdicts
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.model.exchange import pages
+from wiretape.viewer.report import exchange
+from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.exchange import known
+from wiretape.viewer.timing.attribution import Attribution
+from wiretape.viewer.timing.verdicts import Verdict, verdicts
 
 
 def plain(lines: Iterable[Text]) -> str:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import each_case
-from viewer.report import stats
-from viewer.stats.histogram import Bucket, buckets
+from wiretape.viewer.report import stats
+from wiretape.viewer.stats.histogram import Bucket, buckets
 
 
 def test_buckets_go_from_the_first_to_the_last_that_is_not_empty() -> None:

@@ -13,16 +13,16 @@ from sqlalchemy import Connection
 
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE, LIVE, ODD
-from viewer import rows
-from viewer.commands import output
-from viewer.model import facts
-from viewer.model.exchange import events as event_tables
-from viewer.model.exchange import pages
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.transcript import Transcript
-from viewer.report import exchange, tables
-from viewer.source.tape import exchange as tape
-from viewer.source.tape import queries
+from wiretape.viewer import rows
+from wiretape.viewer.commands import output
+from wiretape.viewer.model import facts
+from wiretape.viewer.model.exchange import events as event_tables
+from wiretape.viewer.model.exchange import pages
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.report import exchange, tables
+from wiretape.viewer.source.tape import exchange as tape
+from wiretape.viewer.source.tape import queries
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -4,11 +4,11 @@ import numpy as np
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import HOSTILE
-from viewer.report import stats as sheets
-from viewer.source.tape import overview
-from viewer.stats import summary
-from viewer.stats.histogram import buckets
-from viewer.stats.metrics import QUANTITIES, objective
+from wiretape.viewer.report import stats as sheets
+from wiretape.viewer.source.tape import overview
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.histogram import buckets
+from wiretape.viewer.stats.metrics import QUANTITIES, objective
 
 
 def shown(connection: Connection, *by: str, slo: str | None = None, width: int | None = None) -> list[str]:

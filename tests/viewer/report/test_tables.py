@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.cases import each_case
-from viewer.report import tables
-from viewer.report.tables import Column, Table
+from wiretape.viewer.report import tables
+from wiretape.viewer.report.tables import Column, Table
 
 FIELDS = ("name", "text", "n", "verdict")
 ROWS = [

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from recorder.tape.schema import exchanges, measures
 from tests.cases import each_case
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, ODD
-from viewer.report import tools
-from viewer.report.tools import FIELDS, render, schema
-from viewer.rows import TableRow
-from viewer.source.tape import queries
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.observed import observed
-from viewer.stats.tools.summary import measure_observed, report_of
-from viewer.stats.tools.tools import TOOLS, authority
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.report import tools
+from wiretape.viewer.report.tools import FIELDS, render, schema
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.observed import observed
+from wiretape.viewer.stats.tools.summary import measure_observed, report_of
+from wiretape.viewer.stats.tools.tools import TOOLS, authority
 
 ONE = exchanges.c.id == "aaaa000000000001"
 

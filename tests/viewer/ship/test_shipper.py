@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from recorder.clock import Clock
-from viewer.ship.acknowledged import Acknowledged, Progress
-from viewer.ship.shipper import LONGEST_WAIT, Shipper
-from viewer.ship.sink import Batch, NotTaken, Report, Sink
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
+from wiretape.viewer.ship.shipper import LONGEST_WAIT, Shipper
+from wiretape.viewer.ship.sink import Batch, NotTaken, Report, Sink
 
 ALL = 10**18
 

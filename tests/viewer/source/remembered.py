@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from recorder.decode.decoder import Decoded
-from recorder.decode.outcome import FAILURES, Exchange, Reads
-from recorder.errors import NotFound
-from viewer import rows
-from viewer.model.exchange.opened import Known
-from viewer.model.exchange.turn import Turn
-from viewer.rows import DetailRow, Headers, Request, TableRow
-from viewer.source.base import (
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.outcome import FAILURES, Exchange, Reads
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer import rows
+from wiretape.viewer.model.exchange.opened import Known
+from wiretape.viewer.model.exchange.turn import Turn
+from wiretape.viewer.rows import DetailRow, Headers, Request, TableRow
+from wiretape.viewer.source.base import (
     ALL,
     Browsed,
     CountTokens,
@@ -27,12 +27,12 @@ from viewer.source.base import (
     Selection,
     Source,
 )
-from viewer.stats import summary
-from viewer.stats.heatmap import Heatmap
-from viewer.stats.metrics import QUANTITIES
-from viewer.stats.prices import Paid
-from viewer.stats.summary import TOKENS, Figures, Sample
-from viewer.stats.tools.summary import Addend
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.heatmap import Heatmap
+from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.prices import Paid
+from wiretape.viewer.stats.summary import TOKENS, Figures, Sample
+from wiretape.viewer.stats.tools.summary import Addend
 
 FIELDS = tuple(
     dict.fromkeys((*rows.FIELDS, *rows.LIST_FIELDS, *rows.TEXT_FIELDS, "output_chunks", "tps_user", "sparkline"))

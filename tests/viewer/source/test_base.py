@@ -7,9 +7,9 @@ from click.testing import CliRunner, Result
 
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.source.remembered import Memory, Remembered
-from viewer.cli import group
-from viewer.source.base import Place, Selection, Unsupported
-from viewer.source.tape.place import Tape
+from wiretape.viewer.cli import group
+from wiretape.viewer.source.base import Place, Selection, Unsupported
+from wiretape.viewer.source.tape.place import Tape
 
 
 @pytest.fixture

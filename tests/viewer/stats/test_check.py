@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 import pytest
 from sqlalchemy import Connection
 
-from recorder.tape.schema import exchanges
 from tests.cases import each_case
-from viewer.source.tape import overview
-from viewer.stats import check, summary
-from viewer.stats.metrics import objective
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer.source.tape import overview
+from wiretape.viewer.stats import check, summary
+from wiretape.viewer.stats.metrics import objective
 
 RULES = """
 slo = "ttft<1s"

@@ -9,10 +9,10 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.exchange_rows import detailed
-from viewer.source.tape import queries
-from viewer.stats import compare
-from viewer.stats.metrics import QUANTITIES
-from viewer.stats.summary import TOKENS, Sample
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.stats import compare
+from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.summary import TOKENS, Sample
 
 
 def sample(seed: int, n: int = 400, slower: float = 1.0, failed: int = 12) -> Sample:

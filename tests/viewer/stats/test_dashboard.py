@@ -4,9 +4,9 @@ from dataclasses import replace
 from math import inf
 
 from tests.viewer.ended import FACTS, MS, ONE
-from viewer.stats.conventions import DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS
-from viewer.stats.dashboard import LABEL_SETS, OTHER, OTHER_ERROR, Figures, Histogram
-from viewer.stats.tools.request import Judged
+from wiretape.viewer.stats.conventions import DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS
+from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OTHER_ERROR, Figures, Histogram
+from wiretape.viewer.stats.tools.request import Judged
 
 LABELS = ("chat", "openai", "m", "m-2", "api.example.com", "443", "openai.chat")
 

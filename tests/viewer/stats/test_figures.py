@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import each_case
-from viewer.stats import summary
-from viewer.stats.metrics import QUANTITIES
-from viewer.stats.summary import Sample
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.summary import Sample
 
 ORACLE = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))["ex5_population"]
 TTFT = [row["ttft_ms"] for row in ORACLE["rows"] if row["outcome"] == "complete"]

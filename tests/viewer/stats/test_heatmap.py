@@ -1,8 +1,8 @@
 """Heatmaps: how time and values are laid out, and what a cell says."""
 
 from tests.cases import each_case
-from viewer.stats import heatmap
-from viewer.stats.heatmap import Heatmap
+from wiretape.viewer.stats import heatmap
+from wiretape.viewer.stats.heatmap import Heatmap
 
 NOON = 1_772_366_400  # 2026-03-01T12:00:00Z
 GAPS = Heatmap("gap", NOON, 300, ((30, 33), (22, 29), (20, 21)), [[0, 1], [99, 0], [1, 3]], [[0, 1], [7, 1], [8, 2]])

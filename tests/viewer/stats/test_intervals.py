@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cases import each_case
-from viewer.stats import compare
+from wiretape.viewer.stats import compare
 
 
 def groups(seed: int, shift: float = 1.0, n: int = 200) -> tuple[Any, Any]:

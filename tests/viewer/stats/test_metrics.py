@@ -2,9 +2,9 @@
 
 import pytest
 
-from recorder.tape.schema import measures
 from tests.cases import each_case
-from viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
+from wiretape.recorder.tape.schema import measures
+from wiretape.viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
 
 
 def test_every_quantity_has_a_column_of_the_tape_or_is_pooled() -> None:

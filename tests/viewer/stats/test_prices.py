@@ -8,9 +8,9 @@ import pytest
 from tests.cases import each_case
 from tests.derived import derived
 from tests.viewer import shapes
-from viewer.commands.help import PRICES
-from viewer.stats import prices
-from viewer.stats.prices import UNITS, Names, Prices, usage
+from wiretape.viewer.commands.help import PRICES
+from wiretape.viewer.stats import prices
+from wiretape.viewer.stats.prices import UNITS, Names, Prices, usage
 
 FULL = {"input": 3, "cached_input": 0.3, "cache_write": 3.75, "output": 15}
 LONG = FULL | {"cache_write_1h": 6}

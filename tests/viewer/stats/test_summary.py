@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from recorder.tape import journal
 from tests.cases import each_case
 from tests.viewer.conftest import begin, end, recorded, response
-from viewer.source.tape import overview, queries
-from viewer.stats import summary
-from viewer.stats.metrics import QUANTITIES, objective
-from viewer.stats.summary import Sample
+from wiretape.recorder.tape import journal
+from wiretape.viewer.source.tape import overview, queries
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.metrics import QUANTITIES, objective
+from wiretape.viewer.stats.summary import Sample
 
 MS = 1_000_000
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.outcome import Read
-from recorder.relay import proxy
 from tests.cases import each_case
-from viewer.timing import attribution
-from viewer.timing.attribution import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps
+from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.relay import proxy
+from wiretape.viewer.timing import attribution
+from wiretape.viewer.timing.attribution import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps
 
 MS = 1_000_000
 LARGE = FREE_BYTES + 1

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import each_case
-from viewer.timing.playback import SPEEDS, Playback
+from wiretape.viewer.timing.playback import SPEEDS, Playback
 
 MS = 1_000_000
 AT = [100 * MS, 110 * MS, 110 * MS, 3_110 * MS, 3_120 * MS]

@@ -1,9 +1,9 @@
 """One exchange in time: which read brought what, whose a silence was, and what cannot be known."""
 
-from recorder.decode.decoder import decode
 from tests.viewer.conftest import event
 from tests.viewer.timed_exchanges import COMMENT, MS, evenly, facts, timed, word
-from viewer.timing.attribution import Attribution, Silence
+from wiretape.recorder.decode.decoder import decode
+from wiretape.viewer.timing.attribution import Attribution, Silence
 
 
 def test_a_read_is_named_by_its_place_among_those_on_the_tape() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 import pytest
 
-from recorder.decode.stalls import Thresholds
 from tests.viewer.commanding import run
-from viewer.timing.thresholds import read, user_file
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.timing.thresholds import read, user_file
 
 
 @pytest.fixture(autouse=True)

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.decoder import decode
-from recorder.decode.derive import derive
-from recorder.decode.stalls import Thresholds
-from recorder.demo import synthetic
-from recorder.tape import file
 from tests.viewer.conftest import event
 from tests.viewer.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
-from viewer.source.tape import queries
-from viewer.timing import verdicts
-from viewer.timing.attribution import FREE_BYTES, Attribution
-from viewer.timing.verdicts import Verdict
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.tape import file
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.timing import verdicts
+from wiretape.viewer.timing.attribution import FREE_BYTES, Attribution
+from wiretape.viewer.timing.verdicts import Verdict
 
 LIMITS = Thresholds()
 LARGE = word("x" * 2 * FREE_BYTES)

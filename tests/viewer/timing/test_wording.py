@@ -2,8 +2,8 @@
 
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
-from viewer.timing.verdicts import Verdict
-from viewer.timing.wording import brief, sentences
+from wiretape.viewer.timing.verdicts import Verdict
+from wiretape.viewer.timing.wording import brief, sentences
 
 MS = 1_000_000
 

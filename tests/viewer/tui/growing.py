@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from recorder.tape import file, journal
-from recorder.tape.store import Store
 from tests.recorder.frames import read
 from tests.viewer.conftest import COMPLETE_READS, MS, begin, end, response
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.store import Store
 
 Parts = Sequence[tuple[int, bytes]]
 STARTED = "2026-03-01T12:00:00.000000Z"

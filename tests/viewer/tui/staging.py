@@ -17,8 +17,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from recorder.clock import Clock
-from viewer.tui.app import ViewerApp
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.tui.app import ViewerApp
 
 GOLDEN = Path(__file__).parent.parent.parent / "data" / "screens"
 SIZES = [(80, 24), (120, 40)]

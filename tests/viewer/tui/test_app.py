@@ -8,15 +8,15 @@ from textual.widgets import OptionList
 
 from tests.viewer.conftest import LIVE, TOOLS
 from tests.viewer.tui.staging import Watch, journey, seen, shows, wait_for
-from viewer.model.settings import Settings
-from viewer.tui.app import ViewerApp
-from viewer.tui.dialogs.help import HelpScreen
-from viewer.tui.dialogs.menus import CopyMenu, ExportMenu
-from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.list.rows import StreamRows
-from viewer.tui.list.screen import StreamsScreen
-from viewer.tui.stats.screen import StatsScreen
-from viewer.tui.widgets.bar import ConfigWarnings
+from wiretape.viewer.model.settings import Settings
+from wiretape.viewer.tui.app import ViewerApp
+from wiretape.viewer.tui.dialogs.help import HelpScreen
+from wiretape.viewer.tui.dialogs.menus import CopyMenu, ExportMenu
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.list.rows import StreamRows
+from wiretape.viewer.tui.list.screen import StreamsScreen
+from wiretape.viewer.tui.stats.screen import StatsScreen
+from wiretape.viewer.tui.widgets.bar import ConfigWarnings
 
 
 def test_too_little_room_is_said_in_one_line_until_there_is_enough(tape: Path) -> None:

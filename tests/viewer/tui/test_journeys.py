@@ -67,7 +67,7 @@ def test_the_terminal_is_restored_whatever_ends_the_viewer(tape: Path) -> None:
 
 def test_a_fault_of_the_viewer_is_told_in_five_lines_and_kept_in_a_file(tape: Path, tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from viewer.tui.app import ViewerApp\n"
+        "import sys; from pathlib import Path; from wiretape.viewer.tui.app import ViewerApp\n"
         "def broken(): raise RuntimeError('odd \\x1b]0;title\\x07 [/x]')\n"
         f"app = ViewerApp(Path({str(tape)!r}), opened=broken); sys.exit(app.run() or app.return_code)"
     )
@@ -86,8 +86,8 @@ def test_a_fault_of_the_viewer_is_told_in_five_lines_and_kept_in_a_file(tape: Pa
 NOT_KEPT = """
 import sys
 from pathlib import Path
-from recorder.clock import Clock
-from viewer.tui.app import ViewerApp
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.tui.app import ViewerApp
 
 def broken():
     raise RuntimeError("odd")

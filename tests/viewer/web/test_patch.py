@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as any_
 
 from tests.viewer.web.patched import CASES, patched
-from viewer.web.patch import difference
+from wiretape.viewer.web.patch import difference
 
 JSON = any_.recursive(
     any_.none() | any_.booleans() | any_.integers() | any_.text(max_size=5),

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recorder.decode.stalls import Thresholds
-from recorder.relay import server
 from tests.relay import address, fetch, on_loop, post
 from tests.viewer.conftest import COMPLETE_READS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.web.patched import patched
-from viewer.filters import parser
-from viewer.web.site import Site
-from viewer.web.values import Settings
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.relay import server
+from wiretape.viewer.filters import parser
+from wiretape.viewer.web.site import Site
+from wiretape.viewer.web.values import Settings
 
 ID, OTHER = "a" * 16, "b" * 16
 

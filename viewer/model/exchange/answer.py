@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from recorder.sanitize import safe
-from viewer.model.exchange import events
-from viewer.model.exchange.transcript import Track, Transcript, Voice
-from viewer.model.text.wrap import WrappedText, are_graphemes, grapheme_boundary, grapheme_ends
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.model.exchange import events
+from wiretape.viewer.model.exchange.transcript import Track, Transcript, Voice
+from wiretape.viewer.model.text.wrap import WrappedText, are_graphemes, grapheme_boundary, grapheme_ends
 
 if TYPE_CHECKING:
-    from viewer.model.text.markdown import Line
+    from wiretape.viewer.model.text.markdown import Line
 
 TAB: Final = 4
 MOST_PARTS: Final = 200

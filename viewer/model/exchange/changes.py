@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Final, Literal
 
-from recorder.decode.prompt import Message, Prompt, Tool
-from recorder.plurals import counted
-from recorder.sanitize import clipped
-from viewer.formatting import line
-from viewer.model.exchange.conversation import Folding, flattened, folded, parts_lines, tool_names
-from viewer.model.facts import Line
-from viewer.model.states import Tone
-from viewer.model.text import diff
+from wiretape.recorder.decode.prompt import Message, Prompt, Tool
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer.formatting import line
+from wiretape.viewer.model.exchange.conversation import Folding, flattened, folded, parts_lines, tool_names
+from wiretape.viewer.model.facts import Line
+from wiretape.viewer.model.states import Tone
+from wiretape.viewer.model.text import diff
 
 FIELDS: Final = {
     "part": "model, parameter, system, tool or message",

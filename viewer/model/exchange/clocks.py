@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from viewer import formatting, sparkline
-from viewer.model.exchange.transcript import UNKNOWN, Transcript
+from wiretape.viewer import formatting, sparkline
+from wiretape.viewer.model.exchange.transcript import UNKNOWN, Transcript
 
 Format = Literal["request", "first byte", "reference", "wall", "event", "row"]
 

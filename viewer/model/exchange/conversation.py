@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
-from recorder.decode.encoding import Cleaner
-from recorder.decode.prompt import (
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.prompt import (
     Media,
     Message,
     Other,
@@ -25,16 +25,16 @@ from recorder.decode.prompt import (
     ToolResult,
     is_element,
 )
-from recorder.decode.values import compact
-from recorder.plurals import counted
-from recorder.sanitize import clipped
-from viewer import formatting
-from viewer.formatting import line
-from viewer.model import facts
-from viewer.model.exchange import pages
-from viewer.model.exchange.turn import Turn
-from viewer.model.facts import Fact, Line
-from viewer.model.states import Tone
+from wiretape.recorder.decode.values import compact
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer import formatting
+from wiretape.viewer.formatting import line
+from wiretape.viewer.model import facts
+from wiretape.viewer.model.exchange import pages
+from wiretape.viewer.model.exchange.turn import Turn
+from wiretape.viewer.model.facts import Fact, Line
+from wiretape.viewer.model.states import Tone
 
 _FOLDED_LINES: Final = 12
 _FOLDED_CHARACTERS: Final = 1500

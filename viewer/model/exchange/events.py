@@ -5,18 +5,18 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from recorder.decode import payloads
-from recorder.decode.decoder import Decoded
-from recorder.decode.dialect import Chunk
-from recorder.decode.dialects import registry
-from recorder.decode.encoding import is_utf8
-from recorder.plurals import counted
-from recorder.sanitize import safe
-from viewer import formatting, rows
-from viewer.model.exchange.clocks import SAME, Times
-from viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
-from viewer.model.text import json_spans
-from viewer.rows import TableRow
+from wiretape.recorder.decode import payloads
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.dialect import Chunk
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.encoding import is_utf8
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import formatting, rows
+from wiretape.viewer.model.exchange.clocks import SAME, Times
+from wiretape.viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
+from wiretape.viewer.model.text import json_spans
+from wiretape.viewer.rows import TableRow
 
 FILTER_HELP: Final = "kind:tool · gap>100ms · words"
 """What a filter for events can hold."""

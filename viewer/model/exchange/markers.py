@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from viewer import formatting
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.transcript import KINDS, OUTPUT, Track, Transcript
-from viewer.timing.playback import Playback
+from wiretape.viewer import formatting
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.transcript import KINDS, OUTPUT, Track, Transcript
+from wiretape.viewer.timing.playback import Playback
 
 SIGNS: Final = {
     "B": "first byte", "R": "first reasoning", "C": "first content", "T": "first tool call", "S": "stall",

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from recorder.errors import WiretapeError
-from recorder.sanitize import safe
-from viewer import outfile
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import outfile
 
 MOST_BOOKMARKS: Final = 1000
 _LARGEST: Final = 16 << 20

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from recorder.decode import encoding
-from recorder.decode.decoder import Decoded, decode
-from recorder.decode.outcome import Exchange, Reads
-from recorder.decode.stalls import Thresholds
-from recorder.process import Run
-from viewer.model.exchange import markers
-from viewer.model.exchange.markers import Marker
-from viewer.model.exchange.transcript import UNKNOWN, Transcript
-from viewer.rows import DetailRow, Headers, Request
-from viewer.timing import verdicts
-from viewer.timing.attribution import Attribution, Slowness
-from viewer.timing.verdicts import Verdict
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.process import Run
+from wiretape.viewer.model.exchange import markers
+from wiretape.viewer.model.exchange.markers import Marker
+from wiretape.viewer.model.exchange.transcript import UNKNOWN, Transcript
+from wiretape.viewer.rows import DetailRow, Headers, Request
+from wiretape.viewer.timing import verdicts
+from wiretape.viewer.timing.attribution import Attribution, Slowness
+from wiretape.viewer.timing.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)

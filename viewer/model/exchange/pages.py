@@ -11,25 +11,25 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
 
-from recorder.decode import encoding
-from recorder.decode.outcome import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
-from recorder.plurals import counted
-from recorder.sanitize import clipped
-from viewer import formatting, rows
-from viewer.formatting import cell, line
-from viewer.model import facts, states
-from viewer.model.exchange import events, markers
-from viewer.model.exchange.clocks import SINCE_REQUEST, Times
-from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Known, Opened
-from viewer.model.exchange.strips import cell as cell_at
-from viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
-from viewer.model.facts import Fact, Line, Side
-from viewer.model.states import Part, Tone
-from viewer.rows import DetailRow, Request
-from viewer.timing import wording
-from viewer.timing.attribution import Spread
-from viewer.timing.verdicts import Verdict
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.outcome import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer import formatting, rows
+from wiretape.viewer.formatting import cell, line
+from wiretape.viewer.model import facts, states
+from wiretape.viewer.model.exchange import events, markers
+from wiretape.viewer.model.exchange.clocks import SINCE_REQUEST, Times
+from wiretape.viewer.model.exchange.notes import Notes
+from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.model.exchange.strips import cell as cell_at
+from wiretape.viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
+from wiretape.viewer.model.facts import Fact, Line, Side
+from wiretape.viewer.model.states import Part, Tone
+from wiretape.viewer.rows import DetailRow, Request
+from wiretape.viewer.timing import wording
+from wiretape.viewer.timing.attribution import Spread
+from wiretape.viewer.timing.verdicts import Verdict
 
 _BARS: Final[dict[str, tuple[str, Tone]]] = {
     "wait": ("░", "muted"), "stall": ("×", "error"), "end": ("▌", "muted"), "reasoning": ("▒", "muted"),

@@ -9,9 +9,9 @@ from datetime import datetime
 from itertools import islice
 from operator import sub
 
-from recorder.clock import Clock
-from viewer.model.exchange.opened import Opened
-from viewer.model.states import Silence, silence
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.model.exchange.opened import Opened
+from wiretape.viewer.model.states import Silence, silence
 
 
 class Pulse:

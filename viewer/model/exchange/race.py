@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 
-from viewer import formatting, sparkline
-from viewer.model.exchange import strips
-from viewer.model.exchange.clocks import seconds
-from viewer.model.exchange.events import without_nul
-from viewer.model.exchange.markers import label
-from viewer.model.exchange.strips import Wait
-from viewer.model.exchange.transcript import Track, Transcript
-from viewer.model.states import Part as StatusPart
-from viewer.model.states import Silence, state
-from viewer.rows import DetailRow
-from viewer.timing.playback import Playback
+from wiretape.viewer import formatting, sparkline
+from wiretape.viewer.model.exchange import strips
+from wiretape.viewer.model.exchange.clocks import seconds
+from wiretape.viewer.model.exchange.events import without_nul
+from wiretape.viewer.model.exchange.markers import label
+from wiretape.viewer.model.exchange.strips import Wait
+from wiretape.viewer.model.exchange.transcript import Track, Transcript
+from wiretape.viewer.model.states import Part as StatusPart
+from wiretape.viewer.model.states import Silence, state
+from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.timing.playback import Playback
 
 Alignment = Literal["request sent", "first byte", "first content", "content offset"]
 

@@ -11,10 +11,10 @@ from itertools import compress
 from operator import sub
 from typing import Final, Literal
 
-from recorder.decode.stalls import DEFAULT
-from viewer import rows, sparkline
-from viewer.model.exchange.markers import Marker
-from viewer.model.exchange.transcript import KINDS, Transcript
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.viewer import rows, sparkline
+from wiretape.viewer.model.exchange.markers import Marker
+from wiretape.viewer.model.exchange.transcript import KINDS, Transcript
 
 LETTERS: Final = dict(zip(KINDS, "orctxfue:pd!?sqz", strict=True))
 """The sign of each kind."""

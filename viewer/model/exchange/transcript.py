@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate, compress, groupby, islice
 from typing import Final
 
-from recorder.decode import decoder, payloads
-from recorder.decode.assembly import Calls
-from recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, Run
-from recorder.decode.dialect import Chunk, Piece, ToolPiece
-from viewer.model.text import json_spans
+from wiretape.recorder.decode import decoder, payloads
+from wiretape.recorder.decode.assembly import Calls
+from wiretape.recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, Run
+from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
+from wiretape.viewer.model.text import json_spans
 
 KINDS: Final = (
     "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "ping", "done",

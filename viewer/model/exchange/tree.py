@@ -10,11 +10,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from recorder.plurals import counted
-from recorder.sanitize import clipped
-from viewer.model.exchange.transcript import UNKNOWN, Transcript
-from viewer.model.text import json_spans
-from viewer.model.text.json_spans import Node
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer.model.exchange.transcript import UNKNOWN, Transcript
+from wiretape.viewer.model.text import json_spans
+from wiretape.viewer.model.text.json_spans import Node
 
 MOST_LINES: Final = 200
 

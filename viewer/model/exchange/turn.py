@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final
 
-from recorder.decode import encoding
-from recorder.decode.assembly import assemble
-from recorder.decode.decoder import Decoded
-from recorder.decode.encoding import Cleaner
-from recorder.decode.prompt import Message, Part, Prompt, Reasoning, Text, ToolCall, canonical
-from recorder.decode.request import parse
-from recorder.plurals import counted
-from viewer.formatting import line
-from viewer.rows import DetailRow, Request
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.assembly import assemble
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.prompt import Message, Part, Prompt, Reasoning, Text, ToolCall, canonical
+from wiretape.recorder.decode.request import parse
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.formatting import line
+from wiretape.viewer.rows import DetailRow, Request
 
 _KEPT: Final = frozenset({"previous_response_id", "conversation"})
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Final
 
-from viewer.rows import ListRow
+from wiretape.viewer.rows import ListRow
 
 PAGE: Final = 128
 """How many rows are read at once."""

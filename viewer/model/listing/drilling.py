@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from recorder.clock import Clock
-from viewer.filters import parser
-from viewer.filters.parser import FilterError
-from viewer.filters.patterns import REGEX_CAP
-from viewer.filters.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
-from viewer.stats.heatmap import Heatmap
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.filters import parser
+from wiretape.viewer.filters.parser import FilterError
+from wiretape.viewer.filters.patterns import REGEX_CAP
+from wiretape.viewer.filters.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
+from wiretape.viewer.stats.heatmap import Heatmap
 
 _PERIODS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
 _FIELDS: Final = {"gap": "gap", "ttft": "ttft_ms", "tps": "tps_user"}

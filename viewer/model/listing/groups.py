@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
-from recorder.plurals import counted
-from recorder.sanitize import clipped
-from viewer import formatting
-from viewer.rows import TableRow
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer import formatting
+from wiretape.viewer.rows import TableRow
 
 GROUPS: Final = (
     "model", "upstream", "path", "outcome", "finish_reason", "status", "error_code", "operation", "api",

@@ -7,10 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from recorder.decode.stalls import DEFAULT
-from viewer import formatting, rows, sparkline
-from viewer.model.states import NOTABLE, ORPHAN, Look, Part, Tone, elapsed_ms, laid_out, moment, short_ms, state
-from viewer.rows import ListRow
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.viewer import formatting, rows, sparkline
+from wiretape.viewer.model.states import (
+    NOTABLE,
+    ORPHAN,
+    Look,
+    Part,
+    Tone,
+    elapsed_ms,
+    laid_out,
+    moment,
+    short_ms,
+    state,
+)
+from wiretape.viewer.rows import ListRow
 
 LEAD: Final = 4
 """The cells of the cursor, the mark and the sign, before the columns."""

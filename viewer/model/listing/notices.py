@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from recorder.errors import WiretapeError
-from recorder.process import Run
-from recorder.sanitize import safe
-from viewer.filters.fields import DURATIONS, FIELDS
-from viewer.filters.syntax import Compare, Filter
-from viewer.model.states import Part
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.process import Run
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.filters.fields import DURATIONS, FIELDS
+from wiretape.viewer.filters.syntax import Compare, Filter
+from wiretape.viewer.model.states import Part
 
 Lines = list[list[Part]]
 

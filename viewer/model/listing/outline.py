@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from recorder.plurals import counted
-from viewer import formatting
-from viewer.model.states import STATES, Look, Part, laid_out, moment, span
-from viewer.rows import ConversationRow, TurnRow
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import formatting
+from wiretape.viewer.model.states import STATES, Look, Part, laid_out, moment, span
+from wiretape.viewer.rows import ConversationRow, TurnRow
 
 Line = ConversationRow | TurnRow
 

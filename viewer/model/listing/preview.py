@@ -6,14 +6,14 @@ Recorded text has passed `safe`, all but the answer, which is wrapped later.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from recorder.decode.stalls import DEFAULT
-from recorder.plurals import counted
-from viewer import formatting, rows
-from viewer.model import facts
-from viewer.model.states import NOTABLE, ORPHAN, Look, Part, Tone, elapsed_ms, silence, span, state
-from viewer.rows import ListRow, PreviewRow
-from viewer.timing import wording
-from viewer.timing.verdicts import Verdict
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import formatting, rows
+from wiretape.viewer.model import facts
+from wiretape.viewer.model.states import NOTABLE, ORPHAN, Look, Part, Tone, elapsed_ms, silence, span, state
+from wiretape.viewer.rows import ListRow, PreviewRow
+from wiretape.viewer.timing import wording
+from wiretape.viewer.timing.verdicts import Verdict
 
 _MOST_VERDICTS: Final = 3
 _TEXTS: Final = ("content", "refusal", "tool_calls", "reasoning")

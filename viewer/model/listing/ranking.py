@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from rich.cells import cell_len
 
-from recorder.clock import Clock
-from recorder.process import Run
-from recorder.sanitize import clipped
-from viewer import formatting, rows, sparkline
-from viewer.model import states
-from viewer.model.states import ORPHAN, Look, Part, Tone
-from viewer.rows import ListRow
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.process import Run
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer import formatting, rows, sparkline
+from wiretape.viewer.model import states
+from wiretape.viewer.model.states import ORPHAN, Look, Part, Tone
+from wiretape.viewer.rows import ListRow
 
 LABELS: Final = {
     "ttft_ms": "TTFT ms", "icl_p50_ms": "ICL50", "icl_p99_ms": "ICL99", "max_stall_ms": "GAPMAX",

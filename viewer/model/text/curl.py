@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from recorder.plurals import counted
-from viewer import formatting
-from viewer.rows import Request
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import formatting
+from wiretape.viewer.rows import Request
 
 LONGEST: Final = 100_000
 """A longer body is no argument of the command, because systems limit their length: it goes through a pipe."""

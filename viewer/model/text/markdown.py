@@ -19,8 +19,8 @@ from rich.style import Style
 from rich.text import Text
 from rich.theme import Theme
 
-from recorder.sanitize import safe
-from viewer.model.states import Tone
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.model.states import Tone
 
 MOST: Final = 16_384
 """The most characters that are rendered."""

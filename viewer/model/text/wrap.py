@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, get_character_cell_size
 
-from recorder.sanitize import safe
+from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
     from regex import Pattern

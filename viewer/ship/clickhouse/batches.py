@@ -10,11 +10,11 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from recorder.destinations import TENANT
-from viewer.ship.clickhouse import rowbinary
-from viewer.ship.sink import Origin
-from viewer.source.clickhouse import tables
-from viewer.source.clickhouse.tables import EngineColumn, EngineTable
+from wiretape.recorder.destinations import TENANT
+from wiretape.viewer.ship.clickhouse import rowbinary
+from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
 _LAST_SECOND: Final = (1 << 32) - 1
 

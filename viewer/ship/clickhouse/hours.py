@@ -7,11 +7,11 @@ view that the engine fills by itself would count it twice.
 from datetime import UTC, datetime
 from typing import Final
 
-from recorder.clock import Clock
-from recorder.decode.outcome import FAILURES
-from viewer.source.clickhouse.client import Centre
-from viewer.source.clickhouse.ddl import literal
-from viewer.source.clickhouse.tables import HOURS
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.outcome import FAILURES
+from wiretape.viewer.source.clickhouse.client import Centre
+from wiretape.viewer.source.clickhouse.ddl import literal
+from wiretape.viewer.source.clickhouse.tables import HOURS
 
 _FIGURES: Final = {
     "exchanges": "count()",

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from recorder.plurals import counted
-from viewer.source.clickhouse.client import Centre, Refused
-from viewer.source.clickhouse.tables import EngineTable
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.source.clickhouse.client import Centre, Refused
+from wiretape.viewer.source.clickhouse.tables import EngineTable
 
 _CLUSTER: Final = re.compile(r"Distributed\('?([A-Za-z_][A-Za-z0-9_]*)'?,")
 _MOST_QUORUM: Final = 2

@@ -4,11 +4,11 @@ import hashlib
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 
-from recorder.plurals import counted
-from viewer.ship.clickhouse import schema_check
-from viewer.source.clickhouse import ddl
-from viewer.source.clickhouse.client import Centre, Refused
-from viewer.source.clickhouse.tables import EXCHANGES, EngineTable
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.ship.clickhouse import schema_check
+from wiretape.viewer.source.clickhouse import ddl
+from wiretape.viewer.source.clickhouse.client import Centre, Refused
+from wiretape.viewer.source.clickhouse.tables import EXCHANGES, EngineTable
 
 Version = tuple[int, int]
 

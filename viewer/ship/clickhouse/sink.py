@@ -4,14 +4,14 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from recorder.clock import SYSTEM, Clock
-from viewer.ship.acknowledged import Progress
-from viewer.ship.clickhouse import schema_check
-from viewer.ship.clickhouse.batches import Encoder
-from viewer.ship.sink import Batch, Every, NotTaken, Origin, Report, RowSink
-from viewer.source.clickhouse import tables
-from viewer.source.clickhouse.client import Centre, Unavailable
-from viewer.source.tape import shipping
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.viewer.ship.acknowledged import Progress
+from wiretape.viewer.ship.clickhouse import schema_check
+from wiretape.viewer.ship.clickhouse.batches import Encoder
+from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Origin, Report, RowSink
+from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse.client import Centre, Unavailable
+from wiretape.viewer.source.tape import shipping
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 2000, tables.STREAMS.name: 500}
 _MOST_BYTES: Final = 2 << 20

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from viewer.ship.clickhouse import schema_check
-from viewer.source.clickhouse.client import Centre, Refused
-from viewer.source.clickhouse.ddl import literal
+from wiretape.viewer.ship.clickhouse import schema_check
+from wiretape.viewer.source.clickhouse.client import Centre, Refused
+from wiretape.viewer.source.clickhouse.ddl import literal
 
 FIELDS: Final = (
     "kind", "name", "tenant", "rows", "newest_at", "heard_at", "silent_ms", "waiting", "lag_ms", "bytes",

@@ -1,7 +1,7 @@
 """Pure: attributes of spans, metrics and the recorder, by OpenTelemetry's names.
 
-Those for GenAI are of one version of the conventions (`viewer.stats.conventions`). Names of wiretape's own begin with
-`wiretape.`. An unknown value has no attribute.
+Those for GenAI are of one version of the conventions (`wiretape.viewer.stats.conventions`). Names of wiretape's own
+begin with `wiretape.`. An unknown value has no attribute.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from urllib.parse import unquote
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from recorder.tape.redact import Redactor
-from viewer.stats import conventions
-from viewer.stats.conventions import Conventions
-from viewer.stats.dashboard import label
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.viewer.stats import conventions
+from wiretape.viewer.stats.conventions import Conventions
+from wiretape.viewer.stats.dashboard import label
 
 Value = str | bool | int | float | Sequence[str] | None
 

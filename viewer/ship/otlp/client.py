@@ -17,8 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from recorder.clock import Clock
-from recorder.sanitize import clipped, safe
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.sanitize import clipped, safe
 
 TIMEOUT_SECONDS: Final = 10.0
 """OpenTelemetry's own."""

@@ -18,11 +18,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Sum,
 )
 
-from viewer.ship.otlp.attributes import of_labels, pairs
-from viewer.ship.otlp.histogram import ExponentialHistogram as Values
-from viewer.ship.otlp.series import Series
-from viewer.stats.conventions import Family, Labels
-from viewer.stats.dashboard import OWN
+from wiretape.viewer.ship.otlp.attributes import of_labels, pairs
+from wiretape.viewer.ship.otlp.histogram import ExponentialHistogram as Values
+from wiretape.viewer.ship.otlp.series import Series
+from wiretape.viewer.stats.conventions import Family, Labels
+from wiretape.viewer.stats.dashboard import OWN
 
 _UNITS: Final = {"seconds": "s", "": "{token}"}
 """Units as UCUM has them, by their words in Prometheus."""

@@ -13,10 +13,10 @@ import msgspec
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from viewer.ship.otlp.attributes import Origin
-from viewer.ship.otlp.histogram import ExponentialHistogram
-from viewer.stats.conventions import VERSIONS, Conventions, Labels
-from viewer.stats.dashboard import Figures
+from wiretape.viewer.ship.otlp.attributes import Origin
+from wiretape.viewer.ship.otlp.histogram import ExponentialHistogram
+from wiretape.viewer.stats.conventions import VERSIONS, Conventions, Labels
+from wiretape.viewer.stats.dashboard import Figures
 
 _VERSIONS: Final = {conventions.version: conventions for conventions in VERSIONS}
 

@@ -12,16 +12,16 @@ from typing import Final
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sqlalchemy import Connection
 
-from recorder.clock import SYSTEM, Clock
-from recorder.errors import WiretapeError
-from recorder.plurals import counted
-from viewer.ship.acknowledged import Acknowledged, Progress
-from viewer.ship.otlp import metrics, series, spans
-from viewer.ship.otlp.attributes import Origin
-from viewer.ship.otlp.client import Answer, Client
-from viewer.ship.otlp.series import Series
-from viewer.ship.sink import Batch, Every, NotTaken, Report, Sink
-from viewer.source.tape import following, session
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
+from wiretape.viewer.ship.otlp import metrics, series, spans
+from wiretape.viewer.ship.otlp.attributes import Origin
+from wiretape.viewer.ship.otlp.client import Answer, Client
+from wiretape.viewer.ship.otlp.series import Series
+from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Report, Sink
+from wiretape.viewer.source.tape import following, session
 
 BATCH: Final = 256
 """So many spans are sent together, or a page more."""

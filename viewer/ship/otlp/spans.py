@@ -11,13 +11,13 @@ from typing import Final
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from recorder.decode import stalls
-from recorder.decode.decoder import Decoded
-from viewer.ship.otlp.attributes import Origin, Value, of_labels, pairs, user_labels
-from viewer.ship.otlp.context import context
-from viewer.stats.conventions import MEASURED, Conventions
-from viewer.stats.dashboard import Ended, label, labels_of, measured
-from viewer.stats.traced import Traced
+from wiretape.recorder.decode import stalls
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.viewer.ship.otlp.attributes import Origin, Value, of_labels, pairs, user_labels
+from wiretape.viewer.ship.otlp.context import context
+from wiretape.viewer.stats.conventions import MEASURED, Conventions
+from wiretape.viewer.stats.dashboard import Ended, label, labels_of, measured
+from wiretape.viewer.stats.traced import Traced
 
 MOST_STALLS: Final = 32
 """So many stalls of a stream are events of its span; the number of the others is in it."""

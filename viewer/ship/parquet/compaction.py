@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final
 
-from viewer.ship.parquet import layout
-from viewer.ship.parquet.arrays import Arrays
-from viewer.ship.parquet.files import SUFFIX, File, Files, cause
-from viewer.ship.parquet.layout import VERSION
-from viewer.source.clickhouse.tables import EngineTable
+from wiretape.viewer.ship.parquet import layout
+from wiretape.viewer.ship.parquet.arrays import Arrays
+from wiretape.viewer.ship.parquet.files import SUFFIX, File, Files, cause
+from wiretape.viewer.ship.parquet.layout import VERSION
+from wiretape.viewer.source.clickhouse.tables import EngineTable
 
 SMALL: Final = 64 << 20
 """Files that are larger, in bytes, are left as they are."""

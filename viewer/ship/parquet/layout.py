@@ -1,8 +1,8 @@
 """Rows of an archive: the columns of the centre's tables as Parquet, and the partitions in which they are.
 
 A file is `TABLE/date=YYYY-MM-DD/host=NAME/…parquet`: `date` is the day when an exchange, or the run of a recorder,
-started, UTC; both are columns to whoever reads it. Columns are typed as `viewer.export.parquet` does, gaps and reads
-are lists of int64, and texts that were recorded as bytes are binary. Unknown is null.
+started, UTC; both are columns to whoever reads it. Columns are typed as `wiretape.viewer.export.parquet` does, gaps and
+reads are lists of int64, and texts that were recorded as bytes are binary. Unknown is null.
 
 Engines read an archive through a view of each of its tables, with every row once, in its newest version.
 """
@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 from sqlalchemy import LargeBinary
 
-from recorder.tape.cells import declared
-from viewer import rows
-from viewer.ship.parquet.arrays import Arrays, Build
-from viewer.ship.sink import Origin
-from viewer.source.clickhouse import tables
-from viewer.source.clickhouse.tables import EngineColumn, EngineTable
+from wiretape.recorder.tape.cells import declared
+from wiretape.viewer import rows
+from wiretape.viewer.ship.parquet.arrays import Arrays, Build
+from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
 VERSION: Final = tables.ROW_VERSION
 GROUP_BYTES: Final = 2 << 20

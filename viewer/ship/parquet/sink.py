@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from recorder.clock import SYSTEM, Clock
-from recorder.sanitize import clipped, safe
-from viewer.ship.acknowledged import Progress
-from viewer.ship.parquet import compaction, layout
-from viewer.ship.parquet.files import SUFFIX, Files, cause
-from viewer.ship.parquet.layout import Maker
-from viewer.ship.sink import Batch, Every, NotTaken, Origin, Report, RowSink
-from viewer.source.clickhouse import tables
-from viewer.source.clickhouse.tables import EngineTable
-from viewer.source.tape import shipping
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.viewer.ship.acknowledged import Progress
+from wiretape.viewer.ship.parquet import compaction, layout
+from wiretape.viewer.ship.parquet.files import SUFFIX, Files, cause
+from wiretape.viewer.ship.parquet.layout import Maker
+from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Origin, Report, RowSink
+from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse.tables import EngineTable
+from wiretape.viewer.source.tape import shipping
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 10_000, tables.STREAMS.name: 1000}
 """Of a batch."""

@@ -1,8 +1,8 @@
 """Pure: the metrics of a recorder in Prometheus' text format.
 
-Names of OpenTelemetry's GenAI conventions (`viewer.stats.conventions`) are translated by its rules for Prometheus:
-`gen_ai.client.operation.duration` in s is `gen_ai_client_operation_duration_seconds`. What is wiretape's own begins
-with `wiretape_`.
+Names of OpenTelemetry's GenAI conventions (`wiretape.viewer.stats.conventions`) are translated by its rules for
+Prometheus: `gen_ai.client.operation.duration` in s is `gen_ai_client_operation_duration_seconds`. What is wiretape's
+own begins with `wiretape_`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from recorder.commands.metrics import Pulse, Setup
-from viewer.stats.conventions import RELEASED, Conventions, Labels
-from viewer.stats.dashboard import OWN, Figures, Histogram
+from wiretape.recorder.commands.metrics import Pulse, Setup
+from wiretape.viewer.stats.conventions import RELEASED, Conventions, Labels
+from wiretape.viewer.stats.dashboard import OWN, Figures, Histogram
 
 
 class Exposition(Collector):

@@ -1,8 +1,8 @@
 """A program: serves the metrics of one recorder to Prometheus, on the socket whose descriptor is its argument.
 
-Run by `recorder.commands.metrics`. Standard input brings a `Setup` and then `Pulse`s, as lines of JSON; its end is the
-end of the recorder, and of this. The exchanges come from the tape, through a read-only connection, once they have ended
-and are measured. It yields the CPU to the relay and to the writer.
+Run by `wiretape.recorder.commands.metrics`. Standard input brings a `Setup` and then `Pulse`s, as lines of JSON; its
+end is the end of the recorder, and of this. The exchanges come from the tape, through a read-only connection, once they
+have ended and are measured. It yields the CPU to the relay and to the writer.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from recorder.commands.metrics import Pulse, Setup
-from recorder.errors import WiretapeError
-from recorder.relay.app import HttpApp
-from recorder.relay.guard import Policy, Refusal
-from recorder.relay.server import Client, Headers, Request, Server
-from recorder.sanitize import safe
-from viewer.ship.prometheus.exposition import Exposition
-from viewer.stats import conventions
-from viewer.stats.conventions import Conventions
+from wiretape.recorder.commands.metrics import Pulse, Setup
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay.app import HttpApp
+from wiretape.recorder.relay.guard import Policy, Refusal
+from wiretape.recorder.relay.server import Client, Headers, Request, Server
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.ship.prometheus.exposition import Exposition
+from wiretape.viewer.stats import conventions
+from wiretape.viewer.stats.conventions import Conventions
 
 _NICENESS = 10
 _GZIP_LEVEL = 1
@@ -46,7 +46,7 @@ class Metrics(HttpApp):
 
     def follow(self, setup: Setup) -> None:
         """Count the exchanges of the tape, for ever. Raises `WiretapeError`."""
-        from viewer.source.tape import queries, session
+        from wiretape.viewer.source.tape import queries, session
 
         with queries.opened(setup.tape) as connection:
             for one in session.ended(connection, setup.session):
@@ -138,7 +138,7 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICENESS)
-    from recorder.relay import loop
+    from wiretape.recorder.relay import loop
 
     return loop.run(lambda: _main(int(arguments[0])))
 

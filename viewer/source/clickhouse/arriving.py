@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, select
 
-from recorder.clock import SYSTEM, Clock
-from recorder.tape.schema import exchanges
-from viewer.rows import TableRow
-from viewer.source.tape import queries
-from viewer.source.tape.conditions import Condition
+from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.conditions import Condition
 
 POLL_SECONDS: Final = 2.0
 LATEST_SECONDS: Final = 3600

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple, Self
 
 import httpx
 
-from recorder.clock import SYSTEM
-from recorder.destinations import PASSWORD, Credentials, Target
-from recorder.errors import WiretapeError
-from recorder.sanitize import clipped, safe
-from viewer.source.clickhouse import typed
-from viewer.source.clickhouse.errors import UnknownExpression
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.destinations import PASSWORD, Credentials, Target
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.viewer.source.clickhouse import typed
+from wiretape.viewer.source.clickhouse.errors import UnknownExpression
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0

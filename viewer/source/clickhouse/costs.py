@@ -9,20 +9,21 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Integer, case, func, literal, select
 
-from recorder.tape.schema import exchanges, measures
-from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED, column, flagged
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.overview import group_of
-from viewer.source.tape.pricing import ADDITIVE, MOST_TOKENS
-from viewer.stats.prices import Names, Prices, usage
-from viewer.stats.summary import Key
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import JOINED, column, flagged
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.overview import group_of
+from wiretape.viewer.source.tape.pricing import ADDITIVE, MOST_TOKENS
+from wiretape.viewer.stats.prices import Names, Prices, usage
+from wiretape.viewer.stats.summary import Key
 
 
 def by_group(
     connection: Connection, by: Sequence[str], where: Condition | None, prices: Prices
 ) -> tuple[Counter[Key], Counter[Key]]:
-    """Return what the exchanges of each group cost, in units of `viewer.stats.prices`, and how many have a cost."""
+    """Return what the exchanges of each group cost, in units of `wiretape.viewer.stats.prices`, and how many have a
+    cost."""
     keys = [group_of(name) for name in by]
     names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
     counts = input, _, read, write, hour = _counts()

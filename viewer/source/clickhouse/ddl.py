@@ -8,8 +8,8 @@ rows of one exchange are always on the same shard, so that `FINAL` finds them to
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
-from recorder.destinations import identifier
-from viewer.source.clickhouse.tables import SHIPPED, STREAMS, EngineColumn, EngineTable
+from wiretape.recorder.destinations import identifier
+from wiretape.viewer.source.clickhouse.tables import SHIPPED, STREAMS, EngineColumn, EngineTable
 
 SHIPPER, ANALYST = "wiretape_ship", "wiretape_read"
 """The accounts: one may only insert, the other only read, and of `streams` nothing."""

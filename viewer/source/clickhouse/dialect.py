@@ -2,7 +2,7 @@
 
 An exchange and its measures are one row of the centre's table `exchanges`, of which `FINAL` is the newest. What an
 expression asks for that only a tape has is `NotAtCentre`. Every construct that release 18.16 knows is written so that
-it does; `viewer.source.tape` uses no others.
+it does; `wiretape.viewer.source.tape` uses no others.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQL
 from sqlalchemy.sql.elements import False_
 from sqlalchemy.sql.functions import Function
 
-from recorder.decode.dialects.registry import BY_API
-from recorder.tape import schema
-from viewer.model import prices
-from viewer.source.clickhouse import driver, re2
-from viewer.source.clickhouse.ddl import literal
-from viewer.source.clickhouse.errors import NotAtCentre
-from viewer.source.clickhouse.tables import EXCHANGES
-from viewer.source.tape import columns, pricing
-from viewer.stats.prices import UNITS
+from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.tape import schema
+from wiretape.viewer.model import prices
+from wiretape.viewer.source.clickhouse import driver, re2
+from wiretape.viewer.source.clickhouse.ddl import literal
+from wiretape.viewer.source.clickhouse.errors import NotAtCentre
+from wiretape.viewer.source.clickhouse.tables import EXCHANGES
+from wiretape.viewer.source.tape import columns, pricing
+from wiretape.viewer.stats.prices import UNITS
 
 _PLACES: Final = {
     (one.source.table.name, one.source.name): one.name for one in EXCHANGES.columns if one.source is not None
@@ -165,7 +165,8 @@ class Compiler(SQLCompiler):
         return f"arrayExists(gap -> gap >= {least} AND gap <= {most}, {gaps})"
 
     def visit_gap_percentile_func(self, function: Any, **kw: Any) -> str:
-        """Write a percentile of the gaps above 0, as `viewer.source.tape.conditions.gap_percentile` works it out."""
+        """Write a percentile of the gaps above 0, as `wiretape.viewer.source.tape.conditions.gap_percentile` works it
+        out."""
         gaps, share = (self.process(one, **kw) for one in function.clauses)
         place = f"((length(sorted) - 1) * {share})"
         low = f"toInt64(floor({place}))"
@@ -180,7 +181,8 @@ class Compiler(SQLCompiler):
         return "NULL"
 
     def visit_cache_total_of_func(self, function: Any, **kw: Any) -> str:
-        """Write all tokens of a request, as `viewer.stats.prices.Usage` works them out; NULL if there are none."""
+        """Write all tokens of a request, as `wiretape.viewer.stats.prices.Usage` works them out; NULL if there are
+        none."""
         api, given, read, written = (self.process(one, **kw) for one in function.clauses)
         outside = [_fixed(name) for name, one in BY_API.items() if not one.input_has_cache]
         cached = f"(coalesce({read}, 0) + coalesce({written}, 0))"

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from recorder.tape import packing
-from viewer.source.clickhouse import ddl
-from viewer.source.clickhouse.client import Centre
+from wiretape.recorder.tape import packing
+from wiretape.viewer.source.clickhouse import ddl
+from wiretape.viewer.source.clickhouse.client import Centre
 
 apilevel: Final = "2.0"
 threadsafety: Final = 1

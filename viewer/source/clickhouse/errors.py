@@ -1,6 +1,6 @@
 """What a centre cannot be asked."""
 
-from viewer.source.base import Unsupported
+from wiretape.viewer.source.base import Unsupported
 
 
 class NotAtCentre(Unsupported):

@@ -19,20 +19,20 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import NullType
 
-from recorder.decode.outcome import OUTCOMES
-from recorder.tape.schema import exchanges, measures
-from viewer.source.clickhouse import costs, gaps
-from viewer.source.clickhouse.client import MemoryExceeded
-from viewer.source.clickhouse.errors import NotAtCentre
-from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED, cache_total, column
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.overview import FLAGGED, OUTCOME, group_of, sortable
-from viewer.stats import summary
-from viewer.stats.histogram import EDGES, filled
-from viewer.stats.metrics import QUANTITIES, Bound, Quantity
-from viewer.stats.prices import Paid, Prices
-from viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Method
+from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.clickhouse import costs, gaps
+from wiretape.viewer.source.clickhouse.client import MemoryExceeded
+from wiretape.viewer.source.clickhouse.errors import NotAtCentre
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import JOINED, cache_total, column
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.overview import FLAGGED, OUTCOME, group_of, sortable
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.histogram import EDGES, filled
+from wiretape.viewer.stats.metrics import QUANTITIES, Bound, Quantity
+from wiretape.viewer.stats.prices import Paid, Prices
+from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Method
 
 _OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
 _COMPLETE: Final = func.coalesce(measures.c.outcome == "complete", literal(0)) == 1

@@ -15,12 +15,12 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import NullType
 
-from recorder.tape.schema import exchanges, measures
-from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.overview import group_of
-from viewer.stats.summary import PERCENTILES, Key, Method
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import JOINED
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.overview import group_of
+from wiretape.viewer.stats.summary import PERCENTILES, Key, Method
 
 MOST_EXACT: Final = 1_000_000_000
 """Of more gaps in all, percentiles are estimated, unless exact ones are asked for."""

@@ -7,13 +7,13 @@ from sqlalchemy import ColumnElement, Connection, Integer, func, literal, litera
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from recorder.tape.schema import measures
-from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED, column
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.overview import SPREAD, Alike, laid
-from viewer.stats import heatmap
-from viewer.stats.heatmap import Heatmap
+from wiretape.recorder.tape.schema import measures
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import JOINED, column
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.overview import SPREAD, Alike, laid
+from wiretape.viewer.stats import heatmap
+from wiretape.viewer.stats.heatmap import Heatmap
 
 _AT_S: Final = literal_column("toInt64(toUnixTimestamp(started))", Integer)
 

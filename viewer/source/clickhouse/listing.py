@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, null, or_, select
 
-from recorder.tape import packing
-from recorder.tape.schema import exchanges, measures
-from viewer.rows import ListRow
-from viewer.source.base import Page
-from viewer.source.clickhouse.client import Centre
-from viewer.source.clickhouse.tables import EXCHANGES
-from viewer.source.tape import live, queries
-from viewer.source.tape.columns import JOINED, column
-from viewer.source.tape.conditions import Condition
+from wiretape.recorder.tape import packing
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.base import Page
+from wiretape.viewer.source.clickhouse.client import Centre
+from wiretape.viewer.source.clickhouse.tables import EXCHANGES
+from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.source.tape.columns import JOINED, column
+from wiretape.viewer.source.tape.conditions import Condition
 
 AT_ONCE: Final = 1024
 """So many numbers are read at once."""

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
-from recorder.clock import wall_ns
-from recorder.errors import WiretapeError
-from recorder.tape.schema import exchanges, measures
-from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED
-from viewer.source.tape.conditions import Condition
-from viewer.stats.tools.request import Request, admitted
-from viewer.stats.tools.summary import Addend, measure_seen
-from viewer.stats.tools.tools import authority
+from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import JOINED
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.stats.tools.request import Request, admitted
+from wiretape.viewer.stats.tools.summary import Addend, measure_seen
+from wiretape.viewer.stats.tools.tools import authority
 
 _NEEDED: Final = {
     "vllm": "which chunks have choices, and when each came",

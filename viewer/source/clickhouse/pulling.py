@@ -1,4 +1,4 @@
-"""Exchanges of a centre as the lines of a cut (`recorder.tape.cut`), of which a tape is made.
+"""Exchanges of a centre as the lines of a cut (`wiretape.recorder.tape.cut`), of which a tape is made.
 
 What was shipped with its body is measured again from the bytes, as on any tape. Of what was not, the tape has facts,
 measures and gaps as the centre has them, flagged `bytes_not_shipped`.
@@ -14,15 +14,23 @@ from typing import Any, Final
 
 from sqlalchemy import JSON, Boolean, LargeBinary
 
-from recorder.decode import encoding
-from recorder.decode.outcome import NOT_SHIPPED, Reads
-from recorder.errors import TapeDamaged
-from recorder.tape import cut, packing, schema
-from recorder.tape.cells import declared
-from recorder.tape.packing import Packed
-from viewer.source.clickhouse.client import Centre
-from viewer.source.clickhouse.ddl import literal
-from viewer.source.clickhouse.tables import COUNTS, EXCHANGES, GAPS, SESSIONS, STREAMS, EngineColumn, EngineTable
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.outcome import NOT_SHIPPED, Reads
+from wiretape.recorder.errors import TapeDamaged
+from wiretape.recorder.tape import cut, packing, schema
+from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.packing import Packed
+from wiretape.viewer.source.clickhouse.client import Centre
+from wiretape.viewer.source.clickhouse.ddl import literal
+from wiretape.viewer.source.clickhouse.tables import (
+    COUNTS,
+    EXCHANGES,
+    GAPS,
+    SESSIONS,
+    STREAMS,
+    EngineColumn,
+    EngineTable,
+)
 
 Row = dict[str, Any]
 

@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, create_engine, pool, select
 from sqlalchemy.dialects import registry
 
-from recorder.clock import Clock
-from recorder.decode.stalls import Thresholds
-from recorder.destinations import Target
-from recorder.errors import NotFound
-from recorder.tape import cut, file, merge
-from recorder.tape.schema import exchanges
-from viewer.filters.syntax import Filter
-from viewer.model import prices
-from viewer.model.listing.catalog import PAGE
-from viewer.rows import ListRow, TableRow
-from viewer.source import base
-from viewer.source.base import Selection
-from viewer.source.clickhouse import arriving, driver, listing, pulling
-from viewer.source.clickhouse.client import Centre
-from viewer.source.tape import live
-from viewer.source.tape.source import Queried, condition
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.destinations import Target
+from wiretape.recorder.errors import NotFound
+from wiretape.recorder.tape import cut, file, merge
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer.filters.syntax import Filter
+from wiretape.viewer.model import prices
+from wiretape.viewer.model.listing.catalog import PAGE
+from wiretape.viewer.rows import ListRow, TableRow
+from wiretape.viewer.source import base
+from wiretape.viewer.source.base import Selection
+from wiretape.viewer.source.clickhouse import arriving, driver, listing, pulling
+from wiretape.viewer.source.clickhouse.client import Centre
+from wiretape.viewer.source.tape import live
+from wiretape.viewer.source.tape.source import Queried, condition
 
 if TYPE_CHECKING:
-    from viewer.stats.heatmap import Heatmap
-    from viewer.stats.metrics import Bound
-    from viewer.stats.summary import Figures
-    from viewer.stats.tools.summary import Addend
+    from wiretape.viewer.stats.heatmap import Heatmap
+    from wiretape.viewer.stats.metrics import Bound
+    from wiretape.viewer.stats.summary import Figures
+    from wiretape.viewer.stats.tools.summary import Addend
 
-registry.register("clickhouse", "viewer.source.clickhouse.dialect", "Dialect")
+registry.register("clickhouse", "wiretape.viewer.source.clickhouse.dialect", "Dialect")
 
 _PURPOSE = "wiretape view"
 _BATCH = 20_000  # each batch is a request, and goes through the table again
@@ -141,13 +141,13 @@ class ServerSource(Queried):
 
     def absent(self, tool: str) -> list[str]:
         """Return the metrics of a tool that need bytes."""
-        from viewer.source.clickhouse import observed
+        from wiretape.viewer.source.clickhouse import observed
 
         return observed.absent(tool)
 
     def figures(self, keys: Sequence[str], selection: Selection, measuring: base.Measuring) -> "Iterator[Figures]":
         """Compute each group on the server."""
-        from viewer.source.clickhouse import figures, gaps
+        from wiretape.viewer.source.clickhouse import figures, gaps
 
         yield from figures.groups(
             self.connection,
@@ -163,8 +163,8 @@ class ServerSource(Queried):
 
     def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> base.Overview:
         """Return all figures, those of gaps included."""
-        from viewer.source.clickhouse import figures
-        from viewer.stats.summary import row_of
+        from wiretape.viewer.source.clickhouse import figures
+        from wiretape.viewer.stats.summary import row_of
 
         where = condition(selection)
         found, all = (figures.groups(self.connection, keys, where, bounds=bounds) for keys in ((by,), ()))
@@ -173,12 +173,12 @@ class ServerSource(Queried):
     def measured(
         self, tool: str, selection: Selection, count_tokens: base.CountTokens | None = None
     ) -> "Iterator[Addend]":
-        from viewer.source.clickhouse import observed
+        from wiretape.viewer.source.clickhouse import observed
 
         return observed.measured(self.connection, tool, condition(selection))
 
     def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> "Heatmap | None":
-        from viewer.source.clickhouse import heat
+        from wiretape.viewer.source.clickhouse import heat
 
         return heat.heat(self.connection, metric, room, condition(selection))
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, Table
 
-from recorder.tape import schema
-from recorder.tape.cells import declared
-from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, meaning
+from wiretape.recorder.tape import schema
+from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, meaning
 
 NUMBER: Final = "Int64"
 TEXT: Final = "String"

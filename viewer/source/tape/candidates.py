@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from recorder.tape import definitions
+from wiretape.recorder.tape import definitions
 
 _LATEST = 50
 _LOOKED_AT = 2000

@@ -1,6 +1,7 @@
 """The fields of an exchange's row as SQL expressions, over exchanges left-joined to measures.
 
-What a list shows, what a filter compares and what a sort orders by is the same. SELECTs are in `viewer.source.tape`.
+What a list shows, what a filter compares and what a sort orders by is the same. SELECTs are in
+`wiretape.viewer.source.tape`.
 """
 
 import json
@@ -27,10 +28,10 @@ from sqlalchemy import (
     type_coerce,
 )  # fmt: skip
 
-from recorder.decode.metrics import METRICS
-from recorder.tape.schema import bodies, exchanges, measures, segments
-from viewer import rows
-from viewer.stats.prices import UNITS
+from wiretape.recorder.decode.metrics import METRICS
+from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments
+from wiretape.viewer import rows
+from wiretape.viewer.stats.prices import UNITS
 
 JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
 """What the expressions select from: every exchange, measured or not."""
@@ -48,7 +49,7 @@ the number of what it hangs on in the tree."""
 COST: Final = "cost_of"
 CURRENCY: Final = "currency_of"
 CACHE_TOTAL: Final = "cache_total_of"
-"""Functions of SQL (`pricing`): what an exchange cost in units of `viewer.stats.prices`, the currency, and
+"""Functions of SQL (`pricing`): what an exchange cost in units of `wiretape.viewer.stats.prices`, the currency, and
 all tokens of a request of which those from a cache are known."""
 
 
@@ -100,7 +101,7 @@ def column(field: str) -> ColumnElement[Any]:
 
 
 def cost_units() -> ColumnElement[int]:
-    """Return what an exchange cost, in units of `viewer.stats.prices`."""
+    """Return what an exchange cost, in units of `wiretape.viewer.stats.prices`."""
     names = ("input_tokens", "output_tokens", "reasoning_tokens", *_CACHED, "cache_creation_1h_input_tokens")
     counts = (measures.c[name] for name in names)
     facts = (measures.c.outcome, measures.c.flags, exchanges.c.started_at)

@@ -43,13 +43,13 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from recorder.decode import encoding
-from recorder.decode.metrics import percentile
-from recorder.tape import packing
-from recorder.tape.schema import exchanges, measures
-from viewer.filters.fields import FIELDS, having
-from viewer.filters.patterns import Searches
-from viewer.filters.syntax import (
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.metrics import percentile
+from wiretape.recorder.tape import packing
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.filters.fields import FIELDS, having
+from wiretape.viewer.filters.patterns import Searches
+from wiretape.viewer.filters.syntax import (
     Among,
     And,
     Compare,
@@ -64,7 +64,7 @@ from viewer.filters.syntax import (
     Span,
     Word,
 )
-from viewer.source.tape.columns import column, each_label, label
+from wiretape.viewer.source.tape.columns import column, each_label, label
 
 Condition = ColumnElement[bool]
 Check = Callable[[ColumnElement[Any]], Condition]

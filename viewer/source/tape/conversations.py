@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
 
-from recorder.decode.outcome import FAILURES
-from recorder.tape.schema import exchanges, measures
-from viewer import rows
-from viewer.model.listing.conversations import tree
-from viewer.rows import ConversationRow, TurnRow
-from viewer.source.tape import queries
-from viewer.source.tape.columns import ABOVE, CONTINUED, JOINED, among, column, cost_units, label, resolved
-from viewer.source.tape.conditions import Condition
-from viewer.stats.prices import UNITS
+from wiretape.recorder.decode.outcome import FAILURES
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer import rows
+from wiretape.viewer.model.listing.conversations import tree
+from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, JOINED, among, column, cost_units, label, resolved
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.stats.prices import UNITS
 
 _SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "duration_ms")
 _NAME: Final = column("conversation")

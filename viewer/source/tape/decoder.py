@@ -1,8 +1,8 @@
 """Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
 
 Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started,
-and read ahead, before anybody wants what comes of it. What decoding gives is in `viewer.model.exchange.opened`;
-what is read of the tape for it, in `exchange`.
+and read ahead, before anybody wants what comes of it. What decoding gives is in
+`wiretape.viewer.model.exchange.opened`; what is read of the tape for it, in `exchange`.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
-from recorder import children
-from recorder.decode.stalls import Thresholds
-from recorder.errors import TapeError
-from recorder.sanitize import safe
+from wiretape.recorder import children
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import TapeError
+from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
-    from viewer.model.exchange.opened import Opened
+    from wiretape.viewer.model.exchange.opened import Opened
 
 LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""
@@ -34,7 +34,7 @@ _FURTHER: Final = 2
 _PIPE_BYTES: Final = 1 << 20
 """What comes of a hundred thousand events is 20 MB: the fewer times either side waits for the other, the better."""
 
-_CHILD: Final = "import gc; gc.disable(); from viewer.source.tape.exchange import decode_asked; decode_asked()"
+_CHILD: Final = "import gc; gc.disable(); from wiretape.viewer.source.tape.exchange import decode_asked; decode_asked()"
 
 
 class Decoders:

@@ -16,24 +16,24 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import NoResultFound
 
-from recorder.decode import encoding
-from recorder.decode.decoder import Decoded, decode
-from recorder.decode.outcome import Exchange, Read, Reads
-from recorder.decode.prompt import Prompt
-from recorder.errors import NotFound, WiretapeError
-from recorder.process import Run
-from recorder.tape import reading
-from recorder.tape.schema import exchanges, measures
-from viewer import rows
-from viewer.model.exchange import opened
-from viewer.model.exchange import turn as turns
-from viewer.model.exchange.opened import Known, Stored
-from viewer.model.exchange.transcript import Transcript
-from viewer.model.exchange.turn import Asked, Turn
-from viewer.rows import DetailRow, Headers, Request
-from viewer.source.tape import live, queries
-from viewer.source.tape.columns import JOINED, column
-from viewer.stats.prices import PricesWrong
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.outcome import Exchange, Read, Reads
+from wiretape.recorder.decode.prompt import Prompt
+from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.recorder.process import Run
+from wiretape.recorder.tape import reading
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer import rows
+from wiretape.viewer.model.exchange import opened
+from wiretape.viewer.model.exchange import turn as turns
+from wiretape.viewer.model.exchange.opened import Known, Stored
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.model.exchange.turn import Asked, Turn
+from wiretape.viewer.rows import DetailRow, Headers, Request
+from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.source.tape.columns import JOINED, column
+from wiretape.viewer.stats.prices import PricesWrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select, true
 
-from recorder.tape.schema import exchanges, measures, sessions, settlements
-from viewer.rows import TableRow
-from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED, among
-from viewer.source.tape.conditions import Condition
+from wiretape.recorder.tape.schema import exchanges, measures, sessions, settlements
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import JOINED, among
+from wiretape.viewer.source.tape.conditions import Condition
 
 POLL_SECONDS = 0.2
 """How long an exchange that has ended may go unseen; people do not notice a fifth of a second."""

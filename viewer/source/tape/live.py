@@ -2,7 +2,8 @@
 
 As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
 that a line of many megabytes costs no more than any other. An exchange that still runs is measured from what is there,
-unless that is much, and is the same on every screen. What is done with the rows is left to `viewer.model.listing`.
+unless that is much, and is the same on every screen. What is done with the rows is left to
+`wiretape.viewer.model.listing`.
 """
 
 import functools
@@ -13,20 +14,20 @@ from typing import Any, Final, TypeVar
 import msgspec
 from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, Text, bindparam, case, cast, func, select
 
-from recorder.decode import encoding
-from recorder.decode.decoder import Decoded, decode
-from recorder.decode.derive import derive
-from recorder.decode.metrics import Measures
-from recorder.decode.outcome import Exchange, Reads
-from recorder.tape import cells, reading
-from recorder.tape.schema import exchanges, measures, sessions
-from viewer import rows
-from viewer.model.listing.ranking import Entry
-from viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
-from viewer.source.base import Change, Seen
-from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED, among, column, last_read
-from viewer.source.tape.conditions import Condition
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.tape import cells, reading
+from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.viewer import rows
+from wiretape.viewer.model.listing.ranking import Entry
+from wiretape.viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
+from wiretape.viewer.source.base import Change, Seen
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import JOINED, among, column, last_read
+from wiretape.viewer.source.tape.conditions import Condition
 
 LONGEST: Final = 256
 """So many characters of a text are read for the list."""

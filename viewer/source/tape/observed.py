@@ -14,17 +14,17 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from recorder import children
-from recorder.clock import wall_ns
-from recorder.decode import encoding
-from recorder.decode.outcome import Exchange
-from recorder.tape.schema import exchanges, measures
-from viewer.source.tape import queries
-from viewer.source.tape.columns import among
-from viewer.source.tape.conditions import Condition
-from viewer.stats.tools.request import CountTokens, Judged
-from viewer.stats.tools.summary import Addend, Observed, measure_observed
-from viewer.stats.tools.tools import AUTHORITIES, Authority, authority
+from wiretape.recorder import children
+from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import among
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.stats.tools.request import CountTokens, Judged
+from wiretape.viewer.stats.tools.summary import Addend, Observed, measure_observed
+from wiretape.viewer.stats.tools.tools import AUTHORITIES, Authority, authority
 
 PART: Final = 500
 """So many exchanges are measured by one process at a time."""

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
 
-from recorder.decode.outcome import OUTCOMES
-from recorder.tape import cells
-from recorder.tape.schema import COVERED, exchanges, measures
-from viewer.rows import TableRow
-from viewer.source.base import Failures
-from viewer.source.tape import queries
-from viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
-from viewer.stats import heatmap, summary
-from viewer.stats.heatmap import Heatmap
-from viewer.stats.metrics import QUANTITIES, Bound
-from viewer.stats.prices import Paid
-from viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
+from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.schema import COVERED, exchanges, measures
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.base import Failures
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
+from wiretape.viewer.stats import heatmap, summary
+from wiretape.viewer.stats.heatmap import Heatmap
+from wiretape.viewer.stats.metrics import QUANTITIES, Bound
+from wiretape.viewer.stats.prices import Paid
+from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
 
 Condition = ColumnElement[bool]
 

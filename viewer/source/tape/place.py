@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recorder.commands import options
-from viewer.source.base import Browsed, Copied, Place, Progress
+from wiretape.recorder.commands import options
+from wiretape.viewer.source.base import Browsed, Copied, Place, Progress
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -23,14 +23,14 @@ class Tape(Place):
 
     @contextmanager
     def opened(self) -> Iterator[Browsed]:
-        from viewer.source.tape import queries
+        from wiretape.viewer.source.tape import queries
 
         with queries.opened(self.file) as connection:
             yield self.over(connection)
 
     def over(self, connection: "Connection") -> Browsed:
         """Return the tape over an open connection."""
-        from viewer.source.tape.source import TapeSource
+        from wiretape.viewer.source.tape.source import TapeSource
 
         return TapeSource(self, self.file, connection)
 

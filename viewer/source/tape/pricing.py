@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from viewer.model import prices
-from viewer.source.tape.columns import CACHE_TOTAL, COST, CURRENCY
-from viewer.stats.prices import Names, Prices, usage
+from wiretape.viewer.model import prices
+from wiretape.viewer.source.tape.columns import CACHE_TOTAL, COST, CURRENCY
+from wiretape.viewer.stats.prices import Names, Prices, usage
 
 ADDITIVE: Final = "reasoning_additive"
 """The flag of usage whose output does not count reasoning."""

@@ -2,7 +2,8 @@
 
 Every query is short: its transaction ends before a row is handed on, so that a reader never holds up the writer's
 checkpoints, and what belongs together (an exchange's facts and its body) is read in one. Lists come in batches, so that
-memory does not grow with the tape. What a row looks like is left to `rows`, decoding to `recorder.decode.derive`.
+memory does not grow with the tape. What a row looks like is left to `rows`, decoding to
+`wiretape.recorder.decode.derive`.
 """
 
 import contextlib
@@ -21,25 +22,25 @@ import msgspec
 from sqlalchemy import Connection, Select, and_, bindparam, event, func, not_, or_, select, type_coerce
 from sqlalchemy.exc import DatabaseError, DBAPIError
 
-from recorder.decode import encoding
-from recorder.decode.decoder import Decoded, decode
-from recorder.decode.metrics import DECODER_VERSION
-from recorder.decode.outcome import FAILURES, NOT_SHIPPED, Exchange, Reads
-from recorder.errors import NotFound, TapeDamaged, TapeError
-from recorder.sanitize import safe
-from recorder.tape import cells, file, reading
-from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM
-from recorder.tape.schema import bodies as _bodies
-from recorder.tape.schema import exchanges as _exchanges
-from recorder.tape.schema import measures as _measures
-from viewer import rows
-from viewer.filters.patterns import Searches, TooSlow
-from viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
-from viewer.source.tape import conditions
-from viewer.source.tape.columns import JOINED, column, flagged
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.pricing import Pricing
-from viewer.source.tape.resolver import Resolver, begun
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.metrics import DECODER_VERSION
+from wiretape.recorder.decode.outcome import FAILURES, NOT_SHIPPED, Exchange, Reads
+from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
+from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape import cells, file, reading
+from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM
+from wiretape.recorder.tape.schema import bodies as _bodies
+from wiretape.recorder.tape.schema import exchanges as _exchanges
+from wiretape.recorder.tape.schema import measures as _measures
+from wiretape.viewer import rows
+from wiretape.viewer.filters.patterns import Searches, TooSlow
+from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
+from wiretape.viewer.source.tape import conditions
+from wiretape.viewer.source.tape.columns import JOINED, column, flagged
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.pricing import Pricing
+from wiretape.viewer.source.tape.resolver import Resolver, begun
 
 K = TypeVar("K")
 

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, select
 
-from recorder.decode import encoding
-from recorder.decode.outcome import NOT_SHIPPED, Exchange, Reads
-from recorder.tape import reading
-from recorder.tape.schema import exchanges
-from viewer.rows import Headers
-from viewer.source.tape import queries
-from viewer.source.tape.columns import column, label
-from viewer.source.tape.conditions import Condition
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.outcome import NOT_SHIPPED, Exchange, Reads
+from wiretape.recorder.tape import reading
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer.rows import Headers
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import column, label
+from wiretape.viewer.source.tape.conditions import Condition
 
 _BY_RECORDER: Final = ("died", "shutdown", "local")
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
 
-from recorder.decode.conversation import Asked, belonging
-from recorder.decode.operation import GENERATIONS, operation
-from recorder.tape import cells, reading
-from recorder.tape.schema import exchanges, measures
-from viewer.model.listing.conversations import Conversations, Link
-from viewer.source.tape.columns import ABOVE, CONTINUED, CONVERSATION, JOINED, among
+from wiretape.recorder.decode.conversation import Asked, belonging
+from wiretape.recorder.decode.operation import GENERATIONS, operation
+from wiretape.recorder.tape import cells, reading
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.model.listing.conversations import Conversations, Link
+from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, CONVERSATION, JOINED, among
 
 _LINKS: Final = select(
     exchanges.c.no, exchanges.c.id, measures.c.exchange_no,

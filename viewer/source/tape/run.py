@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, null, select
 
-from recorder.decode.decoder import Run
-from recorder.tape.schema import exchanges, measures
-from viewer import rows
-from viewer.source.tape import queries
-from viewer.source.tape.columns import among, column
-from viewer.source.tape.conditions import Condition
+from wiretape.recorder.decode.decoder import Run
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer import rows
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import among, column
+from wiretape.viewer.source.tape.conditions import Condition
 
 TEXTS: Final = (
     "method", "path", "upstream", "model", "request_model", "response_model", "operation", "api", "outcome",

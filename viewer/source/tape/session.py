@@ -5,15 +5,15 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from recorder.clock import wall_ns
-from recorder.decode.outcome import Exchange
-from recorder.tape.schema import exchanges, measures
-from viewer.source.tape import following, queries
-from viewer.source.tape.columns import JOINED, among
-from viewer.stats import prices
-from viewer.stats.dashboard import Ended
-from viewer.stats.tools.request import Judged
-from viewer.stats.traced import Traced
+from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.tape import following, queries
+from wiretape.viewer.source.tape.columns import JOINED, among
+from wiretape.viewer.stats import prices
+from wiretape.viewer.stats.dashboard import Ended
+from wiretape.viewer.stats.tools.request import Judged
+from wiretape.viewer.stats.traced import Traced
 
 _ALIKE = ("clock", "outcome_detail", "response_id", "ttft_ns", "max_stall_ns")
 """What a `Traced` has by the name of its column."""

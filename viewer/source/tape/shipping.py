@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import JSON, Column, ColumnElement, Connection, Integer, Select, bindparam, func, select, type_coerce
 
-from recorder.tape import cells
-from recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, exchanges, measures, sessions, settlements
+from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, exchanges, measures, sessions, settlements
 
 _JOINED = (
     settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)

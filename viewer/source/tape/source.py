@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, not_
 
-from recorder.clock import Clock
-from recorder.commands import options, status
-from recorder.decode.decoder import Decoded
-from recorder.decode.outcome import Exchange, Reads
-from recorder.decode.stalls import Thresholds
-from recorder.tape import reading
-from recorder.tape.schema import COVERED
-from viewer.filters.syntax import Filter
-from viewer.model.exchange.opened import Known
-from viewer.model.exchange.turn import Turn
-from viewer.model.listing.catalog import PAGE
-from viewer.rows import DetailRow, Headers, ListRow, Request, TableRow
-from viewer.source import base
-from viewer.source.base import ALL, Selection
-from viewer.source.tape import conditions, following, live, queries
-from viewer.source.tape.columns import among, column
-from viewer.source.tape.conditions import Condition
-from viewer.source.tape.decoder import LARGE
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.commands import options, status
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.tape import reading
+from wiretape.recorder.tape.schema import COVERED
+from wiretape.viewer.filters.syntax import Filter
+from wiretape.viewer.model.exchange.opened import Known
+from wiretape.viewer.model.exchange.turn import Turn
+from wiretape.viewer.model.listing.catalog import PAGE
+from wiretape.viewer.rows import DetailRow, Headers, ListRow, Request, TableRow
+from wiretape.viewer.source import base
+from wiretape.viewer.source.base import ALL, Selection
+from wiretape.viewer.source.tape import conditions, following, live, queries
+from wiretape.viewer.source.tape.columns import among, column
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.decoder import LARGE
 
 if TYPE_CHECKING:
-    from viewer.stats.heatmap import Heatmap
-    from viewer.stats.metrics import Bound
-    from viewer.stats.summary import Figures, Sample
-    from viewer.stats.tools.summary import Addend
+    from wiretape.viewer.stats.heatmap import Heatmap
+    from wiretape.viewer.stats.metrics import Bound
+    from wiretape.viewer.stats.summary import Figures, Sample
+    from wiretape.viewer.stats.tools.summary import Addend
 
 _SOON_MEASURED: Final = 100
 """While a recorder runs, a few exchanges have always just ended."""
@@ -95,13 +95,13 @@ class Queried(base.Browsed):
         return StoredExchange(self, number)
 
     def samples(self, selection: Selection, *, include_failed: bool = False) -> "list[Sample]":
-        from viewer.source.tape import overview
+        from wiretape.viewer.source.tape import overview
 
         where = condition(selection)
         return overview.samples(self.connection, (), where, include_failed=include_failed, gaps=False)
 
     def left_out(self, selection: Selection) -> dict[str, int]:
-        from viewer.source.tape import overview
+        from wiretape.viewer.source.tape import overview
 
         return overview.left_out(self.connection, condition(selection))
 
@@ -112,7 +112,7 @@ class Queried(base.Browsed):
         return live.values(self.connection, field)
 
     def failures(self, selection: Selection) -> list[base.Failures]:
-        from viewer.source.tape import overview
+        from wiretape.viewer.source.tape import overview
 
         return overview.failures(self.connection, condition(selection))
 
@@ -144,15 +144,15 @@ class TapeSource(Queried):
 
     def figures(self, keys: Sequence[str], selection: Selection, measuring: base.Measuring) -> "Iterator[Figures]":
         """Measure each group here."""
-        from viewer.source.tape import overview
-        from viewer.stats import summary
+        from wiretape.viewer.source.tape import overview
+        from wiretape.viewer.stats import summary
 
         where = condition(selection)
         found = overview.samples(self.connection, keys, where, include_failed=measuring.include_failed)
         return (summary.measure(one, measuring.method, measuring.bounds, measuring.drawn) for one in found)
 
     def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> base.Overview | None:
-        from viewer.source.tape import overview
+        from wiretape.viewer.source.tape import overview
 
         where = condition(selection)
         if gaps and overview.pooled(self.connection, where) > overview.MOST_GAPS:
@@ -162,17 +162,17 @@ class TapeSource(Queried):
     def measured(
         self, tool: str, selection: Selection, count_tokens: base.CountTokens | None = None
     ) -> "Iterator[Addend]":
-        from viewer.source.tape import observed
+        from wiretape.viewer.source.tape import observed
 
         return observed.measured(self.connection, self._path, tool, condition(selection.with_bytes()), count_tokens)
 
     def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> "Heatmap | None":
-        from viewer.source.tape import overview
+        from wiretape.viewer.source.tape import overview
 
         return overview.heat(self.connection, metric, room, condition(selection))
 
     def labels(self, selection: Selection) -> list[str]:
-        from viewer.source.tape import overview
+        from wiretape.viewer.source.tape import overview
 
         return overview.label_keys(self.connection, condition(selection))
 
@@ -206,8 +206,8 @@ class TapeSource(Queried):
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""
-        from viewer.timing.attribution import Attribution
-        from viewer.timing.verdicts import verdicts
+        from wiretape.viewer.timing.attribution import Attribution
+        from wiretape.viewer.timing.verdicts import verdicts
 
         preview = live.preview(self.connection, number)
         if preview is None or preview.row.outcome == "open":
@@ -253,11 +253,11 @@ class StoredExchange(base.Recorded):
         return queries.observed(self._tape, self._number)
 
     def turn(self) -> Turn:
-        from viewer.source.tape import exchange
+        from wiretape.viewer.source.tape import exchange
 
         return exchange.turn(self._tape, self._number)
 
     def known(self) -> Known:
-        from viewer.source.tape import exchange
+        from wiretape.viewer.source.tape import exchange
 
         return exchange.known(self._tape, self._number)

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from viewer.stats.tools import readers
-from viewer.stats.tools.request import (
+from wiretape.viewer.stats.tools import readers
+from wiretape.viewer.stats.tools.request import (
     ClientLeft,
     Frame,
     Numbers,

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-from recorder.decode.decoder import Decoded, Run
-from recorder.decode.dialects import completions, responses
-from viewer.stats.tools.request import (
+from wiretape.recorder.decode.decoder import Decoded, Run
+from wiretape.recorder.decode.dialects import completions, responses
+from wiretape.viewer.stats.tools.request import (
     Numbers,
     Request,
     ToolError,

@@ -7,8 +7,8 @@ Follows AIPerf's `endpoints/{openai_chat,openai_completions,openai_responses,ant
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from recorder.decode.dialects import chat, completions, messages, responses
-from viewer.stats.tools.request import ToolError, first_choice, part, text_of
+from wiretape.recorder.decode.dialects import chat, completions, messages, responses
+from wiretape.viewer.stats.tools.request import ToolError, first_choice, part, text_of
 
 
 class _AiperfRead(NamedTuple):

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
-from recorder.decode.dialects import chat, registry
-from recorder.decode.outcome import NOT_SHIPPED, Exchange
+from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
+from wiretape.recorder.decode.dialects import chat, registry
+from wiretape.recorder.decode.outcome import NOT_SHIPPED, Exchange
 
 Numbers = dict[str, "float | list[float] | array[float] | None"]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown.

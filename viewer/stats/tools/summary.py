@@ -23,12 +23,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recorder.decode.decoder import Decoded
-from recorder.decode.outcome import Exchange
-from viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
-from viewer.stats.tools.request import LEFT, ClientLeft, CountTokens, Judged, Numbers, Request, ToolError, request
-from viewer.stats.tools.tools import Authority, authority
-from viewer.stats.tools.tracers import LITELLM_SECONDS
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
+from wiretape.viewer.stats.tools.request import (
+    LEFT,
+    ClientLeft,
+    CountTokens,
+    Judged,
+    Numbers,
+    Request,
+    ToolError,
+    request,
+)
+from wiretape.viewer.stats.tools.tools import Authority, authority
+from wiretape.viewer.stats.tools.tracers import LITELLM_SECONDS
 
 _MOST_REASONS: Final = 20
 _WITHOUT_USAGE: Final = " without usage-only chunks"

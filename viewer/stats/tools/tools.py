@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from recorder.decode.dialects import chat, completions, messages, responses
-from viewer.stats.tools import clients, engines, tracers
-from viewer.stats.tools.request import Numbers, Request
+from wiretape.recorder.decode.dialects import chat, completions, messages, responses
+from wiretape.viewer.stats.tools import clients, engines, tracers
+from wiretape.viewer.stats.tools.request import Numbers, Request
 
 _RELEASE: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:\.?(?:post|rc|dev)[0-9]+)?")
 

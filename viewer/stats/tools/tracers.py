@@ -9,7 +9,7 @@ first item that the SDK below yields: any event with JSON data.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from viewer.stats.tools.request import (
+from wiretape.viewer.stats.tools.request import (
     ClientLeft,
     Frame,
     Numbers,

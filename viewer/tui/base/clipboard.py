@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from textual.app import App
 
-from recorder.plurals import counted
-from recorder.sanitize import safe
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
 
 _LONGEST: Final = 600_000
 """Terminals silently drop a longer control sequence: xterm this one (`maxStringParse`), tmux one of 1 MiB, kitty and

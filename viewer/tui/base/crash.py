@@ -3,8 +3,8 @@
 import traceback
 from pathlib import Path
 
-from recorder.clock import Clock
-from recorder.sanitize import safe
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.sanitize import safe
 
 
 def report(error: BaseException | None, clock: Clock) -> str:

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from textual.screen import Screen
 
-from recorder.clock import Clock
-from recorder.decode.stalls import Thresholds
-from recorder.errors import WiretapeError
-from viewer.tui.base.terminal import Lag
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.tui.base.terminal import Lag
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from viewer.source.base import Browsed, Place
-    from viewer.source.tape.decoder import Decoders
+    from wiretape.viewer.source.base import Browsed, Place
+    from wiretape.viewer.source.tape.decoder import Decoders
 
 T = TypeVar("T")
 
@@ -180,7 +180,7 @@ class TapeReader(Reader):
     """The reader of the tape at `path`; a question that is superseded is broken off."""
 
     def __init__(self, path: Path) -> None:
-        from viewer.source.tape.place import Tape
+        from wiretape.viewer.source.tape.place import Tape
 
         super().__init__(Tape(path))
         self.path = path
@@ -191,7 +191,7 @@ class TapeReader(Reader):
         return await self.read(lambda source: question(source.tape("bodies")), key)
 
     def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
-        from viewer.source.tape import queries
+        from wiretape.viewer.source.tape import queries
 
         with queries.explained(self.path):
             return ask(self._connected())

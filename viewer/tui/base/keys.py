@@ -21,8 +21,8 @@ from textual.events import Key
 from textual.keys import Keys, key_to_character
 from textual.message_pump import MessagePump
 
-from recorder.sanitize import safe
-from viewer import tui
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import tui
 
 HELP: Final = (
     Binding("question_mark", "app.help", "help", key_display="?", id="app.help"),
@@ -79,7 +79,7 @@ def warnings(key_map: Mapping[str, str]) -> Iterator[str]:
 def _binding_ids() -> set[str]:
     for module in pkgutil.walk_packages(tui.__path__, f"{tui.__name__}."):
         importlib.import_module(module.name)
-    own = (node for node in _subclasses(DOMNode) if node.__module__.startswith("viewer.tui."))
+    own = (node for node in _subclasses(DOMNode) if node.__module__.startswith("wiretape.viewer.tui."))
     bindings = (binding for node in own for binding in vars(node).get("BINDINGS", ()))
     return {binding.id for binding in bindings if isinstance(binding, Binding) and binding.id}
 

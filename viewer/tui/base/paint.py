@@ -16,8 +16,8 @@ from textual.content import Content
 from textual.filter import LineFilter
 from textual.strip import Strip
 
-from recorder.sanitize import safe
-from viewer.model import states
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.model import states
 
 Part: TypeAlias = "tuple[str, Style | None]"
 """A text, recorded or not, and its style."""

@@ -20,8 +20,8 @@ from typing import Any, Final
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from recorder.clock import Clock
-from viewer.tui.base.canvas import Canvas
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.tui.base.canvas import Canvas
 
 PLACED: Final = "\x1b[8l"
 """Leave each character where it is put: RM 8, the explicit mode of ECMA-48."""

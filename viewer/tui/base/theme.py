@@ -1,4 +1,5 @@
-"""The viewer's two themes, what each tone of `viewer.model.states` looks like in them, and measures of colours.
+"""The viewer's two themes, what each tone of `wiretape.viewer.model.states` looks like in them, and measures of
+colours.
 
 Widgets name colours by their meaning (`$success`, `$warning`, `$error`, `$text-muted`). Every text colour of these two
 themes has a contrast of at least 4.5 to 1, as WCAG asks. A widget that draws its own lines declares a component class
@@ -20,8 +21,8 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
-from viewer.model.states import Tone, cut
-from viewer.tui.base import paint
+from wiretape.viewer.model.states import Tone, cut
+from wiretape.viewer.tui.base import paint
 
 DARK: Final = Theme(
     name="wiretape-dark",

@@ -6,14 +6,14 @@ from typing import ClassVar, Final
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from viewer.model import states
-from viewer.model.exchange.race import Part
-from viewer.model.listing import ranking
-from viewer.model.listing.ranking import Score
-from viewer.model.text import wrap
-from viewer.model.text.diff import Divergence
-from viewer.tui.base import paint, theme
-from viewer.tui.widgets.cursor import Toned
+from wiretape.viewer.model import states
+from wiretape.viewer.model.exchange.race import Part
+from wiretape.viewer.model.listing import ranking
+from wiretape.viewer.model.listing.ranking import Score
+from wiretape.viewer.model.text import wrap
+from wiretape.viewer.model.text.diff import Divergence
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.widgets.cursor import Toned
 
 CARET: Final = "▏"
 _PARTING: Final = "▶"

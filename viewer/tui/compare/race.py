@@ -1,6 +1,6 @@
 """Two exchanges side by side, as they came, on one clock; below it their gaps and their figures.
 
-Keys become commands here. What of either has come is in `viewer.model.exchange.race`.
+Keys become commands here. What of either has come is in `wiretape.viewer.model.exchange.race`.
 """
 
 import dataclasses
@@ -12,26 +12,26 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.worker import Worker
 
-from viewer import formatting, rows
-from viewer.model.exchange import pages
-from viewer.model.exchange.clocks import seconds
-from viewer.model.exchange.opened import Known
-from viewer.model.exchange.pulse import Pulse
-from viewer.model.exchange.race import ALIGNMENTS, Drawing, Lane, Part, Race, status
-from viewer.model.listing import ranking
-from viewer.model.states import ORPHAN
-from viewer.model.text import diff
-from viewer.model.text.diff import Divergence
-from viewer.rows import DetailRow
-from viewer.tui.base.host import LOOK_SECONDS, Host, host
-from viewer.tui.base.keys import BACK, HELP, hidden
-from viewer.tui.compare.lane import LanePane, ScoreTable
-from viewer.tui.dialogs import offers
-from viewer.tui.playing.driver import Driver, Move, PlaybackScreen
-from viewer.tui.playing.loader import Loader
-from viewer.tui.playing.timeline import RaceStrips
-from viewer.tui.widgets.bar import HeaderLine
-from viewer.tui.widgets.footer import KeyLine
+from wiretape.viewer import formatting, rows
+from wiretape.viewer.model.exchange import pages
+from wiretape.viewer.model.exchange.clocks import seconds
+from wiretape.viewer.model.exchange.opened import Known
+from wiretape.viewer.model.exchange.pulse import Pulse
+from wiretape.viewer.model.exchange.race import ALIGNMENTS, Drawing, Lane, Part, Race, status
+from wiretape.viewer.model.listing import ranking
+from wiretape.viewer.model.states import ORPHAN
+from wiretape.viewer.model.text import diff
+from wiretape.viewer.model.text.diff import Divergence
+from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.tui.base.host import LOOK_SECONDS, Host, host
+from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
+from wiretape.viewer.tui.compare.lane import LanePane, ScoreTable
+from wiretape.viewer.tui.dialogs import offers
+from wiretape.viewer.tui.playing.driver import Driver, Move, PlaybackScreen
+from wiretape.viewer.tui.playing.loader import Loader
+from wiretape.viewer.tui.playing.timeline import RaceStrips
+from wiretape.viewer.tui.widgets.bar import HeaderLine
+from wiretape.viewer.tui.widgets.footer import KeyLine
 
 _SHORT_ID: Final = 8
 

@@ -14,20 +14,20 @@ from textual.strip import Strip
 from textual.widgets import Static
 from textual.worker import Worker
 
-from recorder.plurals import counted
-from viewer import formatting
-from viewer.model.listing import ranking
-from viewer.model.listing.ranking import LABELS, ORDERS, Entry
-from viewer.rows import ListRow
-from viewer.tui.base import paint
-from viewer.tui.base.host import LOOK_SECONDS, host
-from viewer.tui.base.keys import BACK, HELP
-from viewer.tui.compare.race import CompareScreen
-from viewer.tui.dialogs import offers
-from viewer.tui.playing.loader import GONE, ErrorReporter
-from viewer.tui.widgets.bar import HeaderLine
-from viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
-from viewer.tui.widgets.footer import KeyLine
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import formatting
+from wiretape.viewer.model.listing import ranking
+from wiretape.viewer.model.listing.ranking import LABELS, ORDERS, Entry
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.tui.base import paint
+from wiretape.viewer.tui.base.host import LOOK_SECONDS, host
+from wiretape.viewer.tui.base.keys import BACK, HELP
+from wiretape.viewer.tui.compare.race import CompareScreen
+from wiretape.viewer.tui.dialogs import offers
+from wiretape.viewer.tui.playing.loader import GONE, ErrorReporter
+from wiretape.viewer.tui.widgets.bar import HeaderLine
+from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
+from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -141,7 +141,7 @@ class CompareManyScreen(Screen[None]):
 
     def on_cursor_list_opened(self) -> None:
         """Open the exchange under the cursor in the inspector."""
-        from viewer.tui.inspector.screen import InspectorScreen
+        from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
         if self._table.selected is not None:
             self.app.push_screen(InspectorScreen(self._table.selected.no))
@@ -181,7 +181,7 @@ class CompareManyScreen(Screen[None]):
 
     def _question(self, connection: "Connection") -> tuple[tuple[int, int], list[Entry] | None]:
         """Return the exchanges, None if nobody has written since they were read, and the version of the tape."""
-        from viewer.source.tape import live, queries
+        from wiretape.viewer.source.tape import live, queries
 
         version = queries.version(connection), host(self).tape.openings
         return version, None if version == self._version else live.entries(connection, self._numbers)

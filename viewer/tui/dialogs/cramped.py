@@ -7,8 +7,8 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from viewer.tui.base import paint
-from viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.base import paint
+from wiretape.viewer.tui.base.keys import hidden
 
 LEAST: Final = (60, 16)
 """The columns and rows that a screen needs."""

@@ -11,9 +11,9 @@ from textual.containers import Vertical
 from textual.widgets import Input, Static
 from textual.widgets.option_list import Option
 
-from viewer.tui.base import paint
-from viewer.tui.base.keys import hidden
-from viewer.tui.dialogs.menus import Menu
+from wiretape.viewer.tui.base import paint
+from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.dialogs.menus import Menu
 
 GROUPS: Final = ("on this screen", "playing", "the playhead", "everywhere", "moving about")
 """What keys are for, in the order in which they stand."""

@@ -22,22 +22,22 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker
 
-from recorder import children
-from recorder.clock import Clock
-from recorder.errors import WiretapeError
-from recorder.sanitize import clipped, safe
-from viewer import formatting
-from viewer.model import settings
-from viewer.model.states import Part
-from viewer.timing.thresholds import LOCAL_FILE, user_file
-from viewer.tui.base import clipboard, paint
-from viewer.tui.base.host import Superseded, host
-from viewer.tui.base.keys import hidden
-from viewer.tui.dialogs.offers import Copy, Later
-from viewer.tui.widgets.bar import content
+from wiretape.recorder import children
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.viewer import formatting
+from wiretape.viewer.model import settings
+from wiretape.viewer.model.states import Part
+from wiretape.viewer.timing.thresholds import LOCAL_FILE, user_file
+from wiretape.viewer.tui.base import clipboard, paint
+from wiretape.viewer.tui.base.host import Superseded, host
+from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.dialogs.offers import Copy, Later
+from wiretape.viewer.tui.widgets.bar import content
 
 if TYPE_CHECKING:
-    from viewer.source.base import Source
+    from wiretape.viewer.source.base import Source
 
 R = TypeVar("R")
 
@@ -240,7 +240,7 @@ def _no_file(name: str) -> str | None:
 async def _export(notify: Callable[..., None], arguments: Sequence[str], name: str) -> None:
     """Run the command, and tell how it went."""
     process = await asyncio.create_subprocess_exec(
-        *children.python("-m", "viewer.cli", *arguments),
+        *children.python("-m", "wiretape.viewer.cli", *arguments),
         env=children.environment(connects=True),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -342,7 +342,7 @@ def _matching(views: dict[str, str], typed: str) -> list[str]:
 
 
 def _fitting_count(source: "Source", text: str, clock: Clock) -> int:
-    from viewer.filters.parser import parse
-    from viewer.source.base import Selection
+    from wiretape.viewer.filters.parser import parse
+    from wiretape.viewer.source.base import Selection
 
     return source.count(Selection(parse(text, clock)))

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from viewer.source.base import Place
+from wiretape.viewer.source.base import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 
 from textual.app import App, SuspendNotSupported
 
-from recorder.sanitize import safe
+from wiretape.recorder.sanitize import safe
 
 PAGERS: Final = "WIRETAPE_PAGER", "PAGER"
 EDITORS: Final = "VISUAL", "EDITOR"

@@ -12,15 +12,15 @@ from textual.events import Click, Resize
 from textual.message import Message
 from textual.strip import Strip
 
-from recorder.decode.metrics import sparkline
-from viewer import formatting
-from viewer import sparkline as sparks
-from viewer.model.exchange import clocks, events
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
-from viewer.model.states import Tone
-from viewer.tui.base.paint import Part
-from viewer.tui.widgets.pane import Pane
+from wiretape.recorder.decode.metrics import sparkline
+from wiretape.viewer import formatting
+from wiretape.viewer import sparkline as sparks
+from wiretape.viewer.model.exchange import clocks, events
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
+from wiretape.viewer.model.states import Tone
+from wiretape.viewer.tui.base.paint import Part
+from wiretape.viewer.tui.widgets.pane import Pane
 
 _KEPT: Final = 512
 _WIDE: Final = 70

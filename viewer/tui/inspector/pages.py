@@ -5,24 +5,24 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from recorder.sanitize import clipped, safe
-from viewer import formatting
-from viewer.model.exchange import conversation, events, pages
-from viewer.model.exchange.answer import Answer
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.conversation import Folding
-from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Known, Opened
-from viewer.model.exchange.transcript import Transcript
-from viewer.model.exchange.turn import Turn
-from viewer.model.states import Tone
-from viewer.model.text import curl
-from viewer.model.text.wrap import WrappedText
-from viewer.source.base import Place
-from viewer.tui.base.paint import Part
-from viewer.tui.dialogs import offers
-from viewer.tui.dialogs.offers import Copy, Later
-from viewer.tui.widgets.pane import Pane
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.viewer import formatting
+from wiretape.viewer.model.exchange import conversation, events, pages
+from wiretape.viewer.model.exchange.answer import Answer
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.conversation import Folding
+from wiretape.viewer.model.exchange.notes import Notes
+from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.model.exchange.turn import Turn
+from wiretape.viewer.model.states import Tone
+from wiretape.viewer.model.text import curl
+from wiretape.viewer.model.text.wrap import WrappedText
+from wiretape.viewer.source.base import Place
+from wiretape.viewer.tui.base.paint import Part
+from wiretape.viewer.tui.dialogs import offers
+from wiretape.viewer.tui.dialogs.offers import Copy, Later
+from wiretape.viewer.tui.widgets.pane import Pane
 
 Line = Sequence[tuple[str, Tone]]
 """A line's pieces and their tones."""

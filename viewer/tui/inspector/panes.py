@@ -15,28 +15,28 @@ from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.message import Message
 
-from viewer.model.exchange import conversation, events, markers, pages, strips, tree
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.conversation import Folding
-from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Known, Opened
-from viewer.model.exchange.pulse import Pulse
-from viewer.model.exchange.turn import Turn
-from viewer.model.facts import Line
-from viewer.model.states import Tone
-from viewer.source.tape import exchange
-from viewer.timing.playback import Playback
-from viewer.tui.base.host import host, in_thread
-from viewer.tui.base.keys import hidden
-from viewer.tui.base.theme import ThemeStyles
-from viewer.tui.inspector.events import EventsPane
-from viewer.tui.inspector.pages import PagePane
-from viewer.tui.inspector.raw import BytesPane, TreePane
-from viewer.tui.inspector.replay import Annotation, ReplayPane
-from viewer.tui.playing.loader import KeyQueue
-from viewer.tui.playing.timeline import Timeline, TransportLine
-from viewer.tui.widgets.bar import Bar
-from viewer.tui.widgets.pane import Heading, Pane
+from wiretape.viewer.model.exchange import conversation, events, markers, pages, strips, tree
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.conversation import Folding
+from wiretape.viewer.model.exchange.notes import Notes
+from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.model.exchange.pulse import Pulse
+from wiretape.viewer.model.exchange.turn import Turn
+from wiretape.viewer.model.facts import Line
+from wiretape.viewer.model.states import Tone
+from wiretape.viewer.source.tape import exchange
+from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.tui.base.host import host, in_thread
+from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.base.theme import ThemeStyles
+from wiretape.viewer.tui.inspector.events import EventsPane
+from wiretape.viewer.tui.inspector.pages import PagePane
+from wiretape.viewer.tui.inspector.raw import BytesPane, TreePane
+from wiretape.viewer.tui.inspector.replay import Annotation, ReplayPane
+from wiretape.viewer.tui.playing.loader import KeyQueue
+from wiretape.viewer.tui.playing.timeline import Timeline, TransportLine
+from wiretape.viewer.tui.widgets.bar import Bar
+from wiretape.viewer.tui.widgets.pane import Heading, Pane
 
 TABS: Final = ("replay", "events", "raw", "request", "timing", "notes")
 """The tabs by their numbers, from 1."""

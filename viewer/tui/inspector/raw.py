@@ -13,20 +13,20 @@ from rich.style import Style
 from textual.events import Click
 from textual.message import Message
 
-from recorder.decode.outcome import Read
-from recorder.plurals import counted
-from recorder.sanitize import safe
-from viewer import formatting
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.opened import Opened
-from viewer.model.exchange.transcript import UNKNOWN
-from viewer.model.states import Tone
-from viewer.model.text import hexdump, json_spans
-from viewer.model.text.hexdump import HexDump, Row, TextDump
-from viewer.model.text.json_spans import Node
-from viewer.model.text.wrap import WrappedText
-from viewer.tui.base.paint import Part
-from viewer.tui.widgets.pane import Pane
+from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import formatting
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.opened import Opened
+from wiretape.viewer.model.exchange.transcript import UNKNOWN
+from wiretape.viewer.model.states import Tone
+from wiretape.viewer.model.text import hexdump, json_spans
+from wiretape.viewer.model.text.hexdump import HexDump, Row, TextDump
+from wiretape.viewer.model.text.json_spans import Node
+from wiretape.viewer.model.text.wrap import WrappedText
+from wiretape.viewer.tui.base.paint import Part
+from wiretape.viewer.tui.widgets.pane import Pane
 
 View = Literal["hex", "lines", "JSON", "wire"]
 _VIEWS: Final[tuple[View, ...]] = ("hex", "lines", "JSON", "wire")

@@ -12,27 +12,27 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
 
-from recorder.clock import SYSTEM
-from recorder.errors import WiretapeError
-from viewer.model.exchange import events, markers, notes
-from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Known, Opened
-from viewer.model.exchange.pages import is_dead
-from viewer.model.exchange.pulse import Pulse
-from viewer.source.tape import exchange
-from viewer.timing.playback import Playback
-from viewer.tui.base.host import LOOK_SECONDS, host, in_thread
-from viewer.tui.base.keys import BACK, HELP, hidden
-from viewer.tui.dialogs.menus import AskScreen
-from viewer.tui.dialogs.offers import Copy
-from viewer.tui.inspector import pages, search
-from viewer.tui.inspector.panes import InspectorPanes, applies
-from viewer.tui.inspector.raw import BytesPane
-from viewer.tui.inspector.search import Search
-from viewer.tui.playing.driver import Driver, Move, PlaybackScreen
-from viewer.tui.playing.loader import ErrorReporter, KeyQueue, Loader, queued
-from viewer.tui.playing.timeline import Timeline
-from viewer.tui.widgets.footer import KeyLine
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.model.exchange import events, markers, notes
+from wiretape.viewer.model.exchange.notes import Notes
+from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.model.exchange.pages import is_dead
+from wiretape.viewer.model.exchange.pulse import Pulse
+from wiretape.viewer.source.tape import exchange
+from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.tui.base.host import LOOK_SECONDS, host, in_thread
+from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
+from wiretape.viewer.tui.dialogs.menus import AskScreen
+from wiretape.viewer.tui.dialogs.offers import Copy
+from wiretape.viewer.tui.inspector import pages, search
+from wiretape.viewer.tui.inspector.panes import InspectorPanes, applies
+from wiretape.viewer.tui.inspector.raw import BytesPane
+from wiretape.viewer.tui.inspector.search import Search
+from wiretape.viewer.tui.playing.driver import Driver, Move, PlaybackScreen
+from wiretape.viewer.tui.playing.loader import ErrorReporter, KeyQueue, Loader, queued
+from wiretape.viewer.tui.playing.timeline import Timeline
+from wiretape.viewer.tui.widgets.footer import KeyLine
 
 
 class InspectorScreen(PlaybackScreen):

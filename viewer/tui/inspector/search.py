@@ -3,12 +3,12 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from viewer.model.exchange import markers
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.opened import Opened
-from viewer.model.exchange.transcript import Transcript
-from viewer.timing.playback import Playback
-from viewer.tui.playing.driver import Move
+from wiretape.viewer.model.exchange import markers
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.opened import Opened
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.tui.playing.driver import Move
 
 _FIRSTS = ("content", "reasoning", "tool", "refusal")
 

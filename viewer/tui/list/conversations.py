@@ -14,19 +14,19 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.strip import Strip
 
-from recorder.clock import Clock
-from recorder.errors import WiretapeError
-from viewer.filters.parser import FilterError
-from viewer.model.listing import drilling, outline
-from viewer.model.listing.outline import Line
-from viewer.model.states import Look, Part
-from viewer.rows import ConversationRow, TurnRow
-from viewer.tui.base.host import LOOK_SECONDS, Superseded, host
-from viewer.tui.base.keys import BACK, HELP, hidden
-from viewer.tui.dialogs import offers
-from viewer.tui.widgets.bar import HeaderLine
-from viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
-from viewer.tui.widgets.footer import KeyLine
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.filters.parser import FilterError
+from wiretape.viewer.model.listing import drilling, outline
+from wiretape.viewer.model.listing.outline import Line
+from wiretape.viewer.model.states import Look, Part
+from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.tui.base.host import LOOK_SECONDS, Superseded, host
+from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
+from wiretape.viewer.tui.dialogs import offers
+from wiretape.viewer.tui.widgets.bar import HeaderLine
+from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
+from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -154,7 +154,7 @@ class ConversationsScreen(Screen[None]):
         """Open the exchange under the cursor in the inspector; open or close a conversation."""
         match self._tree.line:
             case TurnRow(no=no):
-                from viewer.tui.inspector.screen import InspectorScreen
+                from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
                 self.app.push_screen(InspectorScreen(no))
             case ConversationRow(conversation=name):
@@ -240,8 +240,8 @@ def _key(one: Line) -> tuple[str, str | int]:
 
 def _read(connection: "Connection", text: str, clock: Clock, shown: Shown, opened: frozenset[str]) -> Shown:
     """Read what is not as it was shown; in the tape's thread."""
-    from viewer.filters.parser import parse
-    from viewer.source.tape import conditions, conversations, queries
+    from wiretape.viewer.filters.parser import parse
+    from wiretape.viewer.source.tape import conditions, conversations, queries
 
     version = queries.version(connection)
     where = conditions.condition(parse(text, clock)) if text.strip() else None

@@ -24,19 +24,19 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import Worker
 
-from recorder.clock import Clock
-from recorder.errors import WiretapeError
-from recorder.sanitize import safe
-from viewer.filters import completion, parser
-from viewer.filters.completion import Offer
-from viewer.filters.parser import FilterError
-from viewer.filters.syntax import Filter
-from viewer.model import settings, states
-from viewer.model.listing import drilling
-from viewer.model.states import Part, Tone
-from viewer.tui.base import paint, theme
-from viewer.tui.list.listing import Query, Vocabulary
-from viewer.tui.widgets.cursor import Toned
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.filters import completion, parser
+from wiretape.viewer.filters.completion import Offer
+from wiretape.viewer.filters.parser import FilterError
+from wiretape.viewer.filters.syntax import Filter
+from wiretape.viewer.model import settings, states
+from wiretape.viewer.model.listing import drilling
+from wiretape.viewer.model.states import Part, Tone
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.list.listing import Query, Vocabulary
+from wiretape.viewer.tui.widgets.cursor import Toned
 
 AFTER_SECONDS: Final = 0.12
 """How long after the last key a filter is applied."""

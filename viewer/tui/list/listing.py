@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from recorder.clock import Clock
-from recorder.errors import TapeBusy, WiretapeError
-from recorder.process import Run
-from viewer.filters.completion import FROM_TAPE
-from viewer.filters.syntax import Filter
-from viewer.model.listing import notices
-from viewer.model.listing.catalog import PAGE, Catalog
-from viewer.model.listing.notices import Term
-from viewer.source.tape.decoder import LARGE
-from viewer.tui.base.host import Host, Superseded, in_thread
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import TapeBusy, WiretapeError
+from wiretape.recorder.process import Run
+from wiretape.viewer.filters.completion import FROM_TAPE
+from wiretape.viewer.filters.syntax import Filter
+from wiretape.viewer.model.listing import notices
+from wiretape.viewer.model.listing.catalog import PAGE, Catalog
+from wiretape.viewer.model.listing.notices import Term
+from wiretape.viewer.source.tape.decoder import LARGE
+from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
 if TYPE_CHECKING:
-    from viewer.source.base import Browsed, Change, Details, Listed, Page
+    from wiretape.viewer.source.base import Browsed, Change, Details, Listed, Page
 
 _BUSY_NS: Final = 2_000_000_000
 _ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
@@ -302,14 +302,14 @@ def _load(source: "Browsed", query: Query, clock: Clock, known: Sequence[int]) -
 
 
 def _count(source: "Browsed", query: Query) -> int:
-    from viewer.source.base import Selection
+    from wiretape.viewer.source.base import Selection
 
     return source.count(Selection(query.filter))
 
 
 def _terms(source: "Browsed", filter: Filter) -> list[Term]:
     """Count what fits each term of a filter alone; of a long duration, look whether a thousandth was meant."""
-    from viewer.source.base import Selection
+    from wiretape.viewer.source.base import Selection
 
     terms = []
     for term, count in source.alone(filter, _MOST_TERMS):
@@ -320,9 +320,9 @@ def _terms(source: "Browsed", filter: Filter) -> list[Term]:
 
 
 def _vocabulary(source: "Browsed") -> Vocabulary:
-    from viewer.export import fields
-    from viewer.filters.fields import FIELDS, MEANINGS
-    from viewer.formatting import host
+    from wiretape.viewer.export import fields
+    from wiretape.viewer.filters.fields import FIELDS, MEANINGS
+    from wiretape.viewer.formatting import host
 
     values = {name: source.values(name) for name in FROM_TAPE}
     values |= {"upstream": list(dict.fromkeys(map(host, values["upstream"])))}

@@ -10,10 +10,10 @@ from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import SelectionList, Static
 
-from viewer.model.listing.layout import COLUMNS
-from viewer.model.states import Part
-from viewer.tui.base.keys import hidden
-from viewer.tui.widgets.bar import content
+from wiretape.viewer.model.listing.layout import COLUMNS
+from wiretape.viewer.model.states import Part
+from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.widgets.bar import content
 
 _HEAD: Final = "order by  "
 _NOTE: Final = "again: reversed · what still runs stands last by what is measured at its end"

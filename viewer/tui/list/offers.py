@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from recorder.errors import NotFound, WiretapeError
-from recorder.plurals import counted
-from viewer.model.text import curl
-from viewer.rows import ListRow
-from viewer.source.base import Place
-from viewer.tui.base.host import Host, TapeReader
-from viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
-from viewer.tui.list.listing import Query
+from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.model.text import curl
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.base import Place
+from wiretape.viewer.tui.base.host import Host, TapeReader
+from wiretape.viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
+from wiretape.viewer.tui.list.listing import Query
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -67,7 +67,7 @@ def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
 
     Raises `NotFound` where the number is another exchange's by now, `WiretapeError` where the part is too long.
     """
-    from viewer.source.tape import queries
+    from wiretape.viewer.source.tape import queries
 
     if not any(row["id"] == id for row in queries.numbered(connection, ("id",), [number])):
         raise NotFound(f"{id[:8]} is not on this tape any more")
@@ -83,8 +83,8 @@ def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
 
 def _answer(connection: "Connection", number: int, id: str) -> str:
     """Return an answer as it came, its content coding undone."""
-    from recorder.decode import encoding
-    from recorder.tape import reading
+    from wiretape.recorder.decode import encoding
+    from wiretape.recorder.tape import reading
 
     with connection.begin():
         facts = reading.exchange_of(reading.row_of(connection, number))

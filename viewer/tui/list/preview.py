@@ -10,15 +10,15 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.worker import Worker
 
-from viewer.model import states
-from viewer.model.listing import preview
-from viewer.model.states import Look, Part
-from viewer.model.text import wrap
-from viewer.rows import ListRow
-from viewer.source.base import Details
-from viewer.tui.base import paint, theme
-from viewer.tui.list.listing import Listing
-from viewer.tui.widgets.cursor import Toned
+from wiretape.viewer.model import states
+from wiretape.viewer.model.listing import preview
+from wiretape.viewer.model.states import Look, Part
+from wiretape.viewer.model.text import wrap
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.base import Details
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.list.listing import Listing
+from wiretape.viewer.tui.widgets.cursor import Toned
 
 _AFTER_SECONDS: Final = 0.05
 _LEAST_TEXT: Final = 3

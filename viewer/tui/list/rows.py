@@ -1,7 +1,7 @@
 """The list of exchanges: only the lines that can be seen are drawn, however many there are.
 
 It is given a `Catalog` and draws what rows that has; for the others it asks with `Wanted`, and is told with `redraw`.
-The cursor stays on its exchange, whatever arrives. What a line says is left to `viewer.model.states`.
+The cursor stays on its exchange, whatever arrives. What a line says is left to `wiretape.viewer.model.states`.
 """
 
 from collections.abc import Collection
@@ -15,16 +15,16 @@ from textual.events import Click, Resize
 from textual.message import Message
 from textual.strip import Strip
 
-from viewer import sparkline
-from viewer.model import states
-from viewer.model.listing import layout
-from viewer.model.listing.catalog import Catalog
-from viewer.model.listing.layout import Slot
-from viewer.model.states import Look, Part
-from viewer.tui.base import paint, theme
-from viewer.tui.base.keys import hidden
-from viewer.tui.widgets.cursor import CLASSES, CURSOR, MARGIN, CursorList, Toned, css
-from viewer.tui.widgets.pane import Lines
+from wiretape.viewer import sparkline
+from wiretape.viewer.model import states
+from wiretape.viewer.model.listing import layout
+from wiretape.viewer.model.listing.catalog import Catalog
+from wiretape.viewer.model.listing.layout import Slot
+from wiretape.viewer.model.states import Look, Part
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.widgets.cursor import CLASSES, CURSOR, MARGIN, CursorList, Toned, css
+from wiretape.viewer.tui.widgets.pane import Lines
 
 _STRIPS_KEPT = 512
 _LOADING = "…"

@@ -19,30 +19,30 @@ from textual.events import DescendantFocus, Key
 from textual.screen import Screen
 from textual.worker import Worker
 
-from recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing, WiretapeError
-from recorder.plurals import counted
-from recorder.sanitize import safe
-from viewer.filters.patterns import TooSlow
-from viewer.model import states
-from viewer.model.listing import drilling, notices
-from viewer.model.listing.catalog import Marks
-from viewer.model.states import Look, Part
-from viewer.rows import ListRow
-from viewer.source.base import Unsupported
-from viewer.tui.base.host import LOOK_SECONDS, Host, Superseded, host, in_thread
-from viewer.tui.base.keys import BACK, HELP, hidden
-from viewer.tui.dialogs.offers import Copy
-from viewer.tui.list import offers
-from viewer.tui.list.filter import FilterInput, FilterLine
-from viewer.tui.list.listing import Listing, Query
-from viewer.tui.list.preview import Preview
-from viewer.tui.list.rows import StreamRows, Titles
-from viewer.tui.widgets.bar import HeaderLine, Notice, content
-from viewer.tui.widgets.cursor import CursorList
-from viewer.tui.widgets.footer import KeyLine
+from wiretape.recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing, WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.filters.patterns import TooSlow
+from wiretape.viewer.model import states
+from wiretape.viewer.model.listing import drilling, notices
+from wiretape.viewer.model.listing.catalog import Marks
+from wiretape.viewer.model.states import Look, Part
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.base import Unsupported
+from wiretape.viewer.tui.base.host import LOOK_SECONDS, Host, Superseded, host, in_thread
+from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
+from wiretape.viewer.tui.dialogs.offers import Copy
+from wiretape.viewer.tui.list import offers
+from wiretape.viewer.tui.list.filter import FilterInput, FilterLine
+from wiretape.viewer.tui.list.listing import Listing, Query
+from wiretape.viewer.tui.list.preview import Preview
+from wiretape.viewer.tui.list.rows import StreamRows, Titles
+from wiretape.viewer.tui.widgets.bar import HeaderLine, Notice, content
+from wiretape.viewer.tui.widgets.cursor import CursorList
+from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
-    from viewer.source.base import Capability, Change
+    from wiretape.viewer.source.base import Capability, Change
 
 _ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
@@ -310,7 +310,7 @@ class StreamsScreen(Screen[None]):
 
     def on_cursor_list_opened(self) -> None:
         """Open an exchange in the inspector; one of a centre is pulled first."""
-        from viewer.tui.inspector.screen import InspectorScreen
+        from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
         if self._rows.selected is not None:
             self._with_copies([self._rows.selected], lambda there: self.app.push_screen(InspectorScreen(there[0])))
@@ -387,7 +387,7 @@ class StreamsScreen(Screen[None]):
 
     def action_views(self) -> None:
         """Choose one of the saved views."""
-        from viewer.tui.dialogs.menus import ViewsMenu
+        from wiretape.viewer.tui.dialogs.menus import ViewsMenu
 
         self.app.push_screen(ViewsMenu(), lambda text: None if text is None else self.set_filter(text))
 
@@ -443,7 +443,7 @@ class StreamsScreen(Screen[None]):
 
     def action_order(self) -> None:
         """Choose what to order by."""
-        from viewer.tui.list.menus import OrderMenu
+        from wiretape.viewer.tui.list.menus import OrderMenu
 
         self.app.push_screen(OrderMenu(), self._order_by)
 
@@ -475,7 +475,7 @@ class StreamsScreen(Screen[None]):
         self._comparing = self.run_worker(self._compare, group="compare", exclusive=True)
 
     async def _compare(self) -> None:
-        from viewer.tui.compare.table import comparison
+        from wiretape.viewer.tui.compare.table import comparison
 
         if not await self.listing.holds(self._known):
             self._load()  # which says what is not there any more
@@ -486,13 +486,13 @@ class StreamsScreen(Screen[None]):
 
     def action_stats(self) -> None:
         """Show the figures of what fits the filter."""
-        from viewer.tui.stats.screen import StatsScreen
+        from wiretape.viewer.tui.stats.screen import StatsScreen
 
         self.app.push_screen(StatsScreen(self.filter.text_in_force))
 
     def action_conversations(self) -> None:
         """Show the conversations of what fits the filter."""
-        from viewer.tui.list.conversations import ConversationsScreen
+        from wiretape.viewer.tui.list.conversations import ConversationsScreen
 
         self.app.push_screen(ConversationsScreen(self.filter.text_in_force))
 
@@ -515,7 +515,7 @@ class StreamsScreen(Screen[None]):
 
     def action_columns(self) -> None:
         """Choose the columns."""
-        from viewer.tui.list.menus import ColumnsMenu
+        from wiretape.viewer.tui.list.menus import ColumnsMenu
 
         self.app.push_screen(ColumnsMenu(self._rows.hidden), lambda hidden: self._rows.set_columns(hidden or ()))
 

@@ -12,10 +12,10 @@ from typing import ClassVar, Final
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from recorder.clock import Clock
-from viewer.timing.playback import CAPS, SPEEDS, Playback
-from viewer.tui.base.keys import hidden
-from viewer.tui.playing.timeline import Scrubbing
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.timing.playback import CAPS, SPEEDS, Playback
+from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.playing.timeline import Scrubbing
 
 Move = Callable[[Playback], None]
 """What changes a playback."""

@@ -16,12 +16,12 @@ from typing import Any, Concatenate, Final, ParamSpec
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from recorder.errors import WiretapeError
-from viewer.model.exchange import opened as opening
-from viewer.model.exchange.opened import Known, Opened
-from viewer.source.tape import decoder, exchange, queries
-from viewer.source.tape.decoder import Decoder
-from viewer.tui.base.host import Host, Superseded, in_thread
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.model.exchange import opened as opening
+from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.source.tape import decoder, exchange, queries
+from wiretape.viewer.source.tape.decoder import Decoder
+from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
 P = ParamSpec("P")
 

@@ -14,23 +14,23 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from recorder.clock import SYSTEM
-from recorder.decode.stalls import DEFAULT
-from viewer import sparkline
-from viewer.model.exchange import markers, strips
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.opened import Known, Opened
-from viewer.model.exchange.pulse import Pulse
-from viewer.model.exchange.race import Drawing
-from viewer.model.exchange.strips import Strips
-from viewer.model.states import Tone
-from viewer.timing.playback import Playback
-from viewer.tui.base import paint, theme
-from viewer.tui.base.host import in_thread
-from viewer.tui.base.paint import Part
-from viewer.tui.base.theme import CachedLines, theme_styles
-from viewer.tui.widgets.cursor import Toned
-from viewer.tui.widgets.pane import fitted
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.viewer import sparkline
+from wiretape.viewer.model.exchange import markers, strips
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.model.exchange.pulse import Pulse
+from wiretape.viewer.model.exchange.race import Drawing
+from wiretape.viewer.model.exchange.strips import Strips
+from wiretape.viewer.model.states import Tone
+from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.base.host import in_thread
+from wiretape.viewer.tui.base.paint import Part
+from wiretape.viewer.tui.base.theme import CachedLines, theme_styles
+from wiretape.viewer.tui.widgets.cursor import Toned
+from wiretape.viewer.tui.widgets.pane import fitted
 
 _LABEL: Final = 9
 _PLAYHEAD: Final = "▲"

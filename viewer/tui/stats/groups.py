@@ -8,11 +8,11 @@ from rich.style import Style
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from viewer.model.listing.groups import Table
-from viewer.model.states import Part, Tone
-from viewer.tui.base import paint, theme
-from viewer.tui.base.keys import hidden
-from viewer.tui.widgets.cursor import MARGIN, CursorList, CursorTable, table_keys
+from wiretape.viewer.model.listing.groups import Table
+from wiretape.viewer.model.states import Part, Tone
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorList, CursorTable, table_keys
 
 _APART: Final = "  "
 _BETWEEN: Final = " │ "

@@ -6,11 +6,11 @@ from rich.style import Style
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from viewer.stats import heatmap
-from viewer.stats.heatmap import Heatmap
-from viewer.tui.base import paint, theme
-from viewer.tui.base.keys import hidden
-from viewer.tui.widgets.cursor import CursorList
+from wiretape.viewer.stats import heatmap
+from wiretape.viewer.stats.heatmap import Heatmap
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.widgets.cursor import CursorList
 
 _LABEL: Final = 10
 _CELL: Final = 2

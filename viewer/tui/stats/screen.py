@@ -15,30 +15,30 @@ from textual.binding import ActiveBinding, Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from recorder.errors import WiretapeError
-from recorder.plurals import counted
-from viewer import formatting
-from viewer.filters import coverage
-from viewer.filters.parser import FilterError
-from viewer.model import settings
-from viewer.model.listing import drilling, groups
-from viewer.rows import TableRow
-from viewer.stats import heatmap
-from viewer.stats.heatmap import METRICS, Heatmap
-from viewer.tui.base import paint
-from viewer.tui.base.host import Superseded, host
-from viewer.tui.base.keys import BACK, HELP, hidden
-from viewer.tui.dialogs import offers
-from viewer.tui.dialogs.menus import AskScreen
-from viewer.tui.stats.groups import FailureList, GroupTable
-from viewer.tui.stats.heat import HeatGrid
-from viewer.tui.widgets.bar import HeaderLine
-from viewer.tui.widgets.cursor import MARGIN, CursorList
-from viewer.tui.widgets.footer import KeyLine
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import formatting
+from wiretape.viewer.filters import coverage
+from wiretape.viewer.filters.parser import FilterError
+from wiretape.viewer.model import settings
+from wiretape.viewer.model.listing import drilling, groups
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats import heatmap
+from wiretape.viewer.stats.heatmap import METRICS, Heatmap
+from wiretape.viewer.tui.base import paint
+from wiretape.viewer.tui.base.host import Superseded, host
+from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
+from wiretape.viewer.tui.dialogs import offers
+from wiretape.viewer.tui.dialogs.menus import AskScreen
+from wiretape.viewer.tui.stats.groups import FailureList, GroupTable
+from wiretape.viewer.tui.stats.heat import HeatGrid
+from wiretape.viewer.tui.widgets.bar import HeaderLine
+from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorList
+from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
-    from viewer.filters.syntax import Filter
-    from viewer.source.base import Browsed, Failures, Place, Selection
+    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.source.base import Browsed, Failures, Place, Selection
 
 T = TypeVar("T")
 
@@ -173,7 +173,7 @@ class StatsScreen(Screen[None]):
 
     def action_views(self) -> None:
         """Choose one of the saved views as the filter."""
-        from viewer.tui.dialogs.menus import ViewsMenu
+        from wiretape.viewer.tui.dialogs.menus import ViewsMenu
 
         self.app.push_screen(ViewsMenu(), self._filter)
 
@@ -280,7 +280,7 @@ class StatsScreen(Screen[None]):
         text = self.shown.filter_text
 
         def asked(source: "Browsed") -> T:
-            from viewer.filters.parser import parse
+            from wiretape.viewer.filters.parser import parse
 
             return question(source, parse(text) if text else None)
 
@@ -377,7 +377,7 @@ def _name(one: "Failures") -> str:
 
 
 def _notes(row: TableRow) -> list[str]:
-    from viewer.report.stats import explained  # what it needs is loaded by now
+    from wiretape.viewer.report.stats import explained  # what it needs is loaded by now
 
     return [groups.rough(row) if warning.startswith("few:") else explained(warning) for warning in row["warnings"]]
 
@@ -398,7 +398,7 @@ _Figures = tuple[list[TableRow], TableRow | None, dict[str, int]]
 
 def _covered(where: "Filter | None") -> "Selection":
     """Return what the figures cover of a selection."""
-    from viewer.source.base import Selection
+    from wiretape.viewer.source.base import Selection
 
     return Selection(where, generations=not coverage.names_operation(where))
 
@@ -407,8 +407,8 @@ def _figures(
     source: "Browsed", where: "Filter | None", *, by: str, slo: str | None, pooled: bool = False
 ) -> _Figures | None:
     """Return all figures, those of pooled gaps only where asked; None if there are too many gaps to hold."""
-    from viewer.source.base import Selection
-    from viewer.stats.metrics import objective
+    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.stats.metrics import objective
 
     covered = _covered(where)
     found = source.overview(by, covered, objective(slo) if slo else (), gaps=pooled)

@@ -15,13 +15,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from recorder.sanitize import safe
-from viewer.model import states
-from viewer.model.listing.notices import Lines
-from viewer.model.states import Part
-from viewer.tui.base import paint, theme
-from viewer.tui.widgets.cursor import Toned
-from viewer.tui.widgets.pane import fitted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.model import states
+from wiretape.viewer.model.listing.notices import Lines
+from wiretape.viewer.model.states import Part
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.widgets.cursor import Toned
+from wiretape.viewer.tui.widgets.pane import fitted
 
 
 def content(parts: Iterable[Part]) -> Content:

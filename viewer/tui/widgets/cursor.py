@@ -14,9 +14,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.model.states import Part
-from viewer.tui.base import paint, theme
-from viewer.tui.base.keys import hidden
+from wiretape.viewer.model.states import Part
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.base.keys import hidden
 
 CURSOR: Final = "▌"
 """Stands before the line of the cursor."""

@@ -15,7 +15,7 @@ from textual.events import MouseDown, MouseMove
 from textual.strip import Strip
 from textual.widget import Widget
 
-from viewer.tui.base import paint, theme
+from wiretape.viewer.tui.base import paint, theme
 
 _ALWAYS: Final = frozenset({"help", "leave"})
 

@@ -11,11 +11,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from recorder.sanitize import safe
-from viewer.model import states
-from viewer.tui.base import paint
-from viewer.tui.base.paint import Part
-from viewer.tui.base.theme import CachedLines, theme_styles
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.model import states
+from wiretape.viewer.tui.base import paint
+from wiretape.viewer.tui.base.paint import Part
+from wiretape.viewer.tui.base.theme import CachedLines, theme_styles
 
 LARGEST: Final = 10_000_000
 """The most lines that can be scrolled to."""

@@ -3,13 +3,13 @@ import json
 import pytest
 from hypothesis import given
 
-from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects.bedrock import API, parse, tokens
-from recorder.decode.framings.aws_eventstream import records
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 from tests.eventstream import event, message, string
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects.bedrock import API, parse, tokens
+from wiretape.recorder.decode.framings.aws_eventstream import records
 
 USAGE = {"inputTokens": 12, "outputTokens": 5, "totalTokens": 17, "serverToolUsage": {}}
 ANSWER = {

@@ -4,13 +4,13 @@ import json
 import pytest
 from hypothesis import given
 
-from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects import bedrock, chat, messages
-from recorder.decode.dialects.bedrock_invoke import API, parse, tokens
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 from tests.eventstream import event
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects import bedrock, chat, messages
+from wiretape.recorder.decode.dialects.bedrock_invoke import API, parse, tokens
 
 METRICS = {"inputTokenCount": 8, "outputTokenCount": 3, "invocationLatency": 480, "firstByteLatency": 200}
 LAST = {"amazon-bedrock-invocationMetrics": METRICS}

@@ -1,9 +1,9 @@
 import pytest
 
-from recorder.decode.dialect import Chunk, Piece, ToolPiece
-from recorder.decode.dialects.chat import parse
-from recorder.decode.values import compact
 from tests.cases import each_case
+from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
+from wiretape.recorder.decode.dialects.chat import parse
+from wiretape.recorder.decode.values import compact
 
 
 def delta(value, **choice):

@@ -2,12 +2,12 @@ import json
 
 from hypothesis import given
 
-from recorder.decode.dialect import Chunk, Piece
-from recorder.decode.dialects import chat, completions
-from recorder.decode.dialects.completions import parse
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
+from wiretape.recorder.decode.dialect import Chunk, Piece
+from wiretape.recorder.decode.dialects import chat, completions
+from wiretape.recorder.decode.dialects.completions import parse
 
 
 def only(choice, **more):

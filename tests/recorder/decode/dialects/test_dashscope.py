@@ -3,12 +3,12 @@ import json
 import pytest
 from hypothesis import given
 
-from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects import bedrock, bedrock_invoke, chat, messages
-from recorder.decode.dialects.dashscope import API, parse, parser, tokens
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects import bedrock, bedrock_invoke, chat, messages
+from wiretape.recorder.decode.dialects.dashscope import API, parse, parser, tokens
 
 USAGE = {
     "input_tokens": 26,

@@ -1,8 +1,8 @@
 import pytest
 
-from recorder.decode.dialect import Chunk, Tokens
-from recorder.decode.dialects.embeddings import DIALECT, parse
 from tests.cases import each_case
+from wiretape.recorder.decode.dialect import Chunk, Tokens
+from wiretape.recorder.decode.dialects.embeddings import DIALECT, parse
 
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}
 

@@ -3,12 +3,12 @@ import json
 import pytest
 from hypothesis import given
 
-from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects.gemini import API, parse, parser, tokens
-from recorder.decode.dialects.registry import DIALECTS
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects.gemini import API, parse, parser, tokens
+from wiretape.recorder.decode.dialects.registry import DIALECTS
 
 USAGE = {"promptTokenCount": 8, "candidatesTokenCount": 2, "totalTokenCount": 10}
 

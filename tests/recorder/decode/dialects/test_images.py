@@ -1,8 +1,8 @@
 import pytest
 
-from recorder.decode.dialect import Chunk, Tokens
-from recorder.decode.dialects.images import DIALECT, parse
 from tests.cases import each_case
+from wiretape.recorder.decode.dialect import Chunk, Tokens
+from wiretape.recorder.decode.dialects.images import DIALECT, parse
 
 API = "openai.images"
 USAGE = {"total_tokens": 1100, "input_tokens": 50, "output_tokens": 1050, "input_tokens_details": {"text_tokens": 50}}

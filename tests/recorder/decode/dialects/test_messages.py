@@ -3,12 +3,12 @@ import json
 import pytest
 from hypothesis import given
 
-from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects import chat
-from recorder.decode.dialects.messages import API, parse, tokens
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import MS, cut_everywhere, derived, said
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects import chat
+from wiretape.recorder.decode.dialects.messages import API, parse, tokens
 
 
 def delta(value, index=0):

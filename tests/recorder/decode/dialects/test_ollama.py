@@ -3,12 +3,12 @@ import json
 import pytest
 from hypothesis import given
 
-from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects.ollama import API, parse, tokens
-from recorder.decode.dialects.registry import DIALECTS
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects.ollama import API, parse, tokens
+from wiretape.recorder.decode.dialects.registry import DIALECTS
 
 COUNTERS = {
     "total_duration": 4883583458,

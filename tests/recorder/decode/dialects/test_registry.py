@@ -1,7 +1,7 @@
 """Every object is of one API at most, and the answers of each are found by it."""
 
-from recorder.decode.dialects.registry import DIALECTS
 from tests.cases import each_case
+from wiretape.recorder.decode.dialects.registry import DIALECTS
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 NAMED = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}

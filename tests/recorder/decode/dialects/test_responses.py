@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.assembly import Calls
-from recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
-from recorder.decode.dialects.responses import DIALECT, parse
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived
 from tests.derived import said as said_of
+from wiretape.recorder.decode.assembly import Calls
+from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects.responses import DIALECT, parse
 
 API = "openai.responses"
 USAGE = {

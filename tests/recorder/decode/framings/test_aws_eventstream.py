@@ -4,10 +4,10 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.framings.aws_eventstream import fields, looks_like, records
-from recorder.decode.framings.record import Record
 from tests.cases import each_case
 from tests.eventstream import event, header, message, string
+from wiretape.recorder.decode.framings.aws_eventstream import fields, looks_like, records
+from wiretape.recorder.decode.framings.record import Record
 
 FIRST = event("messageStart", {"role": "assistant"})
 SECOND = event("contentBlockDelta", {"delta": {"text": "é"}, "contentBlockIndex": 0})

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.framings.json_array import fields, looks_like, records
 from tests.cases import each_case
+from wiretape.recorder.decode.framings.json_array import fields, looks_like, records
 
 BOM = b"\xef\xbb\xbf"
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.framings.ndjson import fields, looks_like, records
 from tests.cases import each_case
+from wiretape.recorder.decode.framings.ndjson import fields, looks_like, records
 
 BOM = b"\xef\xbb\xbf"
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.framings.sse import Comment, Cursor, Event, fields
 from tests.cases import each_case
+from wiretape.recorder.decode.framings.sse import Comment, Cursor, Event, fields
 
 BOM = b"\xef\xbb\xbf"
 

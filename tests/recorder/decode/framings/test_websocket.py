@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.framings.websocket import Message, messages
 from tests.conversation import side
+from wiretape.recorder.decode.framings.websocket import Message, messages
 
 EXTENSIONS = [
     None,

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange, Read
 from tests.viewer.conftest import COMPLETE, MS, TOOLS, event
-from viewer.model.exchange.answer import Answer, Part, Run
-from viewer.model.exchange.transcript import Track, Transcript, Voice
-from viewer.source.tape import queries
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.model.exchange.answer import Answer, Part, Run
+from wiretape.viewer.model.exchange.transcript import Track, Transcript, Voice
+from wiretape.viewer.source.tape import queries
 
 FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 10**12)
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from recorder.decode.prompt import Prompt
-from recorder.decode.request import parse
-from viewer.model.exchange.changes import Change, changes, differ, lines
-from viewer.model.exchange.conversation import Folding
-from viewer.model.facts import Line
+from wiretape.recorder.decode.prompt import Prompt
+from wiretape.recorder.decode.request import parse
+from wiretape.viewer.model.exchange.changes import Change, changes, differ, lines
+from wiretape.viewer.model.exchange.conversation import Folding
+from wiretape.viewer.model.facts import Line
 
 USER = {"role": "user", "content": "Is it cold?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange, Read
 from tests.cases import each_case
 from tests.viewer.conftest import event
-from viewer.model.exchange import clocks
-from viewer.model.exchange.clocks import FORMATS, Format, Times
-from viewer.model.exchange.transcript import Transcript
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.model.exchange import clocks
+from wiretape.viewer.model.exchange.clocks import FORMATS, Format, Times
+from wiretape.viewer.model.exchange.transcript import Transcript
 
 MS = 1_000_000
 STARTED = "2026-03-01T23:59:59.950000Z"

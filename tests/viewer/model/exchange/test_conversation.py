@@ -4,17 +4,17 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from recorder.decode.prompt import Media, Other, Prompt, Reasoning, Text, ToolCall, ToolResult
-from recorder.sanitize import safe
 from tests.viewer import conversing
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import detailed
-from viewer.model.exchange import changes
-from viewer.model.exchange.conversation import Folding, flattened, lines, parts_lines, record
-from viewer.model.exchange.turn import Turn, asked, turn
-from viewer.model.facts import Line
-from viewer.report.exchange import drawn
-from viewer.rows import Request
+from wiretape.recorder.decode.prompt import Media, Other, Prompt, Reasoning, Text, ToolCall, ToolResult
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.model.exchange import changes
+from wiretape.viewer.model.exchange.conversation import Folding, flattened, lines, parts_lines, record
+from wiretape.viewer.model.exchange.turn import Turn, asked, turn
+from wiretape.viewer.model.facts import Line
+from wiretape.viewer.report.exchange import drawn
+from wiretape.viewer.rows import Request
 
 FIRST = detailed(
     id=conversing.FIRST, content="I look.",

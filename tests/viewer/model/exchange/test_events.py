@@ -3,13 +3,13 @@
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, TOOLS
-from viewer.model.exchange import events
-from viewer.model.exchange.transcript import Transcript
-from viewer.source.tape import queries
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.viewer.model.exchange import events
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.source.tape import queries
 
 FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1, path="/v1/chat/completions")
 

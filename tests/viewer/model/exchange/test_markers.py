@@ -5,16 +5,16 @@ from array import array
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.derive import Decoded, decode
-from recorder.decode.outcome import Exchange, Read
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, MS, TOOLS, event
-from viewer.model.exchange import markers
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.markers import Goal, Marker
-from viewer.model.exchange.transcript import Transcript
-from viewer.source.tape import queries
-from viewer.timing.playback import Playback
+from wiretape.recorder.decode.derive import Decoded, decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.model.exchange import markers
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.markers import Goal, Marker
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.timing.playback import Playback
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder.errors import WiretapeError
-from viewer.model.exchange import notes
-from viewer.model.exchange.notes import Notes
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.model.exchange import notes
+from wiretape.viewer.model.exchange.notes import Notes
 
 
 def test_notes_are_kept_beside_the_tape_and_only_for_their_owner(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import zlib
 
 from sqlalchemy import Connection
 
-from recorder.decode.outcome import Exchange, Read, Reads
-from recorder.decode.stalls import Thresholds
 from tests.viewer.conftest import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
-from viewer.model.exchange import opened as opening
-from viewer.model.exchange.opened import Opened, Stored
-from viewer.model.exchange.transcript import UNKNOWN
-from viewer.source.tape import exchange, queries
+from wiretape.recorder.decode.outcome import Exchange, Read, Reads
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.model.exchange import opened as opening
+from wiretape.viewer.model.exchange.opened import Opened, Stored
+from wiretape.viewer.model.exchange.transcript import UNKNOWN
+from wiretape.viewer.source.tape import exchange, queries
 
 ID = "e" * 16
 

@@ -7,18 +7,18 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from recorder.decode.stalls import Thresholds
-from recorder.process import Run
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
-from viewer.model.exchange import opened as opening
-from viewer.model.exchange import pages
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.notes import Notes
-from viewer.model.exchange.opened import Known, Opened
-from viewer.model.exchange.transcript import UNKNOWN
-from viewer.model.facts import Line
-from viewer.source.tape import exchange, queries
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.process import Run
+from wiretape.viewer.model.exchange import opened as opening
+from wiretape.viewer.model.exchange import pages
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.notes import Notes
+from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.model.exchange.transcript import UNKNOWN
+from wiretape.viewer.model.facts import Line
+from wiretape.viewer.source.tape import exchange, queries
 
 NOON_NS = 1_772_366_400 * 10**9
 

@@ -5,11 +5,11 @@ from array import array
 
 from sqlalchemy import Connection
 
-from recorder.clock import Clock
 from tests.viewer.conftest import COMPLETE, LIVE, MS
 from tests.viewer.model.exchange.test_opened import opened
-from viewer.model.exchange.pulse import Pulse
-from viewer.model.states import Silence
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.model.exchange.pulse import Pulse
+from wiretape.viewer.model.states import Silence
 
 STARTED = "2026-03-01T12:00:07.000000Z"
 STARTED_NS = 1_772_366_407 * 10**9

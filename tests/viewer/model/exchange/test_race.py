@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange, Read
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
 from tests.viewer.exchange_rows import detailed
-from viewer.model.exchange import race
-from viewer.model.exchange.race import ALIGNMENTS, Lane, Race
-from viewer.model.exchange.transcript import Transcript
-from viewer.model.states import Silence
-from viewer.rows import DetailRow
-from viewer.source.tape import exchange, queries
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.model.exchange import race
+from wiretape.viewer.model.exchange.race import ALIGNMENTS, Lane, Race
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.model.states import Silence
+from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.source.tape import exchange, queries
 
 
 class Now:

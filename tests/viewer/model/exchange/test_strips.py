@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange, Read
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
-from viewer import sparkline
-from viewer.model.exchange import markers, strips
-from viewer.model.exchange.strips import Wait
-from viewer.model.exchange.transcript import KINDS, Transcript
-from viewer.source.tape import queries
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer import sparkline
+from wiretape.viewer.model.exchange import markers, strips
+from wiretape.viewer.model.exchange.strips import Wait
+from wiretape.viewer.model.exchange.transcript import KINDS, Transcript
+from wiretape.viewer.source.tape import queries
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from recorder.decode.assembly import assemble
-from recorder.decode.decoder import Decoded, decode
-from recorder.decode.encoding import Cleaner
-from recorder.decode.outcome import Exchange, Read
 from tests.cases import each_case
 from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, DONE, FAILED, TOOLS, event
-from viewer.model.exchange.transcript import OUTPUT, Track, Transcript
-from viewer.source.tape import queries
+from wiretape.recorder.decode.assembly import assemble
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.model.exchange.transcript import OUTPUT, Track, Transcript
+from wiretape.viewer.source.tape import queries
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").iterdir())
 FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 10**9)

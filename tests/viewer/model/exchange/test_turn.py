@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from recorder.decode.decoder import decode
-from recorder.decode.prompt import Message, Text
 from tests.conversation import ASK, response, side, websocket
 from tests.viewer import conversing
 from tests.viewer.exchange_rows import detailed
-from viewer.model.exchange.turn import Turn, answer, asked, asked_over_websocket, over_websocket, turn
-from viewer.rows import Request
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.prompt import Message, Text
+from wiretape.viewer.model.exchange.turn import Turn, answer, asked, asked_over_websocket, over_websocket, turn
+from wiretape.viewer.rows import Request
 
 CALLS = [{"id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'}]
 ANSWERED = detailed(content="I look.", tool_calls=CALLS)

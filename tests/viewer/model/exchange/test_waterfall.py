@@ -2,14 +2,14 @@
 
 from sqlalchemy import Connection
 
-from recorder.decode.outcome import Exchange
-from recorder.decode.stalls import Thresholds
 from tests.cases import each_case
 from tests.viewer.conftest import LIVE, MS, TOOLS
 from tests.viewer.exchange_rows import detailed
-from viewer.model.exchange import opened, pages
-from viewer.model.exchange.pages import Bar
-from viewer.source.tape import exchange, queries
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.model.exchange import opened, pages
+from wiretape.viewer.model.exchange.pages import Bar
+from wiretape.viewer.source.tape import exchange, queries
 
 
 def bars(connection: Connection, id: str) -> list[Bar]:

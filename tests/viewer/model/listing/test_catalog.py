@@ -2,8 +2,8 @@
 
 from tests.cases import each_case
 from tests.viewer.exchange_rows import listed
-from viewer.model.listing.catalog import MOST_MARKS, PAGE, Catalog, Marks
-from viewer.rows import ListRow
+from wiretape.viewer.model.listing.catalog import MOST_MARKS, PAGE, Catalog, Marks
+from wiretape.viewer.rows import ListRow
 
 
 def rows(*numbers: int) -> list[ListRow]:

@@ -2,7 +2,7 @@
 
 from itertools import permutations
 
-from viewer.model.listing.conversations import Conversations, Link, tree
+from wiretape.viewer.model.listing.conversations import Conversations, Link, tree
 
 
 def turn(no: int, messages: str, continues: str | None = None, **more: object) -> Link:

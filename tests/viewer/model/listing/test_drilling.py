@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.clock import Clock
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
-from viewer.filters.parser import FilterError, parse
-from viewer.model.listing import drilling
-from viewer.source.tape import conditions, overview, queries
-from viewer.stats.metrics import GROUPS
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.filters.parser import FilterError, parse
+from wiretape.viewer.model.listing import drilling
+from wiretape.viewer.source.tape import conditions, overview, queries
+from wiretape.viewer.stats.metrics import GROUPS
 
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * 10**9)
 

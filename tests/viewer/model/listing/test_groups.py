@@ -7,10 +7,10 @@ from rich.cells import cell_len
 from sqlalchemy import Connection
 
 from tests.cases import each_case
-from viewer.model.listing import groups
-from viewer.source.tape import overview
-from viewer.stats.metrics import GROUPS
-from viewer.stats.summary import FEW
+from wiretape.viewer.model.listing import groups
+from wiretape.viewer.source.tape import overview
+from wiretape.viewer.stats.metrics import GROUPS
+from wiretape.viewer.stats.summary import FEW
 
 
 @each_case(

@@ -7,8 +7,8 @@ from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import listed as row
 from tests.viewer.model.test_states import LOOK, plain
-from viewer.model.listing import layout
-from viewer.source.tape import live
+from wiretape.viewer.model.listing import layout
+from wiretape.viewer.source.tape import live
 
 
 def test_lines_fill_every_width_and_never_more(connection: Connection) -> None:

@@ -2,9 +2,9 @@
 
 from rich.cells import cell_len
 
-from viewer.model.listing import outline
-from viewer.model.states import Look
-from viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.model.listing import outline
+from wiretape.viewer.model.states import Look
+from wiretape.viewer.rows import ConversationRow, TurnRow
 
 AT = "2026-03-01T12:00:00.000000Z"
 CONVERSATION = ConversationRow(

@@ -6,17 +6,17 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from recorder.decode.outcome import ENDED_BY, OUTCOMES
-from recorder.decode.stalls import Thresholds
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import listed
-from viewer.model.listing import preview
-from viewer.model.states import Look
-from viewer.rows import ListRow, PreviewRow
-from viewer.source.tape import live, queries
-from viewer.timing.attribution import Attribution
-from viewer.timing.verdicts import Verdict, verdicts
+from wiretape.recorder.decode.outcome import ENDED_BY, OUTCOMES
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.model.listing import preview
+from wiretape.viewer.model.states import Look
+from wiretape.viewer.rows import ListRow, PreviewRow
+from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.timing.attribution import Attribution
+from wiretape.viewer.timing.verdicts import Verdict, verdicts
 
 LOOK, RECORDED = Look(), Look(wall_ns=1_772_366_430 * 10**9, recording=True)
 

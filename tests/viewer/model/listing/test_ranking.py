@@ -7,15 +7,15 @@ import pytest
 from rich.cells import cell_len
 from sqlalchemy import Connection
 
-from recorder.clock import Clock
-from recorder.process import Run
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
 from tests.viewer.exchange_rows import listed
-from viewer.model.listing import ranking
-from viewer.model.listing.ranking import LABELS, Entry, Score
-from viewer.rows import DetailRow, ListRow
-from viewer.source.tape import live, queries
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.process import Run
+from wiretape.viewer.model.listing import ranking
+from wiretape.viewer.model.listing.ranking import LABELS, Entry, Score
+from wiretape.viewer.rows import DetailRow, ListRow
+from wiretape.viewer.source.tape import live, queries
 
 SECOND = 1_000_000_000
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * SECOND)

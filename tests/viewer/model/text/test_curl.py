@@ -11,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from recorder.tape.redact import Redactor
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
-from viewer.model.text import curl
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.viewer.model.text import curl
 
 UPSTREAM = "https://api.openai.com/v1"
 BODY = b'{"model":"gpt-x","messages":[{"role":"user","content":"it\'s $HOME `id` $(id) \\n!"}]}'

@@ -1,8 +1,8 @@
 """Where two texts part, however long they are."""
 
 from tests.cases import each_case
-from viewer.model.text import diff
-from viewer.model.text.diff import CONTEXT, Divergence, Edit
+from wiretape.viewer.model.text import diff
+from wiretape.viewer.model.text.diff import CONTEXT, Divergence, Edit
 
 
 @each_case(

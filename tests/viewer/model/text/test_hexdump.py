@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewer.model.text import hexdump
-from viewer.model.text.hexdump import UNKNOWN, HexDump, Row, TextDump
+from wiretape.viewer.model.text import hexdump
+from wiretape.viewer.model.text.hexdump import UNKNOWN, HexDump, Row, TextDump
 
 
 def rows(dumped: HexDump) -> list[Row]:

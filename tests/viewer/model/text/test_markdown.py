@@ -8,8 +8,8 @@ from rich.segment import Segment
 
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
-from viewer.model.text import markdown
-from viewer.model.text.markdown import Line, Piece
+from wiretape.viewer.model.text import markdown
+from wiretape.viewer.model.text.markdown import Line, Piece
 
 CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"}
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from recorder.decode.decoder import decode
-from recorder.decode.outcome import Exchange, Read
-from recorder.sanitize import safe
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE, event
-from viewer.model.exchange.answer import Answer
-from viewer.model.exchange.transcript import Transcript
-from viewer.model.text.wrap import WrappedText, are_graphemes, grapheme_boundary, grapheme_ends, tail, wrapped
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.model.exchange.answer import Answer
+from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.model.text.wrap import WrappedText, are_graphemes, grapheme_boundary, grapheme_ends, tail, wrapped
 
 
 def lines(text: str, width: int) -> list[str]:

@@ -11,8 +11,8 @@ from tests.recorder.frames import damage
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.tui.staging import Watch, seen, wait_for
-from viewer.source.tape import queries
-from viewer.tui.app import ViewerApp
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.tui.app import ViewerApp
 
 COMMANDS = [
     ["ls"], ["show", COMPLETE], ["show", COMPLETE, "--part", "text"], ["stats"], ["stats", "--as", "vllm"],

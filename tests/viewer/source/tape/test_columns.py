@@ -3,12 +3,12 @@
 import pytest
 from sqlalchemy import Connection, select
 
-from recorder.tape.schema import exchanges
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE
 from tests.viewer.random_filters import ended, engine, fill
-from viewer import rows
-from viewer.source.tape.columns import JOINED, column, flagged
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer import rows
+from wiretape.viewer.source.tape.columns import JOINED, column, flagged
 
 
 @each_case("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])

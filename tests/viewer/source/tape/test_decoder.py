@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from recorder.decode.stalls import Thresholds
-from recorder.errors import TapeError
 from tests.viewer.conftest import COMPLETE, MS, TOOLS
-from viewer.model.exchange.opened import Opened
-from viewer.source.tape import queries
-from viewer.source.tape.decoder import Decoders
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import TapeError
+from wiretape.viewer.model.exchange.opened import Opened
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.decoder import Decoders
 
 
 @pytest.fixture

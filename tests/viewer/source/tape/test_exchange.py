@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from recorder.decode.outcome import Read
-from recorder.errors import TapeDamaged
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS, TRUNCATED
 from tests.viewer.exchange_rows import full
-from viewer import rows
-from viewer.source.tape import exchange, queries
-from viewer.source.tape import live as watching
+from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.errors import TapeDamaged
+from wiretape.viewer import rows
+from wiretape.viewer.source.tape import exchange, queries
+from wiretape.viewer.source.tape import live as watching
 
 
 def test_what_is_known_at_once_needs_no_decoding(connection: Connection) -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from recorder.tape import file, journal
-from recorder.tape.store import Store
 from tests.viewer.conftest import (
     COMPLETE,
     COMPLETE_READS,
@@ -21,8 +19,10 @@ from tests.viewer.conftest import (
     end,
     response,
 )
-from viewer.filters.parser import parse
-from viewer.source.tape import conditions, following, queries
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.source.tape import conditions, following, queries
 
 LATER, LAST = "9000000000000008", "9000000000000009"
 

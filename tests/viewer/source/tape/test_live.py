@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from recorder.tape import file, journal, retention
-from recorder.tape.store import Store
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, begin, end, event, response
-from viewer import rows
-from viewer.filters.parser import parse
-from viewer.source.tape import conditions, queries
-from viewer.source.tape import live as watching
-from viewer.source.tape.place import Tape
+from wiretape.recorder.tape import file, journal, retention
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer import rows
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.source.tape import conditions, queries
+from wiretape.viewer.source.tape import live as watching
+from wiretape.viewer.source.tape.place import Tape
 
 
 def where(text: str) -> Any:

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE
-from viewer.filters.parser import parse
-from viewer.source.tape import conditions, observed
-from viewer.stats.tools.summary import report_of
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.source.tape import conditions, observed
+from wiretape.viewer.stats.tools.summary import report_of
 
 
 def test_several_processes_measure_as_one_does(

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.commanding import run
-from viewer.filters.parser import parse
-from viewer.source.base import Failures
-from viewer.source.tape import conditions, overview, queries
-from viewer.source.tape.conditions import unpacked
-from viewer.stats.metrics import objective
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.source.base import Failures
+from wiretape.viewer.source.tape import conditions, overview, queries
+from wiretape.viewer.source.tape.conditions import unpacked
+from wiretape.viewer.stats.metrics import objective
 
 
 def test_figures_are_those_of_the_command(connection: Connection, tape: Path) -> None:

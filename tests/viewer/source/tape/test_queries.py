@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from recorder import errors
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
-from viewer import rows
-from viewer.filters import patterns
-from viewer.filters.parser import parse
-from viewer.filters.patterns import TooSlow
-from viewer.source.tape import columns, conditions, exchange, queries
+from wiretape.recorder import errors
+from wiretape.viewer import rows
+from wiretape.viewer.filters import patterns
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.filters.patterns import TooSlow
+from wiretape.viewer.source.tape import columns, conditions, exchange, queries
 
 ALL = [COMPLETE, TOOLS, TRUNCATED]
 

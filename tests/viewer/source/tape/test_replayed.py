@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from recorder.demo import synthetic
-from recorder.tape import file, retention
-from viewer.source.tape import queries, replayed
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.tape import file, retention
+from wiretape.viewer.source.tape import queries, replayed
 
 
 def test_requests_are_read_in_groups_in_order_and_a_deleted_one_is_unknown(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, event
 
-from recorder.tape import file
-from recorder.tape.store import Store
 from tests.recorder.frames import SESSION, record, upload
 from tests.viewer.turns import ANSWERED, ASKED, MORE, turn
-from viewer.filters.parser import parse
-from viewer.source.tape import conditions, conversations, overview, queries
+from wiretape.recorder.tape import file
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.source.tape import conditions, conversations, overview, queries
 
 # No id below is hexadecimal: a filter matches parts of a key, and this one becomes a random hash.
 KEY = {"x-session-id": "s1"}

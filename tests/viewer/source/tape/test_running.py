@@ -8,8 +8,8 @@ from sqlalchemy.exc import NoResultFound
 
 from tests.viewer.conftest import COMPLETE, LIVE
 from tests.viewer.exchange_rows import listed
-from viewer.rows import DetailRow
-from viewer.source.tape import exchange, live, queries
+from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.source.tape import exchange, live, queries
 
 
 def measured(connection: Connection, id: str) -> DetailRow:

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from recorder.tape.schema import exchanges, measures
 from tests.cases import each_case
 from tests.recorder.frames import damage, exchange, opened
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.random_filters import Stored, ended, engine, fill
-from viewer.source.tape import overview, queries
-from viewer.stats.metrics import GROUPS
-from viewer.stats.summary import Key
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.tape import overview, queries
+from wiretape.viewer.stats.metrics import GROUPS
+from wiretape.viewer.stats.summary import Key
 
 
 def test_without_groups_all_exchanges_are_one_sample(connection: Connection) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from recorder.decode.prompt import Prompt, Text
-from recorder.errors import NotFound
 from tests.conversation import ASK, response, side
 from tests.recorder import frames
 from tests.viewer import conversing
 from tests.viewer.conftest import LIMITED, recorded
-from viewer.model.exchange.turn import Turn
-from viewer.source.tape import exchange, queries
+from wiretape.recorder.decode.prompt import Prompt, Text
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer.model.exchange.turn import Turn
+from wiretape.viewer.source.tape import exchange, queries
 
 
 def read(tape: Path, id: str) -> Turn:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.cases import each_case
 from tests.viewer.stats.tools.test_tools import exchange, measure_as
-from viewer.stats.tools.summary import measure
-from viewer.stats.tools.tools import AUTHORITIES, TOOLS
+from wiretape.viewer.stats.tools.summary import measure
+from wiretape.viewer.stats.tools.tools import AUTHORITIES, TOOLS
 
 
 def stream(*events, end=None, **facts):

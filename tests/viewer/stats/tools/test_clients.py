@@ -6,8 +6,8 @@ import pytest
 
 from tests.cases import each_case
 from tests.viewer.stats.tools.test_request import request
-from viewer.stats.tools.clients import aiperf, genai_perf, guidellm, llmperf
-from viewer.stats.tools.request import ToolError
+from wiretape.viewer.stats.tools.clients import aiperf, genai_perf, guidellm, llmperf
+from wiretape.viewer.stats.tools.request import ToolError
 
 DONE = b"data: [DONE]\n\n"
 ERROR = b'data: {"error":{"message":"boom","code":502}}\n\n'

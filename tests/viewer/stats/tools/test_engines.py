@@ -6,8 +6,8 @@ import pytest
 
 from tests.cases import each_case
 from tests.viewer.stats.tools.test_request import request
-from viewer.stats.tools.engines import sglang, vllm, vllm_0_20, vllm_0_30
-from viewer.stats.tools.request import ToolError
+from wiretape.viewer.stats.tools.engines import sglang, vllm, vllm_0_20, vllm_0_30
+from wiretape.viewer.stats.tools.request import ToolError
 
 
 def chunk(delta, **more):

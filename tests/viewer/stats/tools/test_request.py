@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from recorder.decode.decoder import Run, decode
-from recorder.decode.derive import derive
-from recorder.decode.outcome import Exchange, Read
 from tests.cases import each_case
-from viewer.stats.tools import request as seen
-from viewer.stats.tools.request import ToolError
-from viewer.stats.tools.summary import measure
-from viewer.stats.tools.tools import EARLIER, TOOLS
+from wiretape.recorder.decode.decoder import Run, decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.stats.tools import request as seen
+from wiretape.viewer.stats.tools.request import ToolError
+from wiretape.viewer.stats.tools.summary import measure
+from wiretape.viewer.stats.tools.tools import EARLIER, TOOLS
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'

@@ -4,8 +4,8 @@ import pytest
 
 from tests.cases import each_case
 from tests.viewer.stats.tools.test_request import CHUNK, request
-from viewer.stats.tools.clients import mlperf, otel
-from viewer.stats.tools.request import Request, ToolError
+from wiretape.viewer.stats.tools.clients import mlperf, otel
+from wiretape.viewer.stats.tools.request import Request, ToolError
 
 DONE = b"data: [DONE]\n\n"
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.decode.decoder import decode
-from recorder.decode.derive import derive
-from recorder.decode.outcome import Exchange, Read
 from tests.cases import each_case
-from viewer.stats.tools.summary import Observed, measure, measure_observed, report_of
-from viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, authority
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.stats.tools.summary import Observed, measure, measure_observed, report_of
+from wiretape.viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, authority
 
 ORACLES = json.loads((Path(__file__).parents[3] / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]

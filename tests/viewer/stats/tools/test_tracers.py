@@ -7,7 +7,7 @@ import pytest
 from tests.cases import each_case
 from tests.viewer.stats.tools.test_apis import DONE, RESPONSE, stream
 from tests.viewer.stats.tools.test_tools import chunk, measure_as, words
-from viewer.stats.tools.summary import measure
+from wiretape.viewer.stats.tools.summary import measure
 
 TRACERS = ["langfuse", "litellm", "traceloop"]
 FILTER = f"data: {json.dumps({'object': '', 'choices': [], 'prompt_filter_results': []})}\n\n"

@@ -8,9 +8,9 @@ from textual.screen import Screen
 
 from tests.viewer.conftest import COMPLETE, HOSTILE
 from tests.viewer.tui.staging import journey, press, shows, staged, wait_for
-from viewer.tui.base import clipboard
-from viewer.tui.dialogs.menus import CopyMenu
-from viewer.tui.dialogs.offers import Copy, Later
+from wiretape.viewer.tui.base import clipboard
+from wiretape.viewer.tui.dialogs.menus import CopyMenu
+from wiretape.viewer.tui.dialogs.offers import Copy, Later
 
 COPIES: list[Copy] = [("id", COMPLETE), ("text", HOSTILE)]
 

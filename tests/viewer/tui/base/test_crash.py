@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recorder.clock import SYSTEM
-from viewer.tui.base import crash
+from wiretape.recorder.clock import SYSTEM
+from wiretape.viewer.tui.base import crash
 
 
 @pytest.fixture(autouse=True)

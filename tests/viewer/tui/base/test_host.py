@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from recorder.errors import NotFound
-from viewer.source.tape import queries
-from viewer.tui.base.host import Superseded, TapeReader
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.tui.base.host import Superseded, TapeReader
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 

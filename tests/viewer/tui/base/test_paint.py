@@ -7,11 +7,11 @@ from rich.style import Style
 from textual.color import Color
 
 from tests.viewer.conftest import HOSTILE
-from viewer import sparkline
-from viewer.model import states
-from viewer.stats import heatmap
-from viewer.tui.base import paint, theme
-from viewer.tui.base.theme import DARK
+from wiretape.viewer import sparkline
+from wiretape.viewer.model import states
+from wiretape.viewer.stats import heatmap
+from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.base.theme import DARK
 
 
 def test_a_strip_is_as_wide_as_asked_for_and_safe() -> None:

@@ -4,12 +4,12 @@ import json
 import re
 from pathlib import Path
 
-from recorder.clock import Clock
 from tests.forked import CLI
 from tests.viewer.conftest import LIVE, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.terminal import Terminal
-from viewer.tui.base.terminal import PLACED, Lag, cut_short, open_nonblocking
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.tui.base.terminal import PLACED, Lag, cut_short, open_nonblocking
 
 SOON_SECONDS = 30.0
 
@@ -81,8 +81,8 @@ def test_no_color_sends_no_colours_from_any_screen(tape: Path) -> None:
 SLOW = """
 import asyncio, json, sys, time
 from pathlib import Path
-from viewer.tui.app import ViewerApp
-from viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.app import ViewerApp
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 class Playing(InspectorScreen):
     def on_mount(self):  # besides the screen's own, which is called as well

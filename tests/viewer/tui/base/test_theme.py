@@ -9,7 +9,7 @@ from rich.color import ColorSystem
 from textual.color import Color, rgb_to_lab
 from textual.theme import Theme
 
-from viewer.tui.base import theme as themes
+from wiretape.viewer.tui.base import theme as themes
 
 TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error")
 GROUNDS = ("background", "surface", "panel")

@@ -6,9 +6,9 @@ from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, assert_golden, journey, press, resized, seen, shows, staged, wait_for
-from viewer.tui.compare.race import CompareScreen
-from viewer.tui.compare.table import CompareManyScreen, comparison
-from viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.compare.race import CompareScreen
+from wiretape.viewer.tui.compare.table import CompareManyScreen, comparison
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 ALL = range(1, 8)
 RUNNING = "f00d000000000000"

@@ -20,11 +20,11 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from viewer.tui.base.keys import clash_warning
-from viewer.tui.compare.race import CompareScreen
-from viewer.tui.dialogs.help import GROUPS, HelpScreen, entries
-from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.list.screen import StreamsScreen
+from wiretape.viewer.tui.base.keys import clash_warning
+from wiretape.viewer.tui.compare.race import CompareScreen
+from wiretape.viewer.tui.dialogs.help import GROUPS, HelpScreen, entries
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.list.screen import StreamsScreen
 
 
 class Counter(Screen[None]):

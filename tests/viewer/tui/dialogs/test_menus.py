@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from textual.screen import Screen
 
-from recorder.errors import NotFound
 from tests.viewer.conftest import COMPLETE, HOSTILE, TOOLS_READS
 from tests.viewer.tui.staging import journey, press, seen, shows, staged, typed, wait_for
-from viewer.tui.dialogs import menus
-from viewer.tui.dialogs.menus import AskScreen, CopyMenu, ExportMenu
-from viewer.tui.dialogs.offers import Later
-from viewer.tui.inspector.screen import InspectorScreen
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer.tui.dialogs import menus
+from wiretape.viewer.tui.dialogs.menus import AskScreen, CopyMenu, ExportMenu
+from wiretape.viewer.tui.dialogs.offers import Later
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 COPIES = [("id", COMPLETE), ("text", HOSTILE)]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from recorder.sanitize import safe
 from tests.forked import CLI
 from tests.viewer.conftest import HOSTILE, LIVE, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.terminal import Terminal
-from viewer.tui.dialogs import outside
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.tui.dialogs import outside
 
 F3, F4 = "\x1bOR", "\x1bOS"
 

@@ -30,15 +30,15 @@ from tests.viewer.tui.staging import (
     wait_for,
 )
 from tests.viewer.wires import WIRES
-from viewer.model.exchange import notes
-from viewer.model.exchange.opened import Opened
-from viewer.source.tape import decoder, queries
-from viewer.source.tape.decoder import Decoder
-from viewer.tui.app import ViewerApp
-from viewer.tui.dialogs.offers import Later
-from viewer.tui.inspector import pages
-from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.playing.loader import Loader
+from wiretape.viewer.model.exchange import notes
+from wiretape.viewer.model.exchange.opened import Opened
+from wiretape.viewer.source.tape import decoder, queries
+from wiretape.viewer.source.tape.decoder import Decoder
+from wiretape.viewer.tui.app import ViewerApp
+from wiretape.viewer.tui.dialogs.offers import Later
+from wiretape.viewer.tui.inspector import pages
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.playing.loader import Loader
 
 STALLED = "abcd000000000001"
 CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}

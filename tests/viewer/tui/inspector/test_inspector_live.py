@@ -9,7 +9,7 @@ import pytest
 from tests.viewer.conftest import COMPLETE_READS, DONE, LIVE, MS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import journey, press, resized, shows, staged, typed, wait_for
-from viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 
 def test_a_stream_that_falls_silent_shows_for_how_long_until_its_recorder_is_gone(tmp_path: Path) -> None:

@@ -12,19 +12,19 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from recorder.tape import digits, packing
 from tests.viewer import conversing
 from tests.viewer.conftest import DONE, HOSTILE, MS, event, recorded
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
-from viewer import sparkline
-from viewer.model.exchange.notes import path_of
-from viewer.model.text import markdown
-from viewer.source.tape import decoder
-from viewer.tui.base import theme as themes
-from viewer.tui.inspector.panes import InspectorPanes
-from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.playing.loader import KeyQueue
+from wiretape.recorder.tape import digits, packing
+from wiretape.viewer import sparkline
+from wiretape.viewer.model.exchange.notes import path_of
+from wiretape.viewer.model.text import markdown
+from wiretape.viewer.source.tape import decoder
+from wiretape.viewer.tui.base import theme as themes
+from wiretape.viewer.tui.inspector.panes import InspectorPanes
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.playing.loader import KeyQueue
 
 ID = "abcd000000000001"
 CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"} - {"\n"}

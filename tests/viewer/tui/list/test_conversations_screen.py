@@ -7,9 +7,9 @@ import pytest
 from tests.recorder.frames import opened, record
 from tests.viewer.tui.staging import SIZES, assert_golden, journey, press, seen, shows, staged, wait_for
 from tests.viewer.turns import ANSWERED, ASKED, MORE, turn
-from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.list.conversations import ConversationsScreen
-from viewer.tui.list.screen import DrilledScreen
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.list.conversations import ConversationsScreen
+from wiretape.viewer.tui.list.screen import DrilledScreen
 
 SUB_AGENT = {"x-claude-code-agent-id": "7"}
 

@@ -10,15 +10,15 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from recorder.demo import synthetic
-from recorder.destinations import Target
-from recorder.tape import file
 from tests.viewer.fleet import engine as engines
 from tests.viewer.fleet.engine import HEADERS, Listed
 from tests.viewer.tui.staging import Watch, journey, press, seen, shows, typed, wait_for
-from viewer.source.clickhouse import listing
-from viewer.source.clickhouse.source import ClickHouse
-from viewer.tui.app import ViewerApp
+from wiretape.recorder.demo import synthetic
+from wiretape.recorder.destinations import Target
+from wiretape.recorder.tape import file
+from wiretape.viewer.source.clickhouse import listing
+from wiretape.viewer.source.clickhouse.source import ClickHouse
+from wiretape.viewer.tui.app import ViewerApp
 
 TARGET = Target(("http://127.0.0.1:1",), url="clickhouse://127.0.0.1:1/wiretape")
 NUMBERS = "concat(started_at, ' ', id) \nFROM"

@@ -10,10 +10,10 @@ from textual.pilot import Pilot
 
 from tests.viewer.exchange_rows import listed as row
 from tests.viewer.tui.staging import wait_for
-from viewer.model.listing import layout
-from viewer.model.listing.catalog import PAGE, Catalog
-from viewer.rows import ListRow
-from viewer.tui.list.rows import StreamRows
+from wiretape.viewer.model.listing import layout
+from wiretape.viewer.model.listing.catalog import PAGE, Catalog
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.tui.list.rows import StreamRows
 
 COUNT = 20 * PAGE
 HEIGHT = 30

@@ -13,25 +13,25 @@ from textual.events import Key, MouseScrollDown
 from textual.pilot import Pilot
 from textual.widgets import SelectionList
 
-from recorder.errors import NotFound, WiretapeError
-from recorder.tape import file as tapefile
-from recorder.tape import retention
-from recorder.tape.schema import APPLICATION_ID
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, point, resized, seen, shows, wait_for
-from viewer.filters import patterns
-from viewer.model import settings
-from viewer.model.listing.layout import COLUMNS
-from viewer.source.tape import queries
-from viewer.source.tape.place import Tape
-from viewer.tui.app import ViewerApp
-from viewer.tui.dialogs import offers
-from viewer.tui.dialogs.help import entries
-from viewer.tui.list import offers as list_offers
-from viewer.tui.list.filter import FilterInput
-from viewer.tui.list.rows import StreamRows
-from viewer.tui.list.screen import StreamsScreen
+from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.recorder.tape import file as tapefile
+from wiretape.recorder.tape import retention
+from wiretape.recorder.tape.schema import APPLICATION_ID
+from wiretape.viewer.filters import patterns
+from wiretape.viewer.model import settings
+from wiretape.viewer.model.listing.layout import COLUMNS
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.place import Tape
+from wiretape.viewer.tui.app import ViewerApp
+from wiretape.viewer.tui.dialogs import offers
+from wiretape.viewer.tui.dialogs.help import entries
+from wiretape.viewer.tui.list import offers as list_offers
+from wiretape.viewer.tui.list.filter import FilterInput
+from wiretape.viewer.tui.list.rows import StreamRows
+from wiretape.viewer.tui.list.screen import StreamsScreen
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ from array import array
 
 import pytest
 
-from recorder.clock import Clock
-from viewer.timing.playback import Playback
-from viewer.tui.playing.driver import Driver
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.tui.playing.driver import Driver
 
 MS = 1_000_000
 

@@ -1,6 +1,6 @@
 """Keys that wait keep their order."""
 
-from viewer.tui.playing.loader import KeyQueue
+from wiretape.viewer.tui.playing.loader import KeyQueue
 
 
 def test_what_can_be_done_later_waits_and_all_behind_it() -> None:

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from textual.events import MouseMove
 
-from recorder.clock import SYSTEM
 from tests.viewer.conftest import DONE, MS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import journey, point, shows, staged, wait_for
-from viewer.model.exchange.clocks import Times
-from viewer.model.exchange.pulse import Pulse
-from viewer.timing.playback import Playback
-from viewer.tui.inspector.screen import InspectorScreen
-from viewer.tui.playing.timeline import TransportLine
+from wiretape.recorder.clock import SYSTEM
+from wiretape.viewer.model.exchange.clocks import Times
+from wiretape.viewer.model.exchange.pulse import Pulse
+from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.playing.timeline import TransportLine
 
 COUNT = 120
 

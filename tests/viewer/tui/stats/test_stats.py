@@ -28,14 +28,14 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from viewer.filters.parser import parse
-from viewer.model.listing.groups import Table, figure
-from viewer.source.tape import conditions, queries
-from viewer.stats.heatmap import LEGEND
-from viewer.tui.base.theme import THEMES, scale
-from viewer.tui.stats.groups import FailureList, GroupTable
-from viewer.tui.stats.heat import HeatGrid
-from viewer.tui.stats.screen import StatsScreen, shares
+from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.model.listing.groups import Table, figure
+from wiretape.viewer.source.tape import conditions, queries
+from wiretape.viewer.stats.heatmap import LEGEND
+from wiretape.viewer.tui.base.theme import THEMES, scale
+from wiretape.viewer.tui.stats.groups import FailureList, GroupTable
+from wiretape.viewer.tui.stats.heat import HeatGrid
+from wiretape.viewer.tui.stats.screen import StatsScreen, shares
 
 
 async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
@@ -341,7 +341,7 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
 
 
 def test_more_gaps_than_there_is_room_for_are_left_to_the_command(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from viewer.source.tape import overview
+    from wiretape.viewer.source.tape import overview
 
     monkeypatch.setattr(overview, "MOST_GAPS", 3)
 

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from tests.viewer.tui.staging import seen, wait_for
-from viewer.tui.widgets.footer import KeyLine, fitting
+from wiretape.viewer.tui.widgets.footer import KeyLine, fitting
 
 
 class Keyed(Screen[None]):
