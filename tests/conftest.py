@@ -35,7 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # The processes that tests start find the checkout, installed or not.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    ours = (str(ROOT / ".package"), str(ROOT))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*ours, os.environ.get("PYTHONPATH"))))
 
 
 def pytest_collection(session: pytest.Session) -> None:

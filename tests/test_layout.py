@@ -10,6 +10,7 @@ from tests.cases import each_case
 ROOT = Path(__file__).parent.parent
 TOP = {"pyproject.toml", "recorder", "viewer", "migrations", "tests", "README.md", "LICENSE", "CHANGELOG.md"}
 MODULES = sorted(path for package in ("recorder", "viewer") for path in (ROOT / package).rglob("*.py"))
+MODULES.append(ROOT / ".package" / "wiretape" / "__init__.py")
 
 
 def test_nothing_else_is_at_the_top() -> None:
@@ -34,10 +35,14 @@ def test_only_the_folders_of_the_tape_hold_queries(path: Path) -> None:
             assert "SELECT " not in node.value
 
 
+def test_every_import_names_the_package_as_it_is_installed() -> None:
+    beside = re.compile(r"^ *(?:from|import) (?:recorder|viewer)\b", re.M)
+    modules = [*MODULES, *(ROOT / "migrations").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    assert [path for path in modules if beside.search(path.read_text("utf-8"))] == []
+
+
 def test_no_test_replaces_or_imports_a_private_name() -> None:
     """Ruff's SLF001 finds the attributes; this, what it does not see: names in strings and imports."""
-    private = re.compile(
-        r"""setattr\([^)\n]*"_[a-z]|"(?:recorder|viewer)\.[\w.]*\._[a-z]|^ *from (?:recorder|viewer)\b.* _[a-z]""", re.M
-    )
+    private = re.compile(r"""setattr\([^)\n]*"_[a-z]|"wiretape\.[\w.]*\._[a-z]|^ *from wiretape\b.* _[a-z]""", re.M)
     for path in (ROOT / "tests").rglob("*.py"):
         assert private.findall(path.read_text("utf-8")) == [], path

@@ -335,9 +335,10 @@ def test_a_tape_cannot_be_made_by_halves(tape: Path, monkeypatch: pytest.MonkeyP
 
 def test_an_installed_wiretape_finds_the_migrations_it_ships(recorded: Path, tmp_path: Path) -> None:
     tape = older(recorded, "0002")
-    installed = tmp_path / "site" / "recorder"
+    installed = tmp_path / "site" / "wiretape" / "recorder"
     skipped = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "recorder", installed, ignore=skipped)
+    shutil.copy(ROOT / ".package" / "wiretape" / "__init__.py", installed.parent)
     shutil.copytree(ROOT / "migrations", installed / "migrations", ignore=skipped)
     program = (
         "import sys; from wiretape.recorder.commands.db import db; from wiretape.recorder.tape import file\n"

@@ -45,6 +45,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 def runner(copy: Path):
     """Return a function that runs commands of a copy of the source on its tape."""
+    shutil.copytree(ROOT / ".package", copy / ".package", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("recorder", "viewer", "migrations"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
@@ -53,7 +54,7 @@ def runner(copy: Path):
     (copy / "migrations" / "versions" / "9999_last_gap.py").write_text(MIGRATION.format(head=head))
 
     def run(*commands):
-        environment = os.environ | {"PYTHONPATH": str(copy), "WIRETAPE_DB": str(copy / "tape.db")}
+        environment = os.environ | {"PYTHONPATH": str(copy / ".package"), "WIRETAPE_DB": str(copy / "tape.db")}
         command = [sys.executable, "-c", RUN, json.dumps([command.split() for command in commands])]
         return json.loads(subprocess.run(command, env=environment, cwd=copy, capture_output=True, check=True).stdout)
 

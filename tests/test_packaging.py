@@ -4,18 +4,20 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).parent.parent
 HEAVY = "pandas numpy sqlalchemy alembic textual httpx click rich"
 
 
-def built(directory: Path, version: str) -> Path:
-    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(directory), versions=[version])
+def built(directory: Path, version: str, source: Path = ROOT) -> Path:
+    (wheel,) = WheelBuilder(str(source)).build(directory=str(directory), versions=[version])
     return Path(wheel)
 
 
@@ -46,11 +48,37 @@ def run(path: str, code: str, elsewhere: Path) -> str:
 
 def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> None:
     names = {str(path.relative_to(installed)) for path in installed.rglob("*")}
-    assert {"recorder/migrations/env.py", "recorder/migrations/versions/0001_the_first_tape.py"} <= names
-    assert {"recorder/py.typed", "viewer/py.typed", "wiretape/py.typed"} <= names
-    assert {"recorder/tape/writer.py", "viewer/cli.py", "wiretape/__init__.py"} <= names
-    assert {"viewer/page/assets/frame.css", "viewer/page/assets/frame.js"} <= names
-    assert {path.name for path in installed.iterdir()} == {"recorder", "viewer", "wiretape", "wiretape-0.1.0.dist-info"}
+    migrations = "wiretape/recorder/migrations"
+    assert {f"{migrations}/env.py", f"{migrations}/versions/0001_the_first_tape.py"} <= names
+    assert {"wiretape/py.typed", "wiretape/recorder/py.typed", "wiretape/viewer/py.typed"} <= names
+    assert {"wiretape/__init__.py", "wiretape/recorder/tape/writer.py", "wiretape/viewer/cli.py"} <= names
+    assert {"wiretape/viewer/page/assets/frame.css", "wiretape/viewer/page/assets/frame.js"} <= names
+    assert {path.name for path in installed.iterdir()} == {"wiretape", "wiretape-0.1.0.dist-info"}
+
+
+def test_a_wheel_that_is_built_from_the_source_archive_has_the_same_files(installed: Path, tmp_path: Path) -> None:
+    (source,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path, filter="data")
+    with zipfile.ZipFile(built(tmp_path, "standard", tmp_path / "wiretape-0.1.0")) as wheel:
+        names = set(wheel.namelist())
+    assert names == {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+
+
+def test_a_project_with_a_viewer_and_a_recorder_of_its_own_runs_its_tests(installed: Path, tmp_path: Path) -> None:
+    for name in ("viewer.py", "recorder/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("OWNER = 'the project'\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_own.py").write_text(
+        "import recorder, viewer\n"
+        "def test_own(pytestconfig):\n"
+        "    assert recorder.OWNER == viewer.OWNER == 'the project'\n"
+        "    plugin = pytestconfig.pluginmanager.get_plugin('wiretape')\n"
+        f"    assert plugin.__file__ == {str(installed / 'wiretape/viewer/replay/plugin.py')!r}\n"
+    )
+    code = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider']))"  # as python -m pytest
+    assert "1 passed" in run(str(installed), code, tmp_path)
 
 
 def test_pytest_finds_the_plugin_and_no_command_needs_pytest(installed: Path) -> None:
@@ -61,7 +89,7 @@ def test_pytest_finds_the_plugin_and_no_command_needs_pytest(installed: Path) ->
     needed = re.findall(r"^Requires-Dist: (.*)", (information / "METADATA").read_text("utf-8"), re.MULTILINE)
     assert [line for line in needed if line.startswith("pytest") and "extra ==" not in line] == []
     importing = [str(path) for path in installed.rglob("*.py") if "\nimport pytest" in path.read_text("utf-8")]
-    assert importing == [str(installed / "viewer/replay/plugin.py")]
+    assert importing == [str(installed / "wiretape/viewer/replay/plugin.py")]
 
 
 def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) -> None:
@@ -73,8 +101,9 @@ def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) 
 
 
 def test_an_editable_wiretape_can_be_imported_and_is_the_checkouts_own(editable: str, tmp_path: Path) -> None:
-    found = run(editable, "import wiretape, viewer; print(wiretape.__file__); print(viewer.__file__)", tmp_path)
-    assert found.splitlines() == [str(ROOT / ".package/wiretape/__init__.py"), str(ROOT / "viewer/__init__.py")]
+    code = "import wiretape.viewer; print(wiretape.__file__); print(wiretape.viewer.__file__)"
+    found = [Path(line).resolve() for line in run(editable, code, tmp_path).splitlines()]
+    assert found == [ROOT / ".package/wiretape/__init__.py", ROOT / "viewer/__init__.py"]
 
 
 def test_importing_wiretape_loads_no_heavy_library(editable: str, tmp_path: Path) -> None:

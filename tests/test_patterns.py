@@ -21,7 +21,7 @@ Use = tuple[re.Pattern[Any], str]
 
 def modules() -> Iterator[tuple[ModuleType, ast.Module]]:
     for path in sorted(path for package in ("recorder", "viewer") for path in (ROOT / package).rglob("*.py")):
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        name = "wiretape." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         yield importlib.import_module(name), ast.parse(path.read_text("utf-8"))
 
 

@@ -100,7 +100,9 @@ def started(tape: Path, environment: dict[str, str]) -> "tuple[subprocess.Popen[
 def measure(checkout: Path, sent: Sequence[bytes], streams: int, rate: float) -> int:
     """Return the CPU time, in ns, of a checkout's writer from its being ready until all streams are measured."""
     with tempfile.TemporaryDirectory() as directory:
-        process, connection = started(Path(directory) / "tape.db", {**os.environ, "PYTHONPATH": str(checkout)})
+        process, connection = started(
+            Path(directory) / "tape.db", os.environ | {"PYTHONPATH": str(checkout / ".package")}
+        )
         with process, connection, connection.makefile("rb") as answers:
             connection.sendall(journal.encode(0, SESSION))
             answers.readline()

@@ -155,7 +155,8 @@ async def test_with_base_url_a_variable_that_is_no_url_is_wrong_usage(tmp_path: 
 
 @on_loop
 async def test_no_variable_of_an_api_is_set_that_was_not_set(tmp_path: Path) -> None:
-    script = "import os; from wiretape.recorder.relay import apis; print(sorted(apis.BY_VARIABLE.keys() & os.environ.keys()))"
+    script = "import os; from wiretape.recorder.relay.apis import BY_VARIABLE as names; "
+    script += "print(sorted(names.keys() & os.environ.keys()))"
     env = {"MISTRAL_BASE_URL": "https://gw.test/v1", "GROQ_API_BASE": "http://127.0.0.1:9"}
     code, out, err = await ran(tmp_path / "tape.db", script=script, env=env)
     assert (code, out) == (0, "['GROQ_API_BASE', 'MISTRAL_BASE_URL']\n")

@@ -226,4 +226,4 @@ def test_asking_loads_nothing_but_click_and_the_standard_library(tape: Path) -> 
             [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=os.environ | asked
         )
         assert done.stdout.startswith("plain,") or done.stdout.startswith("open,")
-        assert done.stderr == "['__main__', 'click', 'recorder', 'viewer']\n"
+        assert done.stderr == "['__main__', 'click', 'wiretape']\n"
