@@ -9,7 +9,19 @@ from dataclasses import dataclass, replace
 from operator import lt
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Connection, Row, Select, bindparam, case, func, literal, select, type_coerce
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    select,
+    type_coerce,
+)
 from sqlalchemy.types import NullType
 
 from wiretape.recorder.decode import encoding
@@ -25,19 +37,23 @@ _NEEDS_REQUEST = "/aigc/"
 REQUEST_NEEDED = case((exchanges.c.path.contains(_NEEDS_REQUEST), exchanges.c.request_body)).label("request_needed")
 """The body of a request where decoding needs it: DashScope's answers mean what the request asked for."""
 
-_NO_READS: Final = Reads((), (), (), (), ())
+NO_READS: Final = Reads((), (), (), (), ())
 # Statements are built once: that takes longer than running them.
 _OF_NO: BindParameter[int] = bindparam("no")
-_FACTS: Select[Any] = select(
+_NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
+_COLUMNS: Select[Any] = select(
     *(column for column in exchanges.c if column.name != "request_body"),
     func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored"),
     REQUEST_NEEDED,
     select(func.length(bodies.c.data) == 0)
-    .where(bodies.c.exchange_no == _OF_NO)
+    .where(bodies.c.exchange_no == exchanges.c.no)
     .scalar_subquery()
     .label("lacks_bytes"),
-).where(exchanges.c.no == _OF_NO)
-_NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
+)
+_FACTS = _COLUMNS.where(exchanges.c.no == _OF_NO)
+_WITH_REQUESTS = _COLUMNS.add_columns(
+    exchanges.c.request_body, exists().where(bodies.c.exchange_no == exchanges.c.no).label("is_settled")
+).where(exchanges.c.no.in_(_NUMBERS))
 # Checked as whole exchanges, not cell by cell.
 _ARRAYS = ("at_ns", "relayed_ns", "sizes")
 
@@ -61,7 +77,9 @@ class _Statements:
             select(bodies.exchange_no, literal(0), literal(0), *packed).where(bodies.exchange_no.in_(_NUMBERS)),
             new_reads.order_by(segments.exchange_no, segments.seq),
             select(bodies.data, bodies.size).where(bodies.exchange_no == _OF_NO),
-            select(segments.data).where(segments.exchange_no == _OF_NO).order_by(segments.start),
+            select(segments.exchange_no, segments.data)
+            .where(segments.exchange_no.in_(_NUMBERS))
+            .order_by(segments.exchange_no, segments.start),
         )
 
 
@@ -92,6 +110,11 @@ def with_sent(connection: Connection, no: int, exchange: Exchange, missing: int 
 def row_of(connection: Connection, no: int) -> Row[Any]:
     """Read an exchange's row, without the request's body. Raises sqlalchemy's `NoResultFound`."""
     return connection.execute(_FACTS, {"no": no}).one()
+
+
+def rows_with_requests(connection: Connection, numbers: Sequence[int]) -> dict[int, Row[Any]]:
+    """Read the rows of exchanges by their numbers, with the requests' bodies and whether each is settled."""
+    return {row.no: row for row in connection.execute(_WITH_REQUESTS, {"numbers": numbers})}
 
 
 def request_body(connection: Connection, no: int) -> bytes | None:
@@ -157,7 +180,7 @@ def _request_missing(row: Any) -> int:
 
 def reads_of(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> Reads:
     """Read an exchange's reads, in order; those that are damaged are noted and left out."""
-    return reads_of_all(connection, [no], stream).get(no, _NO_READS)
+    return reads_of_all(connection, [no], stream).get(no, NO_READS)
 
 
 def reads_of_all(connection: Connection, numbers: Sequence[int], stream: Stream = FROM_UPSTREAM) -> dict[int, Reads]:
@@ -195,7 +218,7 @@ def stored_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM)
     """
     packed = connection.execute(_OF[stream].body, {"no": no}).one_or_none()
     if packed is None:
-        return b"".join(piece or b"" for piece in connection.execute(_OF[stream].segments, {"no": no}).scalars())
+        return unpacked_bodies(connection, [no], stream).get(no, b"")
     if packed.data == b"":
         raise NotShipped(str(row_of(connection, no).id))
     try:
@@ -203,6 +226,14 @@ def stored_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM)
     except ValueError as error:
         reason = f"the body of exchange number {no} is damaged ({error}): see 'wiretape db check'"
         raise TapeDamaged(reason) from error
+
+
+def unpacked_bodies(connection: Connection, numbers: Sequence[int], stream: Stream = FROM_UPSTREAM) -> dict[int, bytes]:
+    """Read the bodies of exchanges that are still in segments, by their numbers."""
+    pieces: dict[int, list[bytes]] = {}
+    for no, data in connection.execute(_OF[stream].segments, {"numbers": numbers}):
+        pieces.setdefault(no, []).append(data or b"")
+    return {no: b"".join(its) for no, its in pieces.items()}
 
 
 def readable_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> bytes:

@@ -17,13 +17,13 @@ import traceback
 import zlib
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import JSON, Connection, exists, insert, select, update
+from sqlalchemy import JSON, Connection, Row, exists, insert, select, update
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode import encoding
@@ -70,6 +70,8 @@ _STORED = "SELECT id FROM exchanges WHERE id IN (SELECT value FROM json_each(?))
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
     FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
 """How much is stored of a request body that is still coming; no row if it is not."""
+_UNPACKED_SIZES = """SELECT exchange_no, sum(length(data)) FROM segments
+    WHERE exchange_no IN (SELECT value FROM json_each(?)) GROUP BY exchange_no"""
 
 
 _WITHOUT_SALT: Final = Redactor(None)
@@ -236,6 +238,35 @@ class Unsettled:
     def size(self) -> int:
         """Bytes of both directions."""
         return len(self.body) + (len(self.exchange.sent.data) if self.exchange.sent else 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Stored:
+    """Ended exchanges read from the tape together, by number; `unpacked` holds the bodies not packed yet."""
+
+    connection: Connection
+    rows: Mapping[int, Row[Any]]
+    reads: Mapping[int, Reads]
+    unpacked: Mapping[int, bytes]
+
+    @classmethod
+    def of(cls, connection: Connection, numbers: Sequence[int]) -> "_Stored":
+        if not numbers:
+            return cls(connection, {}, {}, {})
+        return cls(
+            connection,
+            reading.rows_with_requests(connection, numbers),
+            reading.reads_of_all(connection, numbers),
+            reading.unpacked_bodies(connection, numbers),
+        )
+
+    def unsettled(self, no: int) -> Unsettled:
+        """Return one exchange; a packed body and the client's side of a WebSocket are read only now."""
+        row = self.rows[no]
+        facts = (row.id, row.method, row.path, row.request_model, reading.facts_of(self.connection, row))
+        body = reading.readable_body(self.connection, no) if row.is_settled else self.unpacked.get(no, b"")
+        asked = Asked(row.request_headers or [], row.request_body)
+        return Unsettled(no, *facts, self.reads.get(no, reading.NO_READS), body, asked, row.is_settled)
 
 
 class _Body(NamedTuple):
@@ -500,29 +531,25 @@ class Store:
         taken: list[Unsettled] = []
         size = 0
         with self.connection.begin():
+            not_kept = [no for no in islice(numbers, most) if no not in self._ended]
+            stored = _Stored.of(self.connection, self._within(not_kept, most_bytes))
             while numbers and (not taken or (len(taken) < most and size < most_bytes)):
-                taken.append(self._unsettled(numbers.popleft()))
+                no = numbers.popleft()
+                if (facts := self._ended.pop(no, None)) is not None:
+                    self._kept -= facts.size
+                    taken.append(facts.unsettled(no))
+                else:
+                    if no not in stored.rows:
+                        stored = _Stored.of(self.connection, [no])
+                    taken.append(stored.unsettled(no))
                 size += taken[-1].size
         return taken
 
-    def _unsettled(self, no: int) -> Unsettled:
-        if (facts := self._ended.pop(no, None)) is not None:
-            self._kept -= facts.size
-            return facts.unsettled(no)
-        row = reading.row_of(self.connection, no)
-        is_settled = self._driver.execute("SELECT 1 FROM bodies WHERE exchange_no = ?", (no,)).fetchone() is not None
-        return Unsettled(
-            no,
-            row.id,
-            row.method,
-            row.path,
-            row.request_model,
-            reading.facts_of(self.connection, row),
-            reading.reads_of(self.connection, no),
-            reading.readable_body(self.connection, no),
-            Asked(row.request_headers or [], reading.request_body(self.connection, no)),
-            is_settled,
-        )
+    def _within(self, numbers: Sequence[int], most_bytes: int) -> Sequence[int]:
+        """Return the first exchanges, at least one, up to the one whose stored bytes reach a limit."""
+        sizes = dict(self._driver.execute(_UNPACKED_SIZES, (_texts_json(numbers),)).fetchall()) if numbers else {}
+        before = accumulate((sizes.get(no) or 0 for no in numbers), initial=0)
+        return [no for no, size in zip(numbers, before, strict=False) if size < most_bytes] or numbers[:1]
 
     def put(self, settled: Sequence[Settled]) -> list[journal.Finished]:
         """Store bodies and measures, in one transaction; return what to show of the exchanges."""
@@ -868,7 +895,7 @@ class Store:
     def _rederive(self, no: int) -> bool:
         """Derive one exchange again; what is known of one whose body is not there, or cannot be unpacked, is kept."""
         with self.connection.begin():
-            facts = self._unsettled(no)
+            facts = _Stored.of(self.connection, [no]).unsettled(no)
             if not facts.exchange.has_bytes or no in cells.damage_of(self.connection).exchanges:
                 return False
             measured = _derived(facts)

@@ -4,6 +4,8 @@ import os
 import random
 import tracemalloc
 import zlib
+from collections import deque
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +45,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.metrics import DECODER_VERSION
-from wiretape.recorder.tape import checks, file, journal, merge, retention
+from wiretape.recorder.tape import cells, checks, file, journal, merge, retention
 from wiretape.recorder.tape import store as storing
 from wiretape.recorder.tape.losses import Began, Relayed, Unstored
 from wiretape.recorder.tape.schema import (
@@ -56,7 +58,7 @@ from wiretape.recorder.tape.schema import (
     settlements,
     uploads,
 )
-from wiretape.recorder.tape.store import Store
+from wiretape.recorder.tape.store import Store, Unsettled
 
 
 def rows(tape: Path, table: Any) -> list[dict[str, Any]]:
@@ -404,6 +406,86 @@ def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
             assert min(grown(name) for name in ("a", "b", "c", "d")) < 100 * 30  # the least to remember one by
         finally:
             tracemalloc.stop()
+
+
+def read_back(store: Store, numbers: Sequence[int], most_bytes: int = 1 << 20) -> tuple[list[Unsettled], int]:
+    """Take exchanges from the tape alone; also return the number of statements."""
+    statements: list[str] = []
+    other = Store(store.connection)
+    driver = file.driver_of(store.connection)
+    driver.set_trace_callback(statements.append)
+    try:
+        return other.take_unsettled(deque(numbers), len(numbers), most_bytes), len(statements)
+    finally:
+        driver.set_trace_callback(None)
+
+
+def of_all_kinds(id: str) -> list[journal.Frame]:
+    """Give exchanges that answer with a stream, in one read, not at all, and from DashScope."""
+    dashscope = begin(f"{id}-aigc", path="/api/v1/services/aigc/text-generation/generation")
+    return [
+        *exchange(f"{id}-stream"),
+        *exchange(f"{id}-whole", [b"{}"]),
+        begin(f"{id}-refused"),
+        end(f"{id}-refused", [], "connect"),
+        *[dashscope, *exchange(dashscope.id)[1:]],
+    ]
+
+
+def test_exchanges_that_left_memory_are_read_back_as_they_were_kept(tape: Path) -> None:
+    with opened(tape) as store:
+        numbers = store.append(of_all_kinds("a"))
+        frames = exchange("in-pieces")
+        for frame in frames[:-1]:
+            store.append([frame])
+        numbers += store.append(frames[-1:])
+        from_tape, _ = read_back(store, numbers)
+        kept = store.take_unsettled(deque(numbers), len(numbers), 1 << 20)
+    assert [[*one.reads] for one in from_tape] == [[*one.reads] for one in kept]
+    assert [replace(one, reads=kept[0].reads) for one in from_tape] == [
+        replace(one, reads=kept[0].reads) for one in kept
+    ]
+    assert len(from_tape) == 5
+
+
+def test_many_exchanges_are_read_back_with_as_many_statements_as_a_few(tape: Path) -> None:
+    with opened(tape) as store:
+        few = store.append(of_all_kinds("few"))
+        many = store.append([frame for number in range(50) for frame in of_all_kinds(f"{number}")])
+        assert read_back(store, many)[1] == read_back(store, few)[1]
+
+
+def test_exchanges_are_taken_in_order_wherever_they_are_and_up_to_a_limit(tape: Path) -> None:
+    sizes = [300, 500, 0, 400, 200]
+    with opened(tape) as store:
+        numbers = [no for number, size in enumerate(sizes) for no in store.append(exchange(f"{number}", [b"x" * size]))]
+        numbers += store.append(websocket("ws", STREAM, [b"x" * 50]))
+        taken = {most: [one.no for one in read_back(store, numbers, most)[0]] for most in (0, 300, 301, 1201)}
+        assert taken == {0: numbers[:1], 300: numbers[:1], 301: numbers[:2], 1201: numbers[:5]}
+        store.settle(numbers[1:2])  # of the others, the WebSocket alone is not in memory
+        mixed = [numbers[5], *numbers[:5]]
+        assert [one.no for one in store.take_unsettled(deque(mixed), 10, 1 << 20)] == mixed
+        both, _ = read_back(store, mixed)
+        assert [(one.no, one.is_settled) for one in both] == [(no, no == numbers[1]) for no in mixed]
+        assert [one.size for one in both] == [len(b"".join(STREAM)) + 50, *sizes]
+
+
+@pytest.mark.damages
+def test_damage_to_one_of_the_exchanges_read_back_is_noted_and_harms_no_other(tape: Path) -> None:
+    with opened(tape) as store:
+        numbers = store.append([frame for id in ("good", "headers", "reads") for frame in exchange(id)])
+        store.connection.exec_driver_sql("UPDATE exchanges SET request_headers = '{', bytes = x'00' WHERE no = 2")
+        store.connection.exec_driver_sql("UPDATE segments SET at_ns = '[1,' WHERE exchange_no = 3")
+        store.connection.commit()
+        (good, headers, reads), _ = read_back(store, numbers)
+        found = cells.damage_of(store.connection)
+    assert (found.columns, found.exchanges) == (
+        {"exchanges.request_headers", "exchanges.bytes"},
+        {3: "its reads are damaged"},
+    )
+    assert (len(good.reads), len(headers.reads), len(reads.reads)) == (4, 4, 0)
+    assert (good.asked.headers, headers.asked.headers) == ([["content-type", "application/json"]], [])
+    assert good.body == headers.body == reads.body == b"".join(STREAM)
 
 
 BEGAN = Began(AT, "POST", "/v1/chat/completions", "https://api.test")
