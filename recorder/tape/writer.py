@@ -226,7 +226,8 @@ class Writer:
         if waiting and not self._settling and self._may_settle():
             self._reported = waiting is self._unsettled
             self._settling = True
-            most = min(max(len(waiting) // _SETTLED_SHARE, _SETTLED_TOGETHER), _MOST_SETTLED)
+            share = 0 if self._pieces.full() else len(waiting) // _SETTLED_SHARE  # bytes can be lost, measures cannot
+            most = min(max(share, _SETTLED_TOGETHER), _MOST_SETTLED)
             self._to_settle.put(self._tried(lambda: self._store.take_unsettled(waiting, most, _SETTLED_BYTES)))
 
     def _may_settle(self) -> bool:
