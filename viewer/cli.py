@@ -9,54 +9,22 @@ from typing import TextIO
 
 import click
 
+from wiretape.recorder.commands.cli import COMMANDS
 from wiretape.recorder.commands.cli import main as group
-from wiretape.recorder.commands.db import db
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands.completion import completion
-from wiretape.viewer.commands.cut import cut
-from wiretape.viewer.commands.demo import demo
-from wiretape.viewer.commands.doctor import doctor
-from wiretape.viewer.commands.export import export
-from wiretape.viewer.commands.fleet import fleet
-from wiretape.viewer.commands.help import help_
-from wiretape.viewer.commands.import_ import import_
-from wiretape.viewer.commands.ls import ls
-from wiretape.viewer.commands.play import play
-from wiretape.viewer.commands.pull import pull
-from wiretape.viewer.commands.rm import rm
-from wiretape.viewer.commands.serve import serve
-from wiretape.viewer.commands.ship import ship
-from wiretape.viewer.commands.show import show
-from wiretape.viewer.commands.stats import check, compare, stats
-from wiretape.viewer.commands.view import view
 
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
 _COLLECTED_OBJECTS = 50_000
 
-for _command in (
-    ls,
-    show,
-    play,
-    serve,
-    export,
-    import_,
-    ship,
-    fleet,
-    pull,
-    rm,
-    stats,
-    compare,
-    check,
-    doctor,
-    completion,
-    view,
-    help_,
-    demo,
-):
-    group.add_command(_command)
-db.add_command(cut)
+for _name in ("ls", "show", "play", "serve", "export", "pull", "rm", "doctor", "view", "demo", "fleet", "ship"):
+    COMMANDS[_name] = f"wiretape.viewer.commands.{_name}:{_name}"
+COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("stats", "compare", "check")})
+COMMANDS["import"], COMMANDS["help"] = "wiretape.viewer.commands.import_:import_", "wiretape.viewer.commands.help:help_"
+COMMANDS["completion"] = completion  # its module defines what every shell is answered
+COMMANDS["db"] = "wiretape.viewer.commands.cut:group"  # the recorder's, with `cut`
 
 
 def main() -> None:

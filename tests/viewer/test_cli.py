@@ -169,9 +169,19 @@ def test_output_that_does_not_fit_is_an_error_of_one_line(tape: Path, unbuffered
 
 def test_importing_the_commands_loads_no_heavy_library() -> None:
     heavy = {"asyncio", "pandas", "textual", "sqlalchemy", "alembic", "httpx", "msgspec", "rich", "brotli"}
-    code = f"import sys, wiretape.viewer.cli; print(sorted({heavy!r} & sys.modules.keys()))"
+    code = "import sys; from wiretape.viewer.cli import group; list(group.commands.values())"
+    code += f"; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_command_imports_no_module_of_another() -> None:
+    code = "import sys; from wiretape.viewer.cli import main; sys.argv[1:] = ['ls', '--help']\ntry: main()\n"
+    code += "except SystemExit: print(*(name for name in sys.modules if '.commands.' in name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    others = {f"wiretape.{wing}.commands.{name}" for wing in ("recorder", "viewer") for name in group.commands}
+    found = others.intersection(done.stdout.splitlines()[-1].split())
+    assert found == {"wiretape.viewer.commands.ls", "wiretape.viewer.commands.completion"}
 
 
 def commands(command: click.Command) -> Iterator[click.Command]:

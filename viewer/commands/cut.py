@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from wiretape.recorder.commands.db import db as group
 from wiretape.recorder.commands.options import db
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
@@ -23,7 +24,7 @@ REDACT_SECONDS: Final = 10.0
 """The processor time that the patterns of `--redact` may take for one text."""
 
 
-@click.command()
+@group.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
 @db
 @options.filtered
