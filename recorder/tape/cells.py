@@ -84,8 +84,10 @@ class Kind:
         return self.fits is None or self.fits(value)
 
     def are_good(self, values: Sequence[Any]) -> bool:
-        """Return whether all values are good, None included; False if that takes a look at each of them."""
-        if self.fits is not None or not set(map(type, values)) - {type(None)} <= self.types:
+        """Return whether all values are good, None included."""
+        if not set(map(type, values)) - {type(None)} <= self.types:
+            return False
+        if self.fits is not None and not all(map(self.fits, {*values} - {None})):
             return False
         if self.limits is None:
             return True
@@ -244,9 +246,9 @@ class Cell(TypeDecorator[Any]):
         return bool if isinstance(self.declared, Boolean) else None
 
     def takes(self, values: Sequence[Any]) -> bool:
-        """Return whether all of these are good and left as they are; False if that takes a look at each of them."""
-        may_be_none = self.nullable or self.joined
-        return (may_be_none or None not in values) and self.kind.are_good(values)
+        """Return whether all of these are good and left as they are."""
+        may_be_none, is_kept = self.nullable or self.joined, self.kind.fits is None or self._decoder() is None
+        return is_kept and (may_be_none or None not in values) and self.kind.are_good(values)
 
 
 def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...]]:

@@ -34,7 +34,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
 _TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _TO_ESCAPE = re.compile(r"[\\\t\n\r]").search
-_TO_ESCAPE_IN_LINES = re.compile(r"[\\\t\r]").search
+_ESCAPED_IN_LINES = "\\\t\r"
 _QUOTE = '"'
 _TO_QUOTE = re.compile(r'[",\r\n]').search
 _UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0][^",\r\n]*+').fullmatch
@@ -44,7 +44,8 @@ _NONE = ()
 _TEXT = frozenset({NoneType, str})
 _TRUTH = frozenset({NoneType, bool})
 _TRUTHS = {None: "", False: "false", True: "true"}
-_TO_GUARD = re.compile(r'[",\r]|(?:\A|\n)[=+\-@\t\0]').search
+_QUOTED_IN_LINES = '",\r'
+_GUARDED_LINE = re.compile(r"\n[=+\-@\t\0]").search
 _FLUSH = 1 << 16
 _FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
 _ORDINARY: Final = re.compile(r"[ \w][ \w.;:!?'()—-]*+").fullmatch
@@ -153,21 +154,22 @@ def _compact(stored: str) -> Any:
 
 def _csv_texts(stored: Sequence[Any], raw: bool) -> Sequence[str]:
     """Write a column's values as `csv.writer` writes the cells of them."""
-    return _texts(stored, _TO_GUARD, functools.partial(_quoted, raw=raw))
+    return _texts(stored, _QUOTED_IN_LINES, functools.partial(_quoted, raw=raw))
 
 
 def _tsv_texts(stored: Sequence[Any]) -> Sequence[str]:
     """Write a column's values as `_unquoted` does."""
-    return _texts(stored, _TO_ESCAPE_IN_LINES, functools.partial(_unquoted, terminal=False))
+    return _texts(stored, _ESCAPED_IN_LINES, functools.partial(_unquoted, terminal=False))
 
 
-def _texts(stored: Sequence[Any], special: Callable[[str], Any], cell: Callable[[Any], str]) -> Sequence[str]:
-    """Write a column's values with `cell`, unless all are texts of one line, and nothing `special` is in the lines."""
+def _texts(stored: Sequence[Any], special: str, cell: Callable[[Any], str]) -> Sequence[str]:
+    """Write a column's values with `cell`, unless all are texts of one line without a `special` sign or a formula."""
     if not set(map(type, stored)) <= _TEXT:
         return [*map(cell, stored)]
     texts = ["" if text is None else text for text in stored]
     lines = "\n".join(texts)
-    if lines.count("\n") == len(texts) - 1 and not special(lines):
+    is_ordinary = lines.count("\n") == len(texts) - 1 and not any(sign in lines for sign in special)
+    if is_ordinary and not _GUARDED_LINE(f"\n{lines}"):  # which is searched for a single sign: that is fast
         return texts
     written = {text: cell(text) for text in set(texts)}  # often few, such as labels
     return [*map(written.__getitem__, texts)]
@@ -233,7 +235,9 @@ def milliseconds(ns: Sequence[float | None]) -> list[str]:
     if not _are_usual(known):
         return ["" if value is None else repr(rows.ms(value)) for value in ns]
     whole = set(map(type, known)) == {int}
-    written = msgspec.json.encode([value / 1e6 for value in known] if whole else [rows.ms(value) for value in known])
+    written = msgspec.json.encode(
+        [value / 1e6 for value in known] if whole else [round(value / 1e6, 6) for value in known]
+    )
     # It writes what Python does, and faster, but for what Python writes with an exponent.
     if b"e" in written or b"n" in written or b",0.0000" in written or written.startswith(b"[0.0000"):
         return ["" if value is None else repr(rows.ms(value)) for value in ns]
