@@ -13,7 +13,7 @@ Gaps are a byte that says how wide a number is, 4 or 8 bytes, and the numbers, l
 shorter than the 4.29 s that fit 4 bytes. Every statistic reads all of them, so they are neither JSON nor compressed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import add, sub
 from typing import Annotated, Any, Final, NamedTuple, cast
@@ -160,8 +160,8 @@ def _text(array: Any) -> Array:
     return array if isinstance(array, str | bytes) else ""
 
 
-def _are_timestamps(values: Iterable[int | None]) -> bool:
-    known = [value for value in values if value is not None]
+def _are_timestamps(values: Sequence[int | None]) -> bool:
+    known = cast("Sequence[int]", values) if None not in values else [value for value in values if value is not None]
     return not known or (min(known) > -MOST and max(known) < MOST)
 
 

@@ -202,7 +202,7 @@ def packed_reads(
 def _joined(connection: Connection, no: int, pieces: list[Packed]) -> Reads:
     try:
         joined = packing.join([packing.unpack(piece) for piece in pieces])
-        if all(map(lt, joined.seq, joined.seq[1:])):
+        if len(pieces) == 1 or all(map(lt, joined.seq, joined.seq[1:])):
             return joined
     except (ValueError, TypeError):
         pass

@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from operator import sub
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -122,7 +122,7 @@ class Request:
             return []
         several = (run for run in self.decoded.runs if len(run) > 1)
         # Some tools end a line at these, too.
-        return [run for run in several if not _LINE_ENDS.search("".join(run.texts))]
+        return [run for run in several if (text := "".join(run.texts)).isascii() or not _LINE_ENDS.search(text)]
 
     @property
     def client_left(self) -> bool:
@@ -270,7 +270,7 @@ def ms(ns: float) -> float:
 
 def gaps(at: Sequence[int]) -> list[float]:
     """Return the gaps between timestamps in ns, in ms."""
-    return [(later - earlier) / 1e6 for earlier, later in pairwise(at)]
+    return [gap / 1e6 for gap in map(sub, at[1:], at)]
 
 
 def per_token(window_ns: float, tokens: int | None) -> float | None:
