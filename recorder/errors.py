@@ -11,6 +11,7 @@
     │   ├── ForeignFile     the file is not a tape                                            exit 8
     │   └── TapeDamaged     a check of the tape failed                                        exit 3
     ├── OutputRefused       an output file would replace what must not be replaced             exit 2
+    ├── ConfigError         a configuration file, or one of rules, has a mistake             exit 2
     ├── CannotListen        the address is taken or may not be listened on                    exit 7
     ├── WriterFailed        the writer process could not be started or kept running           exit 1
     └── UpstreamError       an upstream could not be reached, broke, or ran into a limit
@@ -82,6 +83,12 @@ class TapeDamaged(TapeError):
 
 class OutputRefused(WiretapeError):
     """An output file was named that must not be replaced: a database, the tape itself, no regular file."""
+
+    exit_code = 2
+
+
+class ConfigError(WiretapeError):
+    """A configuration file, or one of rules, cannot be read or has a mistake."""
 
     exit_code = 2
 

@@ -6,7 +6,7 @@ recording and the screens apply the same functions, with the thresholds of the u
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import compress
 from operator import ne, sub
 from typing import Any, Final
@@ -61,6 +61,9 @@ class Thresholds:
             f" or all within {window} of the latency"
         )
 
+
+LIMITS: Final = {one.name: one for one in fields(Thresholds)}
+"""The fields of `Thresholds` by name."""
 
 DEFAULT: Final = Thresholds()
 """The thresholds by which the tape's flags are raised."""

@@ -285,16 +285,16 @@ def _archive(source: "Source", job: _Job, where: "Selection") -> Put:
 
 
 def _one(source: "Source", job: _Job, where: "Selection") -> Put:
+    from wiretape.viewer import config
     from wiretape.viewer.export import asciicast
     from wiretape.viewer.source.tape import exchange
-    from wiretape.viewer.timing import thresholds
 
     connection, numbers = source.tape("bodies"), source.numbers(where, 2)
     if len(numbers) > 1:
         raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest")
     if not numbers:
         raise NotFound("no exchange matches: see 'wiretape ls'")
-    limits = thresholds.read({})
+    limits = config.thresholds()
 
     def put(stream: BinaryIO | None) -> int:
         with _opened(stream) as file:
@@ -307,9 +307,9 @@ def _one(source: "Source", job: _Job, where: "Selection") -> Put:
 
 def _page(source: "Source", job: _Job, where: "Selection") -> Put:
     """Write the page of one exchange, or of a run where several are selected."""
+    from wiretape.viewer import config
     from wiretape.viewer.page import sources
     from wiretape.viewer.source.tape.source import condition
-    from wiretape.viewer.timing import thresholds
 
     connection, numbers = source.tape("bodies"), source.numbers(where, 2)
     is_run = len(numbers) > 1
@@ -317,7 +317,7 @@ def _page(source: "Source", job: _Job, where: "Selection") -> Put:
         raise click.UsageError("--with-bodies is of the page of one exchange: name its ID, such as @ for the newest")
     if not is_run and job.sides is not None:
         raise click.UsageError("--base and --new compare exchanges of a run: only one exchange is selected")
-    limits = thresholds.read({})
+    limits = config.thresholds()
 
     def put(stream: BinaryIO | None) -> int:
         with _opened(stream) as file:

@@ -4,18 +4,21 @@ What is wrong with a value is a usage
 error that names the option. The language of filters is `filters.parser`'s.
 """
 
+import functools
 import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from wiretape.recorder import destinations
 from wiretape.recorder.commands.options import TapeFile, gathered, tape_path
+from wiretape.recorder.decode.stalls import LIMITS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import completion
@@ -226,6 +229,32 @@ paced = gathered(
     click.option("--no-wait", is_flag=True, help="Do not wait: the same as --speed 0."),
 )  # fmt: skip
 """Adds the options that say how fast a recording is played again; the command gets `pace`."""
+
+
+def judged(command: F) -> F:
+    """Add an option for each limit of a verdict; the command gets `thresholds`."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from wiretape.viewer import config
+
+        limits = config.thresholds({name: kwargs.pop(name) for name in LIMITS})
+        return command(*args, thresholds=limits, **kwargs)
+
+    for name, one in reversed(LIMITS.items()):
+        text = f"{one.metadata['doc']} [default: {one.default:g}]"
+        wrapped = click.option(_option(name), name, metavar=one.metadata["sign"], help=text)(wrapped)
+    return cast(F, wrapped)
+
+
+def limits_given() -> list[str]:
+    """Return the names of the limits' options that are on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return [_option(name) for name in LIMITS if source(name) is ParameterSource.COMMANDLINE]
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def groups(by: str | None) -> tuple[str, ...]:

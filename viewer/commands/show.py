@@ -12,7 +12,6 @@ import click
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.commands import completion, options, output
 from wiretape.viewer.commands.output import Output
-from wiretape.viewer.timing import thresholds as limiting
 
 if TYPE_CHECKING:
     from wiretape.viewer.rows import TableRow
@@ -197,7 +196,7 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
     "--part", type=click.Choice(list(_PARTS)), default="summary", show_default=True, help="What to show of it."
 )
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
-@limiting.options
+@options.judged
 @output.formatted(default=_FORMAT)
 def show(id: str, db: "Place | None", part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
     """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
@@ -211,7 +210,7 @@ def show(id: str, db: "Place | None", part: str, force: bool, thresholds: Thresh
 
     if part == "raw" and out.format is not None:
         raise click.UsageError("--part raw is the body as it came: it has no --format")
-    if part not in _JUDGED and (given := limiting.given()):
+    if part not in _JUDGED and (given := options.limits_given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
     with output.opened(options.place(db)) as source:
         one = source.exchange(source.find(id))

@@ -455,11 +455,12 @@ def check(
 
 def _rules(file: Path | None, highest: Sequence[str], lowest: Sequence[str]) -> "tuple[list[Rule], str | None]":
     """Read the rules of a file, then those of the command line; and the file's objective."""
+    from wiretape.viewer import config
     from wiretape.viewer.stats import check
 
     rules, slo = list["Rule"](), None
     if file is not None:
-        rules, slo = parsed("--rules", lambda _: check.rules_of(file.read_text("utf-8")), click.format_filename(file))
+        rules, slo = config.rules(file)
     rules += [parsed("--max", lambda text: check.rule("max", text), text) for text in highest]
     rules += [parsed("--min", lambda text: check.rule("min", text), text) for text in lowest]
     return rules, slo

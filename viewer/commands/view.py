@@ -17,7 +17,6 @@ import click
 from wiretape.recorder import private
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.commands import completion, options, output
-from wiretape.viewer.timing import thresholds as limiting
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -40,7 +39,7 @@ _PREFIX = "wiretape-view-"
     shell_complete=completion.ids,
     help="Show two exchanges side by side, on one clock.",
 )
-@limiting.options
+@options.judged
 @click.option("--web", is_flag=True, help="Serve live pages to browsers on this machine, and print their URL.")
 @click.option("--listen", metavar="HOST:PORT", help="With --web: where, on this machine; by default a free port.")
 @click.option("--with-bodies", is_flag=True, help="With --web: show the bytes of request and answer, too.")
@@ -145,22 +144,22 @@ def _show(
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it
     gc.disable()  # until the first screen is there: a tenth of the start would go into looking at what stays
-    from wiretape.viewer.model import settings
+    from wiretape.viewer import config
     from wiretape.viewer.tui.app import ViewerApp
 
-    configured = settings.read()
+    configured = config.read()
     app = ViewerApp(
         path,
         place=place,
         limits=thresholds,
-        settings=configured,
+        config=configured,
         filter_text=filter_text,
         follow=follow,
         opened=opened,
         selected=selected,
         ascii=ascii or not output.has_utf8(),
     )
-    settings.check_theme(configured, app.available_themes)
+    configured.check_theme(app.available_themes)
     if theme is not None:
         if theme not in app.available_themes:
             known = ", ".join(sorted(app.available_themes))

@@ -188,7 +188,7 @@ class Recorded(Protocol):
         """Return its facts and measures."""
 
     def worked_out(self) -> "DetailRow":
-        """Return its facts and measures with its cost and its place in a conversation. Raises `PricesWrong`."""
+        """Return its facts and measures with its cost and its place in a conversation. Raises `ConfigError`."""
 
     def headers(self) -> "tuple[Headers, Headers]":
         """Return the headers of the request and of the response."""

@@ -7,10 +7,9 @@ of which it is not known whether it meets the objective is neither good nor bad:
 counts it. Rules come from the command line, from a TOML file, or from both.
 """
 
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree
 
 from wiretape.viewer.rows import TableRow
@@ -46,38 +45,6 @@ def rule(bound: str, text: str) -> Rule:
     field, count, unit = _figure(name)
     value = " ".join(value.split())  # no line feed, and nothing else that XML could not hold
     return Rule(f"{bound} {name}={value}", field, count, unit, bound == "max", amount(value, unit))
-
-
-def rules_of(document: str) -> tuple[list[Rule], str | None]:
-    """Parse a file of rules in TOML: tables `max` and `min`, and an objective, `slo`. Raises `ValueError`."""
-    try:
-        tables = tomllib.loads(document.removeprefix("\ufeff"))
-    except RecursionError as error:
-        raise ValueError("its tables or lists are nested too deep") from error
-    slo = tables.pop("slo", None)
-    if slo is not None and not isinstance(slo, str):
-        raise ValueError("slo is not a text, such as 'ttft<800ms'")
-    rules = []
-    for bound, limits in tables.items():
-        if bound not in ("max", "min") or not isinstance(limits, dict):
-            raise ValueError(f"{bound!r} is not one of the tables max and min, nor slo")
-        for name, value in _flattened(bound, limits):
-            try:
-                rules.append(rule(bound, f"{name}={value}"))
-            except ValueError as error:
-                raise ValueError(f"{bound}.{name}: {error}") from error
-    return rules, slo
-
-
-def _flattened(bound: str, limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the figures of a table and their limits: in TOML a dot in a bare key makes a table."""
-    for key, limit in limits.items():
-        if not isinstance(limit, dict):
-            yield key, limit
-        elif not limit or any(isinstance(one, dict) for one in limit.values()):
-            raise ValueError(f"{bound}.{key}: {key!r} is no figure and its limit: write, say, ttft.p95 = '1500ms'")
-        else:
-            yield from ((f"{key}.{statistic}", one) for statistic, one in limit.items())
 
 
 def judge(rules: Iterable[Rule], statistics: TableRow) -> list[TableRow]:

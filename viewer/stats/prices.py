@@ -19,7 +19,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from wiretape.recorder.decode.dialects.registry import BY_API
-from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
 
 UNITS: Final = 10**12
@@ -48,12 +47,6 @@ _REQUIRED: Final = ("input", "output")
 _LONGEST_TEXT: Final = 1000
 _CURRENCY = re.compile(r"[A-Za-z]{1,8}")
 _HIGHEST: Final = 10**6
-
-
-class PricesWrong(WiretapeError):
-    """The configuration's prices cannot be read."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,23 +201,31 @@ def usage(
 
 
 def entry(values: Mapping[str, Any]) -> Price:
-    """Read an entry of the configuration. Raises `ValueError`, which says what is wrong with it."""
-    known = (*PATTERNS, *AMOUNTS, "since")
-    if unknown := [name for name in values if name not in known]:
-        raise ValueError(f"{safe(clipped(unknown[0], 100))} is nothing that it may have: there are {', '.join(known)}")
+    """Read an entry of the configuration. Raises `ValueError`."""
+    found = {name: setting(name, value) for name, value in values.items()}
     if missing := [name for name in _REQUIRED if name not in values]:
         raise ValueError(f"{missing[0]} is missing: the price of {AMOUNTS[missing[0]].partition(';')[0]}")
-    amounts = {name: _amount(name, values[name]) for name in AMOUNTS if name in values}
-    patterns = tuple((name, _pattern(name, values[name])) for name in PATTERNS if name in values)
     return Price(
-        patterns,
-        _since(values.get("since")),
-        amounts["input"],
-        amounts["output"],
-        amounts.get("cached_input", amounts["input"]),
-        amounts.get("cache_write", amounts["input"]),
-        amounts.get("cache_write_1h"),
+        tuple((name, found[name]) for name in PATTERNS if name in found),
+        found.get("since", ""),
+        found["input"],
+        found["output"],
+        found.get("cached_input", found["input"]),
+        found.get("cache_write", found["input"]),
+        found.get("cache_write_1h"),
     )
+
+
+def setting(name: str, value: Any) -> Any:
+    """Read the value of a key of an entry. Raises `ValueError`."""
+    if name in AMOUNTS:
+        return _amount(name, value)
+    if name in PATTERNS:
+        return _pattern(name, value)
+    if name == "since":
+        return _since(value)
+    known = ", ".join((*PATTERNS, *AMOUNTS, "since"))
+    raise ValueError(f"{safe(clipped(name, 100))} is nothing that it may have: there are {known}")
 
 
 def currency(value: Any) -> str:
@@ -263,8 +264,6 @@ def _expression(text: str) -> str:
 
 def _since(value: Any) -> str:
     """Return a time as the tape has it, as far as it is given: it is compared as a text."""
-    if value is None:
-        return ""
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return moment.astimezone(UTC).replace(tzinfo=None).isoformat()

@@ -30,7 +30,7 @@ from textual.worker import Worker, WorkerError
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.model.settings import Settings
+from wiretape.viewer.config import Config
 from wiretape.viewer.source.base import Place
 from wiretape.viewer.source.tape.decoder import Decoders
 from wiretape.viewer.tui.base import crash, keys
@@ -113,7 +113,7 @@ class ViewerApp(App[int]):
         selected: int | None = None,
         place: Place | None = None,
         limits: Thresholds = DEFAULTS,
-        settings: Settings | None = None,
+        config: Config | None = None,
         ascii: bool = False,
     ) -> None:
         """Show the list, filtered and followed, with the cursor on the exchange `selected`, and over it `opened`.
@@ -132,7 +132,7 @@ class ViewerApp(App[int]):
         self.failure: WiretapeError | None = None
         self._streams = StreamsScreen(filter_text, follow=follow, selected=selected)
         self._first = opened
-        self._settings = settings or Settings()
+        self._config = config or Config()
         self._warnings: list[str] = []
         self._away: Worker[None] | None = None
         self._has_crashed = False
@@ -140,7 +140,7 @@ class ViewerApp(App[int]):
         self._typed_ahead = keys.TypedAhead(self)
         for theme in themes.THEMES:
             self.register_theme(theme)
-        chosen = self._settings.theme
+        chosen = self._config.theme
         self.theme = chosen if chosen in self.available_themes else themes.THEMES[0].name
 
     def get_driver_class(self) -> type[Driver]:
@@ -157,13 +157,13 @@ class ViewerApp(App[int]):
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread
                 asyncio.get_running_loop().add_signal_handler(number, self._end, number)
-        self.set_keymap(keys.usable(self._settings.keys))
+        self.set_keymap(self._config.keys)
         first = None if self._first is None else self._first()
         is_covered = first is not None and not first.is_modal
         self.push_screen(_ListPlaceholder(self._streams) if is_covered else self._streams)
         if first is not None:
             self.push_screen(first)
-        self.call_after_refresh(lambda: self._warn(*self._settings.wrong, *keys.warnings(self._settings.keys)))
+        self.call_after_refresh(self._check_keys)
         self.call_after_refresh(_enable_gc)
         self.set_timer(_LOADED_S, self._freeze)
 
@@ -244,6 +244,12 @@ class ViewerApp(App[int]):
         text = f"{title}: {message}" if title else message
         seconds = timeout or max(self.NOTIFICATION_TIMEOUT, len(text) / self.READING_SPEED)
         super().notify(text, severity=severity, timeout=seconds, markup=markup)
+
+    def _check_keys(self) -> None:
+        """Exit if the configuration names no action, or no key; all screens are imported to know."""
+        for name, message in keys.mistakes(self._config.keys):
+            self.give_up(self._config.error(f"keys.{name}", message))
+            return
 
     def _warn(self, *warnings: str) -> None:
         """Show what is wrong in the configuration, all that is known by now, if any of it is new."""

@@ -10,9 +10,9 @@ from tests import page
 from tests.viewer import shapes
 from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, TOOLS
-from wiretape.viewer.model import settings
+from wiretape.recorder.errors import ConfigError
+from wiretape.viewer import config
 from wiretape.viewer.source.tape import exchange, queries
-from wiretape.viewer.timing import thresholds
 
 PRICES = '[[prices]]\nmodel = "gpt-x-mini"\ninput = 2\noutput = 0.5\n'
 PAID = {"cost": 0.000012, "currency": "EUR", "cache_hit_rate": None}
@@ -24,7 +24,7 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "config" / "wiretape").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / thresholds.LOCAL_FILE).write_text(f'currency = "EUR"\n{PRICES}')
+    (tmp_path / config.LOCAL_FILE).write_text(f'currency = "EUR"\n{PRICES}')
     return tmp_path
 
 
@@ -46,7 +46,7 @@ def test_costs_are_listed_filtered_sorted_exported_and_shown(configured: Path, t
 
 
 def test_each_usual_shape_of_usage_costs_on_a_tape_what_it_does_by_hand(configured: Path) -> None:
-    (configured / thresholds.LOCAL_FILE).write_text(shapes.PRICES)
+    (configured / config.LOCAL_FILE).write_text(shapes.PRICES)
     tape = shapes.tape(configured / "tape.db")
     listed = json.loads(run(tape, "ls", "-n", "99", "--columns", "id,cost", "--format", "json").stdout)
     found = {shapes.IDS[row["id"]]: row["cost"] for row in listed}
@@ -65,7 +65,7 @@ def test_conversations_have_what_their_exchanges_cost(configured: Path, tape: Pa
     assert found.pop(COMPLETE) == (PAID["cost"], PAID["currency"])
     assert set(found.values()) == {(None, None)}, "of no other exchange the cost is known"
     assert "0.000012" in run(tape, *by, "--format", "table").stdout
-    (configured / thresholds.LOCAL_FILE).unlink()
+    (configured / config.LOCAL_FILE).unlink()
     assert " cost" not in run(tape, *by, "--format", "table").stdout
 
 
@@ -78,10 +78,9 @@ def test_what_is_known_at_once_has_the_cost_and_does_without_where_prices_are_wr
             return {name: getattr(row, name) for name in PAID}
 
     assert known() == PAID
-    (configured / thresholds.LOCAL_FILE).write_text(PRICES.replace("input", "inputs"))
-    assert known() == dict.fromkeys(PAID)
-    (warning,) = settings.read().wrong
-    assert "entry 1 of [[prices]]" in warning
+    (configured / config.LOCAL_FILE).write_text(PRICES.replace("input", "inputs"))
+    with pytest.raises(ConfigError, match=r"entry 1 of \[\[prices\]\]"):
+        known()
 
 
 def test_statistics_add_up_costs_that_are_known_and_count_the_others(configured: Path, tape: Path) -> None:
@@ -100,7 +99,7 @@ def test_statistics_add_up_costs_that_are_known_and_count_the_others(configured:
 
 
 def test_without_prices_a_cost_is_unknown(configured: Path, tape: Path) -> None:
-    (configured / thresholds.LOCAL_FILE).unlink()
+    (configured / config.LOCAL_FILE).unlink()
     (row,) = json.loads(run(tape, "stats", "--format", "json").stdout)
     assert (row["cost"], row["currency"], row["cost_n"], row["cost_unknown_n"]) == (None, None, 0, row["n_complete"])
     assert json.loads(run(tape, "ls", "-f", "has:cost", "--format", "json").stdout) == []
@@ -109,21 +108,21 @@ def test_without_prices_a_cost_is_unknown(configured: Path, tape: Path) -> None:
 def test_the_entries_of_the_directory_come_before_the_users(configured: Path, tape: Path) -> None:
     columns = ("--columns", "id,currency,cost", "--format", "json")
     found = {"id": COMPLETE, "currency": "EUR", "cost": 0.000012}
-    own = thresholds.user_file()
+    own = config.user_file()
     own.write_text('currency = "USD"\n' + PRICES.replace("input = 2", "input = 7"))
     assert json.loads(run(tape, "ls", "-f", "has:cost", *columns).stdout) == [found]
-    (configured / thresholds.LOCAL_FILE).unlink()
+    (configured / config.LOCAL_FILE).unlink()
     dearer = found | {"currency": "USD", "cost": 0.000037}
     assert json.loads(run(tape, "ls", "-f", "has:cost", *columns).stdout) == [dearer]
 
 
-def test_a_mistake_in_the_prices_is_one_line_that_names_the_file_and_the_entry(configured: Path, tape: Path) -> None:
-    (configured / thresholds.LOCAL_FILE).write_text(f"{PRICES}{PRICES.replace('input', 'inputs')}")
+def test_a_mistake_in_the_prices_is_one_line_that_names_the_place_and_the_entry(configured: Path, tape: Path) -> None:
+    (configured / config.LOCAL_FILE).write_text(f"{PRICES}{PRICES.replace('input', 'inputs')}")
     result = run(tape, "stats", code=1)
     assert str(result.exception) == (
-        "entry 2 of [[prices]] in .wiretape.toml: inputs is nothing that it may have: there are model, response_model,"
-        " upstream, api, input, output, cached_input, cache_write, cache_write_1h, since"
+        ".wiretape.toml, line 7, column 1: entry 2 of [[prices]]: inputs is nothing that it may have: there are "
+        "model, response_model, upstream, api, input, output, cached_input, cache_write, cache_write_1h, since"
     )
     assert json.loads(run(tape, "ls", "--format", "json").stdout)
-    (configured / thresholds.LOCAL_FILE).write_text(PRICES * 1001)
-    assert "has 1,001 [[prices]], at most 1,000" in str(run(tape, "stats", code=1).exception)
+    (configured / config.LOCAL_FILE).write_text(PRICES * 1001)
+    assert "there are 1,001 [[prices]], at most 1,000" in str(run(tape, "stats", code=1).exception)

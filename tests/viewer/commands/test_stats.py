@@ -334,10 +334,10 @@ def test_rules_of_a_file_come_before_those_of_the_command_line(tape: Path, tmp_p
 
 
 @pytest.mark.parametrize("document", [b"[max", b"\xff", b"[max]\nx = 1"])
-def test_a_file_of_rules_that_cannot_be_read_is_a_usage_error(tape: Path, tmp_path: Path, document: bytes) -> None:
+def test_a_mistake_in_a_file_of_rules_is_named_with_its_place(tape: Path, tmp_path: Path, document: bytes) -> None:
     file = tmp_path / "rules.toml"
     file.write_bytes(document)
-    assert "Invalid value for --rules: " in run(tape, "check", "--rules", str(file), code=2).stderr
+    assert "rules.toml, line " in str(run(tape, "check", "--rules", str(file), code=1).exception)
 
 
 def test_a_group_is_a_filter_within_the_selection(tape: Path) -> None:

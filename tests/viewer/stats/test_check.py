@@ -12,18 +12,6 @@ from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import check, summary
 from wiretape.viewer.stats.metrics import objective
 
-RULES = """
-slo = "ttft<1s"
-[max]
-ttft.p95 = "1500ms"
-"error_rate" = "1%"
-each_icl_max.p99 = "2s"
-[min]
-n = 50
-tps.p50 = 20.5
-goodput = "95%"
-"""
-
 
 @pytest.fixture
 def row(connection: Connection) -> Any:
@@ -64,31 +52,6 @@ def test_what_is_no_rule_is_told_why(text: str, expected: str) -> None:
         check.rule("max", text)
 
 
-def test_rules_come_from_toml_with_dots_or_quotes() -> None:
-    rules, slo = check.rules_of(RULES)
-    assert slo == "ttft<1s"
-    assert [rule.text for rule in rules] == [
-        "max ttft.p95=1500ms", "max error_rate=1%", "max each_icl_max.p99=2s", "min n=50", "min tps.p50=20.5",
-        "min goodput=95%",
-    ]  # fmt: skip
-
-
-@each_case(
-    ("document", "expected"),
-    [("most.ttft = 1", "'most'"), ("max = 3", "'max'"), ("slo = 3", "slo is not a text"), ("[max", "Expected"),
-     ("[max]\nttft.p95 = 1500", "a duration with its unit"), ("[max]\nttft.p95 = true", "a duration"),
-     ("[max]\nttft.p95.x = '1s'", "'ttft' is no figure and its limit"), ("[max]\nttft = {}", "'ttft' is no figure"),
-     ("[max]\n" + ".".join("a" * 3000) + " = 1", "'a' is no figure"), ("[max]\nn = " + "[" * 9000, "too deep")],
-)  # fmt: skip
-def test_a_file_that_holds_no_rules_is_told_why(document: str, expected: str) -> None:
-    with pytest.raises(ValueError, match=expected):
-        check.rules_of(document)
-
-
-def test_a_byte_order_mark_is_no_mistake() -> None:
-    assert [rule.text for rule in check.rules_of("\ufeff[min]\nn = 5")[0]] == ["min n=5"]
-
-
 def test_a_rule_is_one_line_of_text_that_xml_can_hold(row: Any) -> None:
     one = check.rule("max", "ttft.p95=1\x0b\x1f\n s")
     assert one.text == "max ttft.p95=1 s"
@@ -124,20 +87,6 @@ def test_the_n_of_a_rate_is_what_it_is_a_share_of(connection: Connection) -> Non
 def test_a_goodput_of_which_nothing_is_known_says_so() -> None:
     row = {"rule": "min goodput=1%", "value": None, "unit": "%", "n": 0, "unknown": 12, "verdict": check.NOTHING}
     assert check.described(row) == "no values among 0, objective unknown of 12"
-
-
-@each_case(
-    ("document", "said"),
-    [
-        ("[min]\ngoodput = '0.5'", "min.goodput: '0.5' is not a percentage, such as 1%"),
-        ("[max]\nttft.p95 = 1500", "max.ttft.p95: '1500' is not a duration with its unit"),
-        ("[max]\nttft.p95.x = '1s'", "max.ttft: "),
-        ("[max]\nspeed = 1", "max.speed: 'speed' is no figure"),
-    ],
-)
-def test_an_error_of_a_file_names_table_and_key(document: str, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}"):
-        check.rules_of(document)
 
 
 def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) -> None:

@@ -8,7 +8,8 @@ from textual.widgets import OptionList
 
 from tests.viewer.conftest import LIVE, TOOLS
 from tests.viewer.tui.staging import Watch, journey, seen, shows, wait_for
-from wiretape.viewer.model.settings import Settings
+from wiretape.viewer import config
+from wiretape.viewer.config import Config
 from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.dialogs.help import HelpScreen
 from wiretape.viewer.tui.dialogs.menus import CopyMenu, ExportMenu
@@ -163,13 +164,24 @@ def test_what_is_said_in_passing_is_one_thing_and_is_soon_gone(tape: Path) -> No
     journey(steps())
 
 
-def test_names_of_no_action_in_the_key_map_are_told_of_once(tape: Path) -> None:
-    found = Settings(keys={"streams.marc": "f9", "replay.step_forward": "f8"})
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('streams.marc = "f9"', "streams.marc under [keys] is no action: did you mean streams.mark?"),
+        ('streams.mark = "ctrl+b,notakey"', "streams.mark = ctrl+b,notakey: there is no such key; write x, X, f5, "),
+    ],
+)
+def test_a_name_of_no_action_and_a_key_that_there_is_not_end_the_viewer(
+    line: str, said: str, tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".wiretape.toml").write_text(f'[keys]\nreplay.step_forward = "f8"\n{line}\n')
 
     async def steps() -> None:
-        async with ViewerApp(tape, Watch().clock, settings=found).run_test(size=(120, 40), notifications=True) as pilot:
-            text = await shows(pilot, "names of no action: streams.marc (did you mean streams.mark?)", LIVE[:8])
-            assert "replay" not in text
+        app = ViewerApp(tape, Watch().clock, config=config.read())
+        async with app.run_test(size=(120, 40)) as pilot:
+            await wait_for(pilot, lambda: app.failure is not None)
+        assert str(app.failure).startswith(f".wiretape.toml, line 3, column 1: {said}")
 
     journey(steps())
 
@@ -188,34 +200,19 @@ def test_a_widget_that_was_taken_away_lays_nothing_out(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_key_that_there_is_not_is_told_and_the_action_keeps_its_own(tape: Path) -> None:
-    found = Settings(keys={"app.leave": "notakey", "streams.mark": "ctrl+b,notakey", "streams.follow": "X"})
+def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_a_key_for_two_actions(tape: Path) -> None:
+    found = Config(keys={"streams.mark": "f9", "streams.follow": "f9"}, theme="nord")
 
     async def steps() -> None:
-        app = ViewerApp(tape, Watch().clock, settings=found)
-        async with app.run_test(size=(120, 40)) as pilot:
-            await shows(
-                pilot, "names keys that there are not: app.leave = notakey, streams.mark = ctrl+b,notakey", "q quit"
-            )
-            await pilot.press("X")
-            await shows(pilot, "following")
-
-    journey(steps())
-
-
-def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_its_slips(tape: Path) -> None:
-    found = Settings(keys={"streams.mark": "f9", "streams.follow": "f9"}, theme="nord", wrong=["a slip [/x]"])
-
-    async def steps() -> None:
-        app = ViewerApp(tape, Watch().clock, settings=found)
+        app = ViewerApp(tape, Watch().clock, config=found)
         async with app.run_test(size=(120, 40), notifications=True) as pilot:
-            text = await shows(pilot, "a slip [/x]", "puts another action on the key of", LIVE[:8])
+            text = await shows(pilot, "puts another action on the key of", LIVE[:8])
             assert app.theme == "nord"
-            assert text.index(LIVE[:8]) < text.index("a slip [/x]")  # below, where it covers nothing
+            assert text.index(LIVE[:8]) < text.index("puts another")  # below, where it covers nothing
             await pilot.press("j")
-            await wait_for(pilot, lambda: "a slip [/x]" not in seen(app))
-            await app.screen.mount(ConfigWarnings(["one more"]))
-            await shows(pilot, "one more")
+            await wait_for(pilot, lambda: "puts another" not in seen(app))
+            await app.screen.mount(ConfigWarnings(["one more [/x]"]))
+            await shows(pilot, "one more [/x]")
             await pilot.click(ConfigWarnings)
             await wait_for(pilot, lambda: "one more" not in seen(app))
 

@@ -18,7 +18,7 @@ from sqlalchemy.sql.functions import Function
 
 from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.tape import schema
-from wiretape.viewer.model import prices
+from wiretape.viewer import config
 from wiretape.viewer.source.clickhouse import driver, re2
 from wiretape.viewer.source.clickhouse.ddl import literal
 from wiretape.viewer.source.clickhouse.errors import NotAtCentre
@@ -239,7 +239,7 @@ def _name(column: Any) -> str | None:
 
 class _Cost(columns.Cost):
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        known = prices.read()
+        known = config.read().prices
 
         def cost(facts: Any) -> float | None:
             units = pricing.cost(known, *facts)
@@ -250,7 +250,7 @@ class _Cost(columns.Cost):
 
 class _Currency(columns.Currency):
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
-        known = prices.read()
+        known = config.read().prices
         return lambda facts: None if pricing.cost(known, *facts) is None else known.currency
 
 

@@ -17,8 +17,8 @@ from wiretape.recorder.destinations import Target
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import cut, file, merge
 from wiretape.recorder.tape.schema import exchanges
+from wiretape.viewer import config
 from wiretape.viewer.filters.syntax import Filter
-from wiretape.viewer.model import prices
 from wiretape.viewer.model.listing.catalog import PAGE
 from wiretape.viewer.rows import ListRow, TableRow
 from wiretape.viewer.source import base
@@ -158,7 +158,7 @@ class ServerSource(Queried):
             bounds=measuring.bounds,
             drawn=measuring.drawn,
             most=None if measuring.exact else gaps.MOST_EXACT,
-            prices=prices.read(),
+            prices=config.read().prices,
         )
 
     def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> base.Overview:

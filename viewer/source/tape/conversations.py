@@ -26,7 +26,7 @@ _ASKED: Final = 3
 def listed(connection: Connection, where: Condition | None = None, limit: int | None = None) -> list[ConversationRow]:
     """Return the conversations of the exchanges that fit, with totals of these: the one with the newest first.
 
-    Raises `PricesWrong`.
+    Raises `ConfigError`.
     """
     with connection.begin():
         currency: str | None = connection.execute(select(func.currency_of(0))).scalar_one()

@@ -33,7 +33,6 @@ from wiretape.viewer.model.exchange.turn import Asked, Turn
 from wiretape.viewer.rows import DetailRow, Headers, Request
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import JOINED, column
-from wiretape.viewer.stats.prices import PricesWrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,8 @@ def reads_between(connection: Connection, no: int, first: int, last: int) -> dic
 
 
 def known(connection: Connection, no: int) -> Known:
-    """Return what can be told of an exchange without decoding it, its cost unless the prices have a mistake.
-
-    Raises sqlalchemy's `NoResultFound`.
-    """
-    row = queries.detail(connection, no)
-    with contextlib.suppress(PricesWrong):
-        row = replace(row, **queries.worked_out(connection, no, rows.PAID))
+    """Return an exchange without decoding it. Raises sqlalchemy's `NoResultFound`, and `ConfigError`."""
+    row = replace(queries.detail(connection, no), **queries.worked_out(connection, no, rows.PAID))
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
     request = queries.request(connection, no)

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from wiretape.viewer.model import prices
 from wiretape.viewer.source.tape.columns import CACHE_TOTAL, COST, CURRENCY
 from wiretape.viewer.stats.prices import Names, Prices, usage
 
@@ -29,9 +28,11 @@ class Pricing:
         connection.create_function(CACHE_TOTAL, 4, _cache_total, deterministic=True)
 
     def prepare(self, _connection: Connection, _cursor: Any, statement: str, *__: Any) -> None:
-        """Read the prices before a statement that asks for a cost. Raises `PricesWrong`."""
+        """Read the prices before a statement that asks for a cost. Raises `ConfigError`."""
         if self._prices is None and (f"{COST}(" in statement or f"{CURRENCY}(" in statement):
-            self._prices = prices.read()
+            from wiretape.viewer import config
+
+            self._prices = config.read().prices
 
     @property
     def _known(self) -> Prices:

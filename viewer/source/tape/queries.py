@@ -216,7 +216,7 @@ def _detail() -> Select[Any]:
 
 
 def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WORKED_OUT) -> dict[str, Any]:
-    """Return fields of an exchange that are worked out only when asked for, by name. Raises `PricesWrong`."""
+    """Return fields of an exchange that are worked out only when asked for, by name. Raises `ConfigError`."""
     with connection.begin():
         known = begun(connection, no)
         left = [field for field in fields if field not in known]

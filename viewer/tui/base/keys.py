@@ -48,32 +48,23 @@ _HELD_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.004
 
 
-def usable(key_map: Mapping[str, str]) -> dict[str, str]:
-    """Return the entries of a key map whose keys exist; the other actions keep their own keys."""
-    return {name: keys for name, keys in key_map.items() if all(_exists(key.strip()) for key in keys.split(","))}
-
-
 def _exists(key: str) -> bool:
     base = key if len(key) == 1 else key.rpartition("+")[2]
     return key_to_character(base) is not None or base in set(Keys)
 
 
-def warnings(key_map: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong with a key map: names of no action, and keys that do not exist.
+def mistakes(key_map: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each name of a key map that has a mistake, with the message: it is no action, or its keys do not exist.
 
     All screens are imported to know the names, which are the ids of their bindings.
     """
     known = _binding_ids() if key_map else set()
-    unknown = sorted(key_map.keys() - known)
-    if unknown:
-        near = [difflib.get_close_matches(name, known, 1) for name in unknown]
-        hints = (f" (did you mean {close[0]}?)" if close else "" for close in near)
-        names = ", ".join(safe(name) + hint for name, hint in zip(unknown, hints, strict=True))
-        yield f"[keys] has names of no action: {names}; ? shows the names"
-    unusable = sorted(key_map.items() - usable(key_map).items())
-    if unusable:
-        missing = ", ".join(f"{safe(name)} = {safe(keys)}" for name, keys in unusable)
-        yield f"[keys] names keys that there are not: {missing}; such as x, X, f5, ctrl+x, space, pageup"
+    for name, keys in key_map.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            yield name, f"{safe(name)} under [keys] is no action{f': did you mean {near[0]}?' if near else ''}"
+        elif not all(_exists(key.strip()) for key in keys.split(",")):
+            yield name, f"{safe(name)} = {safe(keys)}: there is no such key; write x, X, f5, ctrl+x, space, pageup, …"
 
 
 def _binding_ids() -> set[str]:

@@ -24,12 +24,10 @@ from textual.worker import Worker
 
 from wiretape.recorder import children
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer import formatting
-from wiretape.viewer.model import settings
+from wiretape.viewer import config, formatting
 from wiretape.viewer.model.states import Part
-from wiretape.viewer.timing.thresholds import LOCAL_FILE, user_file
 from wiretape.viewer.tui.base import clipboard, paint
 from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import hidden
@@ -268,6 +266,7 @@ class ViewsMenu(Menu[str]):
     def __init__(self) -> None:
         super().__init__()
         self._views: dict[str, str] = {}
+        self._trouble = ""
         self._counts: dict[str, int] = {}
         self._shown: list[str] = []
         self._note = Static(paint.content(""), id="note")
@@ -285,7 +284,10 @@ class ViewsMenu(Menu[str]):
         self.run_worker(self._read(), group="views")
 
     async def _read(self) -> None:
-        self._views = (await asyncio.to_thread(settings.read)).views
+        try:
+            self._views = (await asyncio.to_thread(config.read)).views
+        except ConfigError as error:
+            self._trouble = str(error)
         self._list()
         for name, text in self._views.items():
             with contextlib.suppress(Superseded, WiretapeError):  # a view without its count can be chosen as well
@@ -323,8 +325,11 @@ class ViewsMenu(Menu[str]):
         return content(parts)
 
     def _help(self, typed: str) -> Content:
+        if self._trouble:
+            return content([(self._trouble, "error")])
         if not self._views:
-            places = f"Write some into {LOCAL_FILE} of this directory, or into {formatting.line(str(user_file()))}:"
+            user_file = formatting.line(str(config.user_file()))
+            places = f"Write some into {config.LOCAL_FILE} of this directory, or into {user_file}:"
             empty: Part = ("No view is saved yet. ", "strong")
             return content([empty, (f"{places}\n\n", "plain"), (_VIEW_EXAMPLES, "accent")])
         if not self._shown:

@@ -31,10 +31,11 @@ from wiretape.viewer.filters import completion, parser
 from wiretape.viewer.filters.completion import Offer
 from wiretape.viewer.filters.parser import FilterError
 from wiretape.viewer.filters.syntax import Filter
-from wiretape.viewer.model import settings, states
+from wiretape.viewer.model import states
 from wiretape.viewer.model.listing import drilling
 from wiretape.viewer.model.states import Part, Tone
 from wiretape.viewer.tui.base import paint, theme
+from wiretape.viewer.tui.list import history
 from wiretape.viewer.tui.list.listing import Query, Vocabulary
 from wiretape.viewer.tui.widgets.cursor import Toned
 
@@ -217,13 +218,13 @@ class FilterLine(Vertical):
 
     async def _recall(self) -> None:
         try:
-            self.box.recall(await asyncio.to_thread(settings.read_history, settings.history_file()))
+            self.box.recall(await asyncio.to_thread(history.read, history.file()))
         except (OSError, ValueError) as error:
             self._report("The filters of earlier runs cannot be read", error)
 
     async def _keep(self, text: str) -> None:
         try:
-            await asyncio.to_thread(settings.add_to_history, settings.history_file(), text)
+            await asyncio.to_thread(history.add, history.file(), text)
         except OSError as error:
             self._report("Filters cannot be kept for later runs", error)
 
@@ -310,13 +311,13 @@ class FilterInput(Input):
 
     def remember(self, text: str) -> None:
         """Keep a filter for `up`."""
-        self.history = settings.with_filters(self.history, text)
+        self.history = history.with_filters(self.history, text)
         self._at = len(self.history)
 
     def recall(self, texts: Sequence[str]) -> None:
         """Put filters of earlier runs before those of this one; `up` goes on from where it was."""
         from_end = len(self.history) - self._at
-        self.history = settings.with_filters(texts, *self.history)
+        self.history = history.with_filters(texts, *self.history)
         self._at = len(self.history) - from_end
 
     def insert(self, text: str, index: int) -> None:

@@ -15,12 +15,11 @@ from textual.binding import ActiveBinding, Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import formatting
+from wiretape.viewer import config, formatting
 from wiretape.viewer.filters import coverage
 from wiretape.viewer.filters.parser import FilterError
-from wiretape.viewer.model import settings
 from wiretape.viewer.model.listing import drilling, groups
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import heatmap
@@ -106,7 +105,7 @@ class StatsScreen(Screen[None]):
         self._window = next(iter(WINDOWS))
         self._by = groups.GROUPS[0]
         self._metric = METRICS[0]
-        self._slo = settings.read().slo
+        self._slo: str | None = None
         self.shown = Shown()
         self._trouble: str | None = None
         self.holds_keys = False
@@ -251,9 +250,10 @@ class StatsScreen(Screen[None]):
         """Read what is quick first: counts and map come before the gaps are pooled."""
         self._trouble = None
         try:
+            self._slo = config.read().slo
             text = drilling.joined(self._filter_text, WINDOWS[self._window])
             self.shown = Shown(drilling.settled(text, host(self).clock))
-        except FilterError as error:
+        except (ConfigError, FilterError) as error:
             self._fail(str(error))
         else:
             await self._read_groups()

@@ -21,13 +21,13 @@ from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import retention
 from wiretape.recorder.tape.schema import APPLICATION_ID
 from wiretape.viewer.filters import patterns
-from wiretape.viewer.model import settings
 from wiretape.viewer.model.listing.layout import COLUMNS
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.place import Tape
 from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.help import entries
+from wiretape.viewer.tui.list import history
 from wiretape.viewer.tui.list import offers as list_offers
 from wiretape.viewer.tui.list.filter import FilterInput
 from wiretape.viewer.tui.list.rows import StreamRows
@@ -655,11 +655,11 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
         async with viewed(tape) as pilot:
             await type_filter(pilot, "is:live")
             press(pilot, "enter")
-            await wait_for(pilot, lambda: settings.history_file().exists())
-            assert settings.read_history(settings.history_file()) == ["is:live"]
+            await wait_for(pilot, lambda: history.file().exists())
+            assert history.read(history.file()) == ["is:live"]
 
     async def second() -> None:
-        settings.add_to_history(settings.history_file(), "\x1b]0;t\x07")
+        history.add(history.file(), "\x1b]0;t\x07")
         async with viewed(tape) as pilot:
             box = await type_filter(pilot, "dra")
             await wait_for(pilot, lambda: len(box.history) == 2)
@@ -670,7 +670,7 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
             press(pilot, "down", "down")
             await wait_for(pilot, lambda: box.value == "dra")
 
-    assert settings.history_file().is_relative_to(tmp_path)
+    assert history.file().is_relative_to(tmp_path)
     journey(first())
     journey(second())
 
@@ -678,7 +678,7 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
 def test_a_history_that_is_broken_and_cannot_be_kept_is_told_of_once(
     tape: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.history_file().mkdir(parents=True)
+    history.file().mkdir(parents=True)
     toasts: list[str] = []
     monkeypatch.setattr(ViewerApp, "notify", lambda app, message, **more: toasts.append(message))
 

@@ -1,0 +1,229 @@
+"""The configuration: what its files say, in which order, and how a mistake in one of them is reported."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.cases import each_case
+from tests.viewer.commanding import run
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import ConfigError
+from wiretape.viewer import config
+from wiretape.viewer.config import Config, thresholds
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The paths of a directory's configuration and of the user's: neither is there."""
+    for name in ("STALL_MS", "BURST_CHUNKS", "BURST_SHARE", "BURST_READS", "BURST_WINDOW"):
+        monkeypatch.delenv(f"WIRETAPE_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own = tmp_path / "config" / "wiretape" / "config.toml"
+    own.parent.mkdir(parents=True)
+    assert config.user_file() == own
+    return tmp_path / config.LOCAL_FILE, own
+
+
+def test_missing_files_are_no_mistake() -> None:
+    assert config.read() == Config()
+    assert not config.read().prices
+
+
+def test_nearer_file_comes_first(files: tuple[Path, Path]) -> None:
+    near, far = files
+    near.write_text('theme = "nord"\n[keys]\n"replay.play" = "p"\n[views]\nslow = "ttft>800ms"\n')
+    far.write_text('theme = "dracula"\nslo = "ttft<1s"\n[keys]\n"replay.play" = "z"\nstats.group = "g"\n')
+    found = config.read()
+    assert found.keys == {"replay.play": "p", "stats.group": "g"}
+    assert (found.views, found.theme, found.slo) == ({"slow": "ttft>800ms"}, "nord", "ttft<1s")
+
+
+ENTRY = '[[prices]]\nmodel = "m"\ninput = 2\noutput = 3\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[keys", "line 1, column 6: no TOML: Expected ']' at the end of a table declaration"),
+        ("\n[thresholds\n", "line 2, column 12: no TOML: "),
+        ('theme = "a', "line 1, column 11: no TOML: "),
+        ("keys = 3", "line 1, column 1: keys is no table: write [keys] on a line of its own"),
+        ("[keys]\na.b = 3", "line 2, column 1: a.b under [keys] must be a text in quotes"),
+        ('[keys]\n"a\\u001b" = 3', "line 2, column 1: a␛ under [keys] must be a text in quotes"),
+        ("# them\n\nthem = 3", "line 3, column 1: them is no setting: did you mean theme?"),
+        ("[threshold]\nstall_ms = 2\n", "line 1, column 2: threshold is no setting: did you mean thresholds?"),
+        ('db = "t.db"\n', "line 1, column 1: db is no setting: there are theme, slo, keys, "),
+        ("theme = 3", "line 1, column 1: theme must be a text in quotes"),
+        ('[views]\ntwo = """a\n b"""\n  slow = "ttft>fast"', "line 4, column 3: the view slow is no filter: 'fast' "),
+        ('slo = "ttft"', "line 1, column 1: slo: 'ttft' is not a bound"),
+        ("thresholds = 3\n", "line 1, column 1: thresholds is no table"),
+        ("[thresholds]\nstall = 1\n", "line 2, column 1: stall is no threshold: there are stall_ms, "),
+        ("[thresholds]\nstall_ms = true\n", "line 2, column 1: stall_ms is True: it must be a number"),
+        ("[thresholds]\nburst_chunks = 2.0\n", "line 2, column 1: burst_chunks is 2.0: it must be a whole number"),
+        ("[thresholds]\nburst_reads = [1]\n", "line 2, column 1: burst_reads is [1]: it must be a whole number"),
+        ('[thresholds]\nstall_ms = "\\u001b[2J"\n', "line 2, column 1: stall_ms is '\\x1b[2J': it must be"),
+        (ENTRY + ENTRY.replace("input", "inputs"), "line 7, column 1: entry 2 of [[prices]]: inputs is nothing that "),
+        (ENTRY + ENTRY.replace("input = 2", ""), "line 5, column 1: entry 2 of [[prices]]: input is missing"),
+        ("prices = [\n{input = 2},\n]", "line 1, column 1: entry 1 of [[prices]]: output is missing"),
+        ("prices = 3", "line 1, column 1: prices is no list of tables: write [[prices]] above each entry"),
+        (ENTRY * 1001, "line 4001, column 1: there are 1,001 [[prices]], at most 1,000 are read"),
+        ("currency = 3", "line 1, column 1: currency: it must be up to eight letters in quotes"),
+    ],
+)
+def test_a_mistake_is_named_with_file_line_and_column(text: str, said: str, files: tuple[Path, Path]) -> None:
+    for read in (config.read, thresholds):
+        files[0].write_text(text)
+        with pytest.raises(ConfigError) as raised:
+            read()
+        assert str(raised.value).startswith(f".wiretape.toml, {said}")
+        assert "\n" not in str(raised.value)
+        assert "\x1b" not in str(raised.value)
+
+
+def test_a_mistake_in_the_users_file_names_that_file(files: tuple[Path, Path]) -> None:
+    files[1].write_text("[views]\r\nx = '('\r\n")
+    with pytest.raises(ConfigError, match=r"config\.toml, line 2, column 1: the view x is no filter: "):
+        config.read()
+
+
+def test_a_file_that_is_no_text_is_named_with_the_place(files: tuple[Path, Path]) -> None:
+    files[0].write_bytes(b"slo = ''\nx\xff")
+    with pytest.raises(ConfigError, match=r"^\.wiretape\.toml, line 2, column 2: the text is not UTF-8$"):
+        config.read()
+    files[0].write_text("a = " + "[" * 9000)
+    with pytest.raises(ConfigError, match=r"^\.wiretape\.toml: its tables or lists are nested too deep$"):
+        config.read()
+
+
+def test_an_unreadable_file_is_an_error(files: tuple[Path, Path]) -> None:
+    files[0].mkdir()
+    with pytest.raises(ConfigError, match=r"^\.wiretape\.toml cannot be read \(Is a directory\)$"):
+        config.read()
+
+
+@pytest.mark.parametrize("theme", ["nrod", "zzz"])
+def test_an_unknown_theme_is_an_error(theme: str, files: tuple[Path, Path]) -> None:
+    files[0].write_text(f"\ntheme = '{theme}'")
+    told = "did you mean nord?" if theme == "nrod" else "there are wiretape-dark and wiretape-light"
+    with pytest.raises(
+        ConfigError, match="line 2, column 1: there is no theme " + theme + ": " + told.replace("?", ".")
+    ):
+        config.read().check_theme(["nord", "dracula"])
+    Config().check_theme(["nord"])
+    Config(theme="nord").check_theme(["nord"])
+
+
+def test_every_command_that_reads_the_configuration_stops_for_the_same_mistake(
+    tape: Path, files: tuple[Path, Path]
+) -> None:
+    files[0].write_text('[views]\nslow = "("\n')
+    said = ".wiretape.toml, line 2, column 1: the view slow is no filter: "
+    for command in (("show", "@"), ("stats",), ("ls", "-f", "cost>1"), ("export", "@", "--format", "asciicast")):
+        assert str(run(tape, *command, code=1).exception).startswith(said)
+    run(tape, "ls")
+
+
+def test_without_any_source_thresholds_are_the_defaults() -> None:
+    assert thresholds() == Thresholds() == Thresholds(2000, 20, 0.8, 2, 0.05)
+    assert Thresholds(stall_ms=0.5).stall_ns == 500_000
+
+
+def test_each_source_of_thresholds_comes_before_the_next(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files[1].write_text("[thresholds]\nstall_ms = 1\nburst_chunks = 1\nburst_share = 0.1\nburst_reads = 1\n")
+    files[0].write_text("[thresholds]\nstall_ms = 2\nburst_chunks = 2\nburst_share = 0.2\n")
+    monkeypatch.setenv("WIRETAPE_STALL_MS", "3.5")
+    monkeypatch.setenv("WIRETAPE_BURST_CHUNKS", "3")
+    assert thresholds({"stall_ms": "4", "burst_reads": None}) == Thresholds(4, 3, 0.2, 1, 0.05)
+
+
+def test_the_help_says_that_lists_and_filters_go_by_the_flags_of_the_tape(tape: Path) -> None:
+    said = " ".join(run(tape, "show", "--help").stdout.split())
+    assert "Lists, filters and --format json go by the tape's flags, whatever the limits. [default: 0.05]" in said
+
+
+def test_an_empty_variable_and_a_file_about_something_else_say_nothing(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIRETAPE_STALL_MS", "")
+    files[0].write_text('\ufeffslo = "ttft<1s"\n[views]\nslow = "ttft>1s"\n')
+    assert thresholds() == Thresholds()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"stall_ms": "-1"}, "--stall-ms is '-1': it must be a number above 0"),
+        ({"stall_ms": "nan"}, "--stall-ms is 'nan'"),
+        ({"stall_ms": "inf"}, "--stall-ms is 'inf'"),
+        ({"burst_chunks": "2.5"}, "--burst-chunks is '2.5': it must be a whole number above 0"),
+        ({"stall_ms": "1e305"}, "--stall-ms is '1e305': it must be a number above 0, at most 1,000,000,000"),
+        ({"burst_reads": "9" * 400}, "--burst-reads is '9"),
+        ({"burst_share": "1.1"}, "--burst-share is '1.1': it must be a number above 0, at most 1"),
+    ],
+)
+def test_a_wrong_option_is_named(given: dict[str, str | None], said: str) -> None:
+    with pytest.raises(click.UsageError, match="^" + said.replace(".", r"\.")):
+        thresholds(given)
+
+
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIRETAPE_BURST_WINDOW", "wide")
+    with pytest.raises(
+        click.UsageError, match=r"^WIRETAPE_BURST_WINDOW is 'wide': it must be a number above 0, at most 1$"
+    ):
+        thresholds()
+
+
+def test_a_command_says_them_as_a_usage_error(tape: Path) -> None:
+    assert "--stall-ms is 'x'" in run(tape, "show", "@", "--stall-ms", "x", code=2).stderr
+
+
+RULES = """
+slo = "ttft<1s"
+[max]
+ttft.p95 = "1500ms"
+"error_rate" = "1%"
+each_icl_max.p99 = "2s"
+[min]
+n = 50
+tps.p50 = 20.5
+goodput = "95%"
+"""
+
+
+def test_rules_come_from_toml_with_dots_or_quotes(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("\ufeff" + RULES)
+    rules, slo = config.rules(tmp_path / "rules.toml")
+    assert slo == "ttft<1s"
+    assert [rule.text for rule in rules] == [
+        "max ttft.p95=1500ms", "max error_rate=1%", "max each_icl_max.p99=2s", "min n=50", "min tps.p50=20.5",
+        "min goodput=95%",
+    ]  # fmt: skip
+
+
+@each_case(
+    ("document", "said"),
+    [
+        ("most.ttft = 1", ", line 1, column 1: 'most' is not one of the tables max and min, nor slo"),
+        ("max = 3", ", line 1, column 1: 'max' is not one of"),
+        ("slo = 3", ", line 1, column 1: slo must be a text in quotes"),
+        ("[max", ", line 1, column 5: no TOML: Expected"),
+        ("[min]\ngoodput = '0.5'", ", line 2, column 1: min.goodput: '0.5' is not a percentage, such as 1%"),
+        ("[max]\nttft.p95 = 1500", ", line 2, column 1: max.ttft.p95: '1500' is not a duration with its unit"),
+        ("[max]\nttft.p95 = true", ", line 2, column 1: max.ttft.p95: 'True' is not a duration"),
+        ("[max]\n\n  speed = 1", ", line 3, column 3: max.speed: 'speed' is no figure"),
+        ("[max]\nttft.p95.x = '1s'", ", line 2, column 1: max.ttft: 'ttft' is no figure and its limit"),
+        ("[max]\nttft = {}", ", line 2, column 1: max.ttft: 'ttft' is no figure"),
+        ("[max]\n" + ".".join("a" * 3000) + " = 1", ", line 2, column 1: max.a: 'a' is no figure"),
+        ("[max]\nn = " + "[" * 9000, ": its tables or lists are nested too deep"),
+    ],
+)
+def test_a_mistake_in_a_file_of_rules_is_named_with_its_place(document: str, said: str) -> None:
+    Path("rules.toml").write_text(document)
+    with pytest.raises(ConfigError) as raised:
+        config.rules(Path("rules.toml"))
+    assert str(raised.value).startswith(f"rules.toml{said}")
