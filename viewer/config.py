@@ -196,7 +196,7 @@ def _keys(config: Config, document: Document, value: Any) -> None:
 
 
 def _views(config: Config, document: Document, value: Any) -> None:
-    from wiretape.viewer.filters.parser import parse
+    from wiretape.viewer.query.parser import parse
 
     for key, name, text in _texts(document, ("views",), _table(document, "views", value)):
         document.read(key, parse, text, f"the view {safe(name)} is no filter: ")

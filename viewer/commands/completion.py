@@ -148,7 +148,7 @@ def labels(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer what may come next in a filter: a field, or a value of the field that stands there."""
-    from wiretape.viewer.filters.completion import place
+    from wiretape.viewer.query.completion import place
 
     if (found := place(incomplete)) is not None:
         before, field, typed = found
@@ -159,7 +159,7 @@ def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def sorts(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the fields that a list can be sorted by."""
-    from wiretape.viewer.filters.fields import FIELDS
+    from wiretape.viewer.query.fields import FIELDS
 
     minus = incomplete[:1] if incomplete.startswith("-") else ""
     for field in FIELDS.values():
@@ -239,17 +239,17 @@ def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 
 def _fields() -> Iterator[Item]:
-    from wiretape.viewer.filters.fields import FIELDS, NAMES
+    from wiretape.viewer.query.fields import FIELDS, NAMES
+    from wiretape.viewer.query.operators import KINDS
 
     for name, meant in NAMES.items():
         kind = FIELDS[meant].kind
         if not name.endswith("_ms"):
-            has_values = kind in ("text", "label", "has", "time")
-            yield _item(f"{name}:" if has_values else name, meant if name != meant else kind, is_open=True)
+            yield _item(name if KINDS[kind].units else f"{name}:", meant if name != meant else kind, is_open=True)
 
 
 def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[Item]:
-    from wiretape.viewer.filters.fields import CHOICES, NAMES
+    from wiretape.viewer.query.fields import CHOICES, NAMES
     from wiretape.viewer.source.tape import candidates
 
     field = NAMES[name]

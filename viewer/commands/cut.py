@@ -18,7 +18,7 @@ from wiretape.viewer.commands.progress import Bar
 
 if TYPE_CHECKING:
     from wiretape.recorder.tape.cut import Redact
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
 
 REDACT_SECONDS: Final = 10.0
 """The processor time that the patterns of `--redact` may take for one text."""

@@ -20,7 +20,7 @@ from wiretape.viewer.commands import completion, options, output, progress
 from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Place, Selection, Source
 
@@ -158,7 +158,7 @@ def _report_unshipped(source: "Source", job: _Job, where: "Selection") -> None:
 
 def _sides(base: str | None, new: str | None) -> "tuple[Filter, Filter] | None":
     """Return the filters of two groups; None where neither is given. Raise a usage error where only one is."""
-    from wiretape.viewer.filters.parser import parse
+    from wiretape.viewer.query.parser import parse
 
     if base is None and new is None:
         return None

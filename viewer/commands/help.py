@@ -35,15 +35,11 @@ EXAMPLES: Final = {
 """Filters that show what the language can do, and what they mean."""
 
 TERMS: Final = {
-    "FIELD:VALUE": "the field equals or matches VALUE; = is the same; VALUE,VALUE matches any of them",
-    "FIELD!=VALUE": "the field is known and matches none of them",
-    "FIELD>VALUE": "the field is greater; also >= < <=; FIELD:LOW..HIGH is a range, ends included",
-    "FIELD~REGEX": "the regular expression matches in the field; FIELD!~REGEX: it is known, and nothing matches",
     "WORD": 'or "a phrase": occurs in the model, the text, the host, the path or a label, or begins the id',
     "-TERM": "or not TERM: all other exchanges, including those where the field is unknown",
     "TERM or TERM": "any of them; terms side by side, or with and, must all hold; ( ) groups",
 }
-"""The forms of a term, and what each selects."""
+"""Terms beside those of a field and an operator."""
 
 RECORDED: Final = {
     "none": "is not on the tape: 404, which names the nearest recording; nothing is recorded (the default)",
@@ -71,18 +67,6 @@ KEPT: Final = {
     "recordings may then both be there until the next run with all",
 }
 """What becomes of what `serve --record` records."""
-
-_KINDS: Final = {
-    "text": "Texts",
-    "label": "Labels",
-    "has": "What is known",
-    "time": "Times",
-    "duration": "Durations",
-    "gaps": "Gaps",
-    "count": "Numbers",
-    "rate": "Rates",
-    "share": "Shares",
-}
 
 
 class Section(NamedTuple):
@@ -126,7 +110,7 @@ def _command(root: click.Context, path: tuple[str, ...]) -> click.Context:
         group = context.command
         known = group.commands if isinstance(group, click.Group) else {}
         if name not in known:
-            from wiretape.viewer.filters.fields import closest_first
+            from wiretape.viewer.query.fields import closest_first
 
             choices = ", ".join(closest_first(name, [*(completion.TOPICS if context is root else ()), *known]))
             hint = f"choose from {choices}" if choices else f"{context.command_path} has no commands of its own"
@@ -149,12 +133,13 @@ def _print(sections: Iterator[Section]) -> None:
 
 def _filters() -> Iterator[Section]:
     """Yield the parts of the language: terms, the values of each kind of field, and examples."""
-    from wiretape.viewer.filters.fields import CHOICES, DURATIONS
-    from wiretape.viewer.filters.values import EXPECTED
+    from wiretape.viewer.query.fields import CHOICES
+    from wiretape.viewer.query.operators import KINDS, OPERATORS
 
-    yield Section("A filter is terms, all of which must hold", list(TERMS.items()))
+    compared = [(one.example, one.meaning) for one in OPERATORS.values() if one.example]
+    yield Section("A filter is terms, all of which must hold", [*compared, *TERMS.items()])
     values = {"text": "as it is, or with * for anything; in quotes * is itself"}
-    values |= {kind: text for kind, text in EXPECTED.items() if kind == "duration" or kind not in DURATIONS}
+    values |= {kind: KINDS[kind].expected for kind in ("duration", "count", "rate", "share", "time")}
     yield Section("Values", list(values.items()))
     short = {"outcome": "is", "flags": "flag"}
     chosen = [(f"{short.get(name, name)}:", ", ".join(choices)) for name, choices in CHOICES.items()]
@@ -165,19 +150,19 @@ def _filters() -> Iterator[Section]:
 def _fields() -> Iterator[Section]:
     """Yield the fields of each kind: their names, what they mean and their unit."""
     from wiretape.viewer.export import fields
-    from wiretape.viewer.filters.fields import FIELDS, MEANINGS, others
-    from wiretape.viewer.filters.parser import operators
-    from wiretape.viewer.filters.values import EXPECTED
+    from wiretape.viewer.query.fields import FIELDS, MEANINGS, others
+    from wiretape.viewer.query.operators import KINDS
+    from wiretape.viewer.query.parser import operators
 
-    for kind, title in _KINDS.items():
+    for kind, one in KINDS.items():
         own = [field for field in FIELDS.values() if field.kind == kind]
         meanings = fields.meanings(field.name for field in own if field.name not in MEANINGS) | MEANINGS
-        expected = f" {EXPECTED[kind]}".replace(" a ", "; a value is a ", 1) if kind in EXPECTED else ""
+        expected = f" {one.expected}".replace(" a ", "; a value is a ", 1) if one.expected else ""
         note = f"Operators: {' '.join(operators(own[0]))}{expected}."
         if kind == "duration":
             note += " T0 is when the request was sent; over a WebSocket, when the message came that asked first."
         yield Section(
-            title, [(", ".join([field.name, *others(field.name)]), meanings[field.name]) for field in own], note
+            one.title, [(", ".join([field.name, *others(field.name)]), meanings[field.name]) for field in own], note
         )
 
 

@@ -15,7 +15,7 @@ from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Place, Source
 

@@ -1,7 +1,7 @@
 """The options that several commands take: which exchanges, how many, in which order; and reading their values.
 
 What is wrong with a value is a usage
-error that names the option. The language of filters is `filters.parser`'s.
+error that names the option. The language of filters is `query.parser`'s.
 """
 
 import functools
@@ -24,7 +24,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import completion
 
 if TYPE_CHECKING:
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.source.base import Place, Selection, Source
     from wiretape.viewer.timing.playback import Playback
 
@@ -115,9 +115,9 @@ def read(
 ) -> "Filter | None":
     """Return one filter for all that the options select by; None if nothing was. Raise `click.BadParameter`."""
     from wiretape.recorder.decode.outcome import FAILURES
-    from wiretape.viewer.filters.parser import label, now, parse, started
-    from wiretape.viewer.filters.syntax import Labelled, Match, every
-    from wiretape.viewer.filters.values import pattern
+    from wiretape.viewer.query.parser import label, now, parse, started
+    from wiretape.viewer.query.syntax import Labelled, Match, every
+    from wiretape.viewer.query.values import pattern
 
     parts: list[Filter] = [parsed("--filter", parse, text) for text in filters]
     if models:
@@ -150,7 +150,7 @@ def text(
 
 def read_sort(sort: str | None) -> tuple[str, bool] | None:
     """Return the field to sort by, and whether the largest come first. Raise `click.BadParameter`."""
-    from wiretape.viewer.filters.parser import sort_order
+    from wiretape.viewer.query.parser import sort_order
 
     return None if sort is None else parsed("--sort", sort_order, sort)
 
@@ -209,7 +209,7 @@ class Pace:
 
 def read_pace(speed: float, max_gap: str | None, no_wait: bool) -> Pace:
     """Return the pace that the options give. Raise `click.BadParameter`."""
-    from wiretape.viewer.filters.values import number
+    from wiretape.viewer.query.values import number
 
     def duration(text: str) -> int:
         return int(number(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, "duration"))
@@ -280,7 +280,7 @@ def covered(source: "Source", selection: "Selection", all_operations: bool) -> "
     More is asked for by a filter that names the operation, or by `--all-operations`. What is left out is reported on
     stderr when the command ends, below what it prints.
     """
-    from wiretape.viewer.filters import coverage
+    from wiretape.viewer.query import coverage
 
     if all_operations or coverage.names_operation(selection.filter):
         return selection
@@ -322,7 +322,7 @@ def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -
     On a terminal, each term of the filter is followed by how many match that alone: a count of the whole tape each, for
     which no program should wait.
     """
-    from wiretape.viewer.filters.syntax import And, is_starred
+    from wiretape.viewer.query.syntax import And, is_starred
 
     total = source.count()
     if not total:
@@ -339,8 +339,8 @@ def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -
 
 def _still_to_come(where: "Filter | None") -> Iterator[str]:
     """Yield a sentence for each term that asks for exchanges of the future."""
-    from wiretape.viewer.filters.parser import now
-    from wiretape.viewer.filters.syntax import And, Compare
+    from wiretape.viewer.query.parser import now
+    from wiretape.viewer.query.syntax import And, Compare
 
     latest = now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     for term in where.parts if isinstance(where, And) else (where,):
@@ -351,7 +351,7 @@ def _still_to_come(where: "Filter | None") -> Iterator[str]:
 
 def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
     """Return what `parse` makes of an option's text. Raise `click.BadParameter`, which names the option."""
-    from wiretape.viewer.filters.parser import checked
+    from wiretape.viewer.query.parser import checked
 
     try:
         return parse(checked(text))
@@ -363,7 +363,7 @@ def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
 
 def known(option: str, name: str, names: Sequence[str], kind: str) -> str:
     """Return a name that is one of `names`; raise `click.BadParameter`, which lists them, if it is not."""
-    from wiretape.viewer.filters.fields import closest_first
+    from wiretape.viewer.query.fields import closest_first
 
     if name not in names:
         choices = ", ".join(closest_first(name, names))

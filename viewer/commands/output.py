@@ -158,7 +158,7 @@ def formatted(
 
 
 def _column(name: str, known: Mapping[str, str]) -> str:
-    from wiretape.viewer.filters.fields import NAMES, closest_first
+    from wiretape.viewer.query.fields import NAMES, closest_first
 
     field = next((one for one in (name, f"{name}_ms", NAMES.get(name, "")) if one in known), None)
     if field is None:

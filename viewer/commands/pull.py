@@ -13,7 +13,7 @@ from wiretape.viewer.commands import completion, options, output
 from wiretape.viewer.commands.progress import Bar
 
 if TYPE_CHECKING:
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.source.base import Place
 
 _PURPOSE = "wiretape pull"

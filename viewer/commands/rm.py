@@ -12,7 +12,7 @@ from wiretape.recorder.commands.options import db, deleting, tape_path
 from wiretape.viewer.commands import completion, options
 
 if TYPE_CHECKING:
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
 
 
 @click.command()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wiretape.recorder.relay.guard import Refusal
     from wiretape.recorder.tape.journal import Finished
     from wiretape.recorder.tape.losses import Totals
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.replay import cassette, planning
     from wiretape.viewer.replay.serve import Served
 

@@ -18,7 +18,7 @@ from wiretape.viewer.commands.options import known, parsed
 from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Place, Selection, Source
     from wiretape.viewer.stats.check import Rule
@@ -351,8 +351,8 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
 
 def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
     """Return the filter of a group, which is part of what `where` selects."""
-    from wiretape.viewer.filters.parser import parse
-    from wiretape.viewer.filters.syntax import every
+    from wiretape.viewer.query.parser import parse
+    from wiretape.viewer.query.syntax import every
 
     own = parsed(option, parse, text)
     return own if where is None else every([where, own])

@@ -93,7 +93,7 @@ def _serve(
 ) -> None:
     from wiretape.recorder.commands.options import read_listen
     from wiretape.viewer.commands import web
-    from wiretape.viewer.filters import parser
+    from wiretape.viewer.query import parser
     from wiretape.viewer.web.values import Settings
 
     address = read_listen(listen or "127.0.0.1:0", frozenset(), "pages are for browsers on this one: take 127.0.0.1")

@@ -35,7 +35,7 @@ from wiretape.recorder.tape import file
 from wiretape.viewer import rows
 from wiretape.viewer.export import fields
 from wiretape.viewer.export.fields import Field, Kind
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.source.tape.conditions import Condition

@@ -18,10 +18,10 @@ from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import formatting, rows
-from wiretape.viewer.filters import fields
 from wiretape.viewer.model import states
 from wiretape.viewer.page import document, gaps, stream
 from wiretape.viewer.page.document import deltas
+from wiretape.viewer.query import fields
 from wiretape.viewer.report.stats import explained
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.base import Failures

@@ -131,7 +131,7 @@ def _read_speed(given: float) -> float:
 
 
 def _read_gap(given: str | float | None) -> int | None:
-    from wiretape.viewer.filters.values import number
+    from wiretape.viewer.query.values import number
 
     if given is None:
         return None
@@ -155,6 +155,6 @@ def _read_upstream(given: str) -> object:
 
 
 def _read_filter(given: str) -> object:
-    from wiretape.viewer.filters.parser import parse
+    from wiretape.viewer.query.parser import parse
 
     return parse(given)

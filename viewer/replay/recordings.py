@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from wiretape.recorder.tape import cut
 from wiretape.recorder.tape.redact import Redactor
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.replay.source import Select, Source
 from wiretape.viewer.source.tape import columns, conditions
 from wiretape.viewer.source.tape.replayed import Answer, Head

@@ -18,7 +18,7 @@ from wiretape.recorder.tape.store import Store
 from wiretape.viewer.cli import group
 from wiretape.viewer.commands import completion, options
 from wiretape.viewer.commands.completion import Completer
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.stats import check, metrics
 
 

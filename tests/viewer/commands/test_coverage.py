@@ -14,7 +14,7 @@ from wiretape.viewer.commands.export import export
 from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.show import show
 from wiretape.viewer.commands.stats import check, compare, stats
-from wiretape.viewer.filters import coverage
+from wiretape.viewer.query import coverage
 from wiretape.viewer.source.tape import conditions, overview, queries
 
 GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])

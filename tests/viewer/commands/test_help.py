@@ -8,7 +8,7 @@ from tests.cases import each_case
 from tests.viewer.commanding import run
 from wiretape.viewer.cli import group
 from wiretape.viewer.commands.help import EXAMPLES, TERMS
-from wiretape.viewer.filters import fields, values
+from wiretape.viewer.query import fields, operators
 
 NONE = Path("none.db")
 
@@ -45,7 +45,7 @@ def test_each_example_of_the_filter_language_works(tape: Path, example: str) -> 
 def test_the_language_is_explained_with_the_values_that_the_parser_takes() -> None:
     text = " ".join(run(NONE, "help", "filters").stdout.split())
     assert all(form in text for form in TERMS)
-    assert all(expected in text for expected in values.EXPECTED.values())
+    assert all(expected in text for expected in (one.expected for one in operators.KINDS.values()))
     assert all(choice in text for choices in fields.CHOICES.values() for choice in choices)
 
 

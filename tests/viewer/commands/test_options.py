@@ -12,9 +12,9 @@ from tests.cases import each_case
 from tests.viewer.commanding import run as commanded
 from wiretape.recorder.tape import file
 from wiretape.viewer.commands import options
-from wiretape.viewer.filters.fields import FAILURES
-from wiretape.viewer.filters.parser import parse
-from wiretape.viewer.filters.syntax import And, Compare, Filter, Labelled, Match
+from wiretape.viewer.query.fields import FAILURES
+from wiretape.viewer.query.parser import parse
+from wiretape.viewer.query.syntax import And, Compare, Filter, Labelled, Match
 from wiretape.viewer.source.base import Selection
 from wiretape.viewer.source.tape.source import condition
 

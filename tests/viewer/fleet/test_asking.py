@@ -24,8 +24,8 @@ from wiretape.recorder.demo import synthetic
 from wiretape.recorder.tape import file
 from wiretape.viewer import rows
 from wiretape.viewer.cli import group
-from wiretape.viewer.filters.parser import parse
-from wiretape.viewer.filters.syntax import Labelled, Match, Or
+from wiretape.viewer.query.parser import parse
+from wiretape.viewer.query.syntax import Labelled, Match, Or
 from wiretape.viewer.source.clickhouse import arriving, figures, gaps, heat, listing
 from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.clickhouse.errors import NotAtCentre

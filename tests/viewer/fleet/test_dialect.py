@@ -17,8 +17,8 @@ from wiretape.recorder.destinations import Credentials, Target
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer import rows
-from wiretape.viewer.filters.parser import parse
-from wiretape.viewer.filters.syntax import Labelled, Match, Or
+from wiretape.viewer.query.parser import parse
+from wiretape.viewer.query.syntax import Labelled, Match, Or
 from wiretape.viewer.source.clickhouse import costs, figures, gaps, observed
 from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded
 from wiretape.viewer.source.clickhouse.dialect import Dialect

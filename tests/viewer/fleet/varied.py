@@ -12,7 +12,7 @@ from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
 from wiretape.recorder.tape import file
 from wiretape.recorder.tape.cells import declared
 from wiretape.recorder.tape.schema import exchanges, measures, sessions, settlements
-from wiretape.viewer.filters.fields import CHOICES, FIELDS, HAS, KNOWABLE
+from wiretape.viewer.query.fields import CHOICES, FIELDS, HAS, KNOWABLE
 
 MS = 1_000_000
 TEXTS = (

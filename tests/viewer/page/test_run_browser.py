@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser import Page, chromium
 from tests.viewer.commanding import run
-from wiretape.viewer.filters import parser
+from wiretape.viewer.query import parser
 from wiretape.viewer.source.tape import conditions, overview, queries
 from wiretape.viewer.source.tape import run as tape_run
 

@@ -14,7 +14,7 @@ from tests.viewer.tui.growing import recorder
 from tests.viewer.web.patched import patched
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.relay import server
-from wiretape.viewer.filters import parser
+from wiretape.viewer.query import parser
 from wiretape.viewer.web.site import Site
 from wiretape.viewer.web.values import Settings
 

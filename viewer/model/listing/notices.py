@@ -8,9 +8,10 @@ from typing import Final
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.process import Run
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.filters.fields import DURATIONS, FIELDS
-from wiretape.viewer.filters.syntax import Compare, Filter
 from wiretape.viewer.model.states import Part
+from wiretape.viewer.query.fields import FIELDS
+from wiretape.viewer.query.operators import DURATIONS
+from wiretape.viewer.query.syntax import Compare, Filter
 
 Lines = list[list[Part]]
 

@@ -18,7 +18,6 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Callable, Sequence
-from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -47,9 +46,10 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer.filters.fields import FIELDS, having
-from wiretape.viewer.filters.patterns import Searches
-from wiretape.viewer.filters.syntax import (
+from wiretape.viewer.query.fields import FIELDS, having
+from wiretape.viewer.query.operators import ORDERINGS, Number, Span
+from wiretape.viewer.query.patterns import Searches
+from wiretape.viewer.query.syntax import (
     Among,
     And,
     Compare,
@@ -57,20 +57,15 @@ from wiretape.viewer.filters.syntax import (
     Labelled,
     Match,
     Not,
-    Number,
     Or,
     Pattern,
     Regex,
-    Span,
     Word,
 )
 from wiretape.viewer.source.tape.columns import column, each_label, label
 
 Condition = ColumnElement[bool]
 Check = Callable[[ColumnElement[Any]], Condition]
-
-ORDERS: Final[dict[str, Callable[[Any, Any], Any]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
-"""What the operators that compare do."""
 
 WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
 """Where a bare word is looked for, besides `text` and the values of labels, and in which style."""
@@ -126,7 +121,7 @@ def _(filter: Compare) -> Condition:
 
 
 def _compared(one: ColumnElement[Any], filter: Compare) -> Condition:
-    compared: Condition = ORDERS[filter.order](one, filter.limit)
+    compared: Condition = ORDERINGS[filter.order].holds(one, filter.limit)
     return compared
 
 
@@ -245,16 +240,8 @@ def _stored(gaps: Any) -> bytes:
 
 def _span(filter: Compare) -> Span:
     """Return the whole numbers on one side of a limit."""
-    limit = filter.limit
-    assert not isinstance(limit, str)
-    match filter.order:
-        case ">":
-            return math.floor(limit) + 1, None
-        case ">=":
-            return limit, None
-        case "<":
-            return None, math.ceil(limit) - 1
-    return None, limit
+    assert not isinstance(filter.limit, str)
+    return ORDERINGS[filter.order].span(filter.limit)
 
 
 def _fits_label(pattern: Pattern | None) -> Check:

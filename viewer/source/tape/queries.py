@@ -34,7 +34,7 @@ from wiretape.recorder.tape.schema import bodies as _bodies
 from wiretape.recorder.tape.schema import exchanges as _exchanges
 from wiretape.recorder.tape.schema import measures as _measures
 from wiretape.viewer import rows
-from wiretape.viewer.filters.patterns import Searches, TooSlow
+from wiretape.viewer.query.patterns import Searches, TooSlow
 from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.columns import JOINED, column, flagged

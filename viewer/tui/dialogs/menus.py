@@ -347,7 +347,7 @@ def _matching(views: dict[str, str], typed: str) -> list[str]:
 
 
 def _fitting_count(source: "Source", text: str, clock: Clock) -> int:
-    from wiretape.viewer.filters.parser import parse
+    from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.base import Selection
 
     return source.count(Selection(parse(text, clock)))

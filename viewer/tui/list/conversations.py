@@ -16,10 +16,10 @@ from textual.strip import Strip
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.filters.parser import FilterError
 from wiretape.viewer.model.listing import drilling, outline
 from wiretape.viewer.model.listing.outline import Line
 from wiretape.viewer.model.states import Look, Part
+from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.rows import ConversationRow, TurnRow
 from wiretape.viewer.tui.base.host import LOOK_SECONDS, Superseded, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
@@ -240,7 +240,7 @@ def _key(one: Line) -> tuple[str, str | int]:
 
 def _read(connection: "Connection", text: str, clock: Clock, shown: Shown, opened: frozenset[str]) -> Shown:
     """Read what is not as it was shown; in the tape's thread."""
-    from wiretape.viewer.filters.parser import parse
+    from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.tape import conditions, conversations, queries
 
     version = queries.version(connection)

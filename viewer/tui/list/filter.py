@@ -27,13 +27,14 @@ from textual.worker import Worker
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.filters import completion, parser
-from wiretape.viewer.filters.completion import Offer
-from wiretape.viewer.filters.parser import FilterError
-from wiretape.viewer.filters.syntax import Filter
 from wiretape.viewer.model import states
 from wiretape.viewer.model.listing import drilling
 from wiretape.viewer.model.states import Part, Tone
+from wiretape.viewer.query import completion, parser
+from wiretape.viewer.query.completion import Offer
+from wiretape.viewer.query.operators import symbol
+from wiretape.viewer.query.parser import FilterError
+from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.list import history
 from wiretape.viewer.tui.list.listing import Query, Vocabulary
@@ -42,7 +43,7 @@ from wiretape.viewer.tui.widgets.cursor import Toned
 AFTER_SECONDS: Final = 0.12
 """How long after the last key a filter is applied."""
 
-_EXPRESSION: Final = "~"
+_EXPRESSION: Final = symbol("regex")
 _INDENT: Final = "   "
 _WIDEST: Final = 40
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.process import Run
-from wiretape.viewer.filters.completion import FROM_TAPE
-from wiretape.viewer.filters.syntax import Filter
 from wiretape.viewer.model.listing import notices
 from wiretape.viewer.model.listing.catalog import PAGE, Catalog
 from wiretape.viewer.model.listing.notices import Term
+from wiretape.viewer.query.completion import FROM_TAPE
+from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.source.tape.decoder import LARGE
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
@@ -321,8 +321,8 @@ def _terms(source: "Browsed", filter: Filter) -> list[Term]:
 
 def _vocabulary(source: "Browsed") -> Vocabulary:
     from wiretape.viewer.export import fields
-    from wiretape.viewer.filters.fields import FIELDS, MEANINGS
     from wiretape.viewer.formatting import host
+    from wiretape.viewer.query.fields import FIELDS, MEANINGS
 
     values = {name: source.values(name) for name in FROM_TAPE}
     values |= {"upstream": list(dict.fromkeys(map(host, values["upstream"])))}

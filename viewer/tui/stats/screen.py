@@ -18,9 +18,9 @@ from textual.widgets import Static
 from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import config, formatting
-from wiretape.viewer.filters import coverage
-from wiretape.viewer.filters.parser import FilterError
 from wiretape.viewer.model.listing import drilling, groups
+from wiretape.viewer.query import coverage
+from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.heatmap import METRICS, Heatmap
@@ -36,7 +36,7 @@ from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorList
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
-    from wiretape.viewer.filters.syntax import Filter
+    from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.source.base import Browsed, Failures, Place, Selection
 
 T = TypeVar("T")
@@ -280,7 +280,7 @@ class StatsScreen(Screen[None]):
         text = self.shown.filter_text
 
         def asked(source: "Browsed") -> T:
-            from wiretape.viewer.filters.parser import parse
+            from wiretape.viewer.query.parser import parse
 
             return question(source, parse(text) if text else None)
 

@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from wiretape.recorder.clock import Clock
-from wiretape.viewer.filters.parser import FilterError, parse
 from wiretape.viewer.model.listing import drilling
+from wiretape.viewer.query.parser import FilterError, parse
 from wiretape.viewer.source.tape import conditions, overview, queries
 from wiretape.viewer.stats.metrics import GROUPS
 

@@ -6,9 +6,9 @@ from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.process import Run
-from wiretape.viewer.filters.parser import parse
 from wiretape.viewer.model.listing import notices
 from wiretape.viewer.model.listing.notices import Lines, Term
+from wiretape.viewer.query.parser import parse
 
 STARTED, WALL_NS = "2026-03-01T12:00:00.000000Z", 1_772_366_400 * 10**9
 URL = "http://127.0.0.1:8377"

@@ -11,12 +11,12 @@ from sqlalchemy.dialects import sqlite
 
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
-from tests.viewer.filters.reference import matches, needed
+from tests.viewer.query.reference import matches, needed
 from tests.viewer.random_filters import GAPS, LEAVES, TREES, Stored, cases, ended, engine, fill
-from wiretape.viewer.filters import patterns
-from wiretape.viewer.filters.parser import parse
-from wiretape.viewer.filters.patterns import TooSlow
-from wiretape.viewer.filters.syntax import Filter
+from wiretape.viewer.query import patterns
+from wiretape.viewer.query.parser import parse
+from wiretape.viewer.query.patterns import TooSlow
+from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.source.tape import conditions, queries
 
 EVERY = [COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE]

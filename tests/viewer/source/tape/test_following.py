@@ -21,7 +21,7 @@ from tests.viewer.conftest import (
 )
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, following, queries
 
 LATER, LAST = "9000000000000008", "9000000000000009"

@@ -11,7 +11,7 @@ from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS
 from wiretape.recorder.tape import file, journal, retention
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer import rows
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.source.tape import live as watching
 from wiretape.viewer.source.tape.place import Tape

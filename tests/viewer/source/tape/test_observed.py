@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, observed
 from wiretape.viewer.stats.tools.summary import report_of
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.viewer.commanding import run
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import conditions, overview, queries
 from wiretape.viewer.source.tape.conditions import unpacked

@@ -12,9 +12,9 @@ from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.recorder import errors
 from wiretape.viewer import rows
-from wiretape.viewer.filters import patterns
-from wiretape.viewer.filters.parser import parse
-from wiretape.viewer.filters.patterns import TooSlow
+from wiretape.viewer.query import patterns
+from wiretape.viewer.query.parser import parse
+from wiretape.viewer.query.patterns import TooSlow
 from wiretape.viewer.source.tape import columns, conditions, exchange, queries
 
 ALL = [COMPLETE, TOOLS, TRUNCATED]

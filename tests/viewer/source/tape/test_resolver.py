@@ -11,7 +11,7 @@ from tests.recorder.frames import SESSION, record, upload
 from tests.viewer.turns import ANSWERED, ASKED, MORE, turn
 from wiretape.recorder.tape import file
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, conversations, overview, queries
 
 # No id below is hexadecimal: a filter matches parts of a key, and this one becomes a random hash.

@@ -6,10 +6,10 @@ import pytest
 
 from tests.cases import each_case
 from wiretape.recorder.clock import Clock
-from wiretape.viewer.filters import parser
-from wiretape.viewer.filters.fields import FAILURES, FIELDS
-from wiretape.viewer.filters.parser import FilterError, parse
-from wiretape.viewer.filters.syntax import Among, And, Compare, Labelled, Match, Not, Or, Regex
+from wiretape.viewer.query import parser
+from wiretape.viewer.query.fields import FAILURES, FIELDS
+from wiretape.viewer.query.parser import FilterError, parse
+from wiretape.viewer.query.syntax import Among, And, Compare, Labelled, Match, Not, Or, Regex
 
 NOW = datetime(2026, 3, 5, 12, 0, tzinfo=UTC)
 CLOCK = Clock(wall_ns=lambda: int(NOW.timestamp()) * 10**9)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from wiretape.viewer.filters.fields import CHOICES, FIELDS, NAMES
+from wiretape.viewer.query.fields import CHOICES, FIELDS, NAMES
+from wiretape.viewer.query.operators import KINDS, SIGNS, alternatives
 
 OFFERED: Final = (
     "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "icl.p50>", "gap:", "dur>", "status>=", "host:", "path:",
@@ -21,10 +22,11 @@ OFFERED: Final = (
 FROM_TAPE: Final = ("model", "upstream", "finish_reason", "path")
 """The fields whose values are those of the tape."""
 
-_MEASURED: Final = frozenset({"duration", "count", "rate", "share"})
 _TERM = re.compile(r"(?P<before>(?:.*[\s(])?-?)(?P<term>[^\s(]*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-_VALUE = re.compile(rf"(?P<head>(?P<name>{_NAME.pattern})(?:!=|[:=])(?:[^\s\",]*,)*)(?P<value>[^\s\",]*)")
+_VALUE = re.compile(
+    rf"(?P<head>(?P<name>{_NAME.pattern})(?:{alternatives('equal')})(?:[^\s\",]*,)*)(?P<value>[^\s\",]*)"
+)
 _HARMLESS = re.compile(r"[^\W_][\w.:/@+%-]{0,127}")
 
 
@@ -81,10 +83,10 @@ def is_unfinished(text: str, values: Mapping[str, Sequence[str]]) -> bool:
 
 def _names(typed: str) -> Iterator[tuple[str, str]]:
     """Yield the names that begin so, each with an operator, and their fields; each field once."""
-    named = [*OFFERED, *(f"{name}{'>' if FIELDS[NAMES[name]].kind in _MEASURED else ':'}" for name in sorted(NAMES))]
+    named = [*OFFERED, *(f"{name}{'>' if KINDS[FIELDS[NAMES[name]].kind].units else ':'}" for name in sorted(NAMES))]
     seen = set[str]()
     for name in named:
-        field = NAMES[name.rstrip(":<>=")]
+        field = NAMES[name.rstrip(SIGNS)]
         if name.startswith(typed.lower()) and field not in seen:
             seen.add(field)
             yield name, field

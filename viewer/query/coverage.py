@@ -11,7 +11,7 @@ from typing import Final
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.filters.syntax import And, Filter, Match, Not, Or, Regex
+from wiretape.viewer.query.syntax import And, Filter, Match, Not, Or, Regex
 
 COVERED: Final = Or(
     (Match("operation", tuple((name,) for name in GENERATIONS)), Not(Match("has", (("operation",),)))),

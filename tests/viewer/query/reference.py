@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from wiretape.viewer import rows
-from wiretape.viewer.filters.fields import FIELDS, having
-from wiretape.viewer.filters.patterns import Searches
-from wiretape.viewer.filters.syntax import (
+from wiretape.viewer.query.fields import FIELDS, having
+from wiretape.viewer.query.operators import ORDERINGS
+from wiretape.viewer.query.patterns import Searches
+from wiretape.viewer.query.syntax import (
     Among,
     And,
     Compare,
@@ -29,7 +30,7 @@ from wiretape.viewer.filters.syntax import (
     Word,
 )
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.source.tape.conditions import ORDERS, WORD_IN, field_shapes, gap_percentile, shapes, unpacked
+from wiretape.viewer.source.tape.conditions import WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 
 
 def needed(filter: Filter) -> tuple[str, ...]:
@@ -78,7 +79,7 @@ def _(filter: Word, row: TableRow) -> bool:
 
 @matches.register
 def _(filter: Compare, row: TableRow) -> bool:
-    limit, compared = _in_row(filter.field, filter.limit), ORDERS[filter.order]
+    limit, compared = _in_row(filter.field, filter.limit), ORDERINGS[filter.order].holds
     return _holds(_values(filter.field, row), lambda value: bool(compared(value, limit)))
 
 

@@ -1,8 +1,8 @@
 """Which exchanges rates and latencies cover."""
 
 from tests.cases import each_case
-from wiretape.viewer.filters import coverage
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query import coverage
+from wiretape.viewer.query.parser import parse
 
 
 @each_case(

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.cases import each_case
-from wiretape.viewer.filters.parser import LONGEST, FilterError, parse, sort_order
-from wiretape.viewer.filters.syntax import And, Compare, Match, Not, Or, Word
+from wiretape.viewer.query.parser import LONGEST, FilterError, parse, sort_order
+from wiretape.viewer.query.syntax import And, Compare, Match, Not, Or, Word
 
 A, B, C = Word(("a",)), Word(("b",)), Word(("c",))
 

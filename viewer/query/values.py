@@ -1,34 +1,22 @@
 """Pure: the values of a filter, as people write them: numbers with units, instants, patterns.
 
 Every function raises a `ValueError` that says what was expected. Times of day and dates are local, as people mean them;
-the tape's instants are UTC. Where a value stands in a filter is left to `filters.parser`, regular expressions to
-`filters.patterns`.
+the tape's instants are UTC. Where a value stands in a filter is left to `query.parser`, regular expressions to
+`query.patterns`.
 """
 
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final
 
-from wiretape.viewer.filters.fields import DURATIONS, Kind
-from wiretape.viewer.filters.syntax import Number, Pattern
+from wiretape.viewer.query.operators import DURATIONS, KINDS, Kind, Number
+from wiretape.viewer.query.syntax import Pattern
 
 Period = tuple[str, str | None]
 """An instant and None, or the first instant of a period and the first after it."""
 
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})([A-Za-zµ%]*)")
-_UNITS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_COUNTS = {"": 1, "b": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6}
-_SHARES = {"": Decimal(1), "%": Decimal("0.01")}
 _LARGEST = 2**63
-EXPECTED: Final = {
-    **dict.fromkeys(DURATIONS, "a duration with its unit (us, ms, s, m, h), such as 800ms"),
-    "count": "a number, such as 400 or 10k (b, k, M)",
-    "rate": "a plain number, such as 20.5",
-    "share": "a share, such as 10% or 0.1",
-    "time": "a time, such as 2h (ago), now, today, yesterday, 14:00, 2026-11-21 or 2026-11-21T14:00Z",
-}
-"""What the value of each kind of field looks like."""
 
 _AGO = re.compile(r"-?(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d)")
 _AGO_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -41,23 +29,16 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d
 def number(text: str, kind: Kind, *, in_ms: bool = False) -> Number:
     """Parse a number: of a duration whole ns, of a share a fraction of 1. A duration needs a unit, unless `in_ms`."""
     match = _AMOUNT.fullmatch(text)
-    factor = _factor(kind, match[2], in_ms or Decimal(match[1]) == 0) if match else None
-    if match is None or factor is None:
-        raise ValueError(f"expected {EXPECTED[kind]}")
+    units = KINDS[kind].units or {}
+    is_bare = match is not None and kind in DURATIONS and not match[2] and (in_ms or Decimal(match[1]) == 0)
+    if match is None or (factor := units.get("ms" if is_bare else match[2])) is None:
+        raise ValueError(f"expected {KINDS[kind].expected}")
     exact = Decimal(match[1]) * factor
     if exact >= _LARGEST:
         raise ValueError("expected a smaller number")
     if kind in DURATIONS:
         return round(exact)
     return int(exact) if exact == exact.to_integral_value() else float(exact)
-
-
-def _factor(kind: Kind, unit: str, in_ms: bool) -> Decimal | int | None:
-    if kind in DURATIONS:
-        return _UNITS.get("ms" if in_ms and not unit else unit)
-    if kind == "share":
-        return _SHARES.get(unit)
-    return _COUNTS.get(unit) if kind == "count" or not unit else None
 
 
 def period(text: str, now: datetime) -> Period:
@@ -71,7 +52,7 @@ def period(text: str, now: datetime) -> Period:
         end = start.astimezone(UTC) + length if length < _DAY else _midnight(start + _DAY)
         return _iso(start), None if not length else _iso(end)
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"expected {EXPECTED['time']}") from None
+        raise ValueError(f"expected {KINDS['time'].expected}") from None
 
 
 def is_relative(text: str) -> bool:

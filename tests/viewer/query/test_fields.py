@@ -2,7 +2,7 @@
 
 from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
 from wiretape.viewer import rows
-from wiretape.viewer.filters import fields
+from wiretape.viewer.query import fields
 
 ALIASES = {
     "host": "upstream", "is": "outcome", "detail": "outcome_detail", "finish": "finish_reason", "flag": "flags",

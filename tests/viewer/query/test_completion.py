@@ -2,9 +2,9 @@
 
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
-from wiretape.viewer.filters import completion
-from wiretape.viewer.filters.fields import FIELDS
-from wiretape.viewer.filters.parser import parse
+from wiretape.viewer.query import completion
+from wiretape.viewer.query.fields import FIELDS
+from wiretape.viewer.query.parser import parse
 
 VALUES = {"model": [HOSTILE, "gpt x", "gpt-x-mini", "qwen3"], "upstream": ["api.example.com"]}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wiretape.viewer.filters.parser import WORD, Cursor, FilterError, Item, checked
+from wiretape.viewer.query.parser import WORD, Cursor, FilterError, Item, checked
 
 
 def test_items_have_commas_between_them_and_know_their_places() -> None:

@@ -3,8 +3,8 @@
 import struct
 
 from tests.cases import each_case
-from tests.viewer.filters.reference import matches, needed
-from wiretape.viewer.filters.parser import parse
+from tests.viewer.query.reference import matches, needed
+from wiretape.viewer.query.parser import parse
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.tape.conditions import gap_percentile
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.cases import each_case
-from wiretape.viewer.filters import values
+from wiretape.viewer.query import values
 
 NOW = datetime(2026, 3, 29, 12, 30, tzinfo=UTC)
 """The day on which the clocks of Berlin are put forward: it is 23 hours long there."""

@@ -20,9 +20,10 @@ from typing import Final, TypeVar, cast
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.filters.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, closest_first
-from wiretape.viewer.filters.patterns import compiled
-from wiretape.viewer.filters.syntax import (
+from wiretape.viewer.query.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, closest_first
+from wiretape.viewer.query.operators import KINDS, OPERATORS, SIGNS, Number, Span, alternatives
+from wiretape.viewer.query.patterns import compiled
+from wiretape.viewer.query.syntax import (
     KEYWORDS,
     Among,
     And,
@@ -31,16 +32,14 @@ from wiretape.viewer.filters.syntax import (
     Labelled,
     Match,
     Not,
-    Number,
     Order,
     Pattern,
     Regex,
-    Span,
     Word,
     either,
     every,
 )
-from wiretape.viewer.filters.values import is_relative, number, pattern, period
+from wiretape.viewer.query.values import is_relative, number, pattern, period
 
 T = TypeVar("T")
 
@@ -185,15 +184,6 @@ class Cursor:
         return Item(_ESCAPE.sub(r"\1", phrase[1]), True, start)
 
 
-_NUMERIC = (":", "=", "!=", ">", ">=", "<", "<=")
-OPERATORS: Final = {
-    "text": (":", "=", "!=", "~", "!~"),
-    "label": (":", "=", "!="),
-    "has": (":", "=", "!="),
-    **dict.fromkeys(("duration", "gaps", "count", "rate", "share", "time"), _NUMERIC),
-}
-"""The operators that each kind of field takes."""
-
 _STATUS_CLASS = re.compile(r"[1-5]xx", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -213,20 +203,21 @@ def _offered(name: str, known: Collection[str]) -> list[str]:
 
 def operators(field: Field) -> tuple[str, ...]:
     """Return the operators that a field takes."""
-    return (":", "=") if field.name in ("since", "until") else OPERATORS[field.kind]
+    return (":", "=") if field.name in ("since", "until") else KINDS[field.kind].operators
 
 
 def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) -> Filter:
     """Parse the values of a term, where the cursor is; `name` is the field's name as it was written."""
-    if operator in ("~", "!~"):
+    form, negated = OPERATORS[operator].form, OPERATORS[operator].is_negated
+    if form == "regex":
         item = cursor.expression()
         item.read(compiled)
-        return Regex(field.name, item.text, operator == "!~")
+        return Regex(field.name, item.text, negated)
     if field.kind == "label":
-        return _labels(cursor, operator == "!=")
+        return _labels(cursor, negated)
     items = cursor.items()
-    if operator in (":", "=", "!="):
-        return _equal(field, name, operator == "!=", items, now)
+    if form == "equal":
+        return _equal(field, name, negated, items, now)
     if len(items) > 1:
         raise items[1].error(f"expected a single value after {operator}")
     return _compared(field, name, cast(Order, operator), items[0], now)
@@ -343,7 +334,7 @@ LONGEST: Final = 4000
 """The longest filter, in characters."""
 
 _DEEPEST = 40
-_FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)\s*(!=|!~|>=|<=|[:=><~])\s*")
+_FIELD = re.compile(rf"([A-Za-z_][A-Za-z0-9_.]*)\s*({alternatives('equal', 'order', 'regex')})\s*")
 _SORTABLE = frozenset({"duration", "count", "rate", "share", "time"})
 
 
@@ -439,7 +430,7 @@ class _Parser:
 
     def _word(self) -> Filter:
         rest = self._cursor.rest()
-        if rest.startswith(tuple("<>=~:!")):
+        if rest.startswith(tuple(SIGNS)):
             raise self._cursor.error(f"expected a field before {rest[0]}")
         if self._cursor.next_word() in KEYWORDS:
             raise self._cursor.error("expected a term; to search for this word, put it in quotes")

@@ -3,8 +3,8 @@
 import pytest
 
 from wiretape.recorder.clock import Clock
-from wiretape.viewer.filters import patterns
-from wiretape.viewer.filters.patterns import Searches, TooSlow
+from wiretape.viewer.query import patterns
+from wiretape.viewer.query.patterns import Searches, TooSlow
 
 
 def test_a_regular_expression_sees_the_beginning_of_a_text() -> None:

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from wiretape.viewer.filters.fields import DURATIONS, FIELDS
+from wiretape.viewer.query.fields import FIELDS
+from wiretape.viewer.query.operators import DURATIONS, SIGNS, Number, Span, symbol
 
-Number = int | float
 Pattern = tuple[str, ...]
-Span = tuple[Number | None, Number | None]
 Order = Literal[">", ">=", "<", "<="]
 
 KEYWORDS = frozenset({"and", "or", "not"})
 _SECOND_NS = 10**9
-_PLAIN = re.compile(r"[^\s()\",*\\<>=~:!-][^\s()\",*\\<>=~:!]*")
+_PLAIN = re.compile(rf'[^\s()",*\\{SIGNS}-][^\s()",*\\{SIGNS}]*')
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Match:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{self.field}{_operator(self.negated)}{','.join(map(_shown, self.patterns))}"
+        return f"{self.field}{symbol('equal', is_negated=self.negated)}{','.join(map(_shown, self.patterns))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class Regex:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{self.field}{'!~' if self.negated else '~'}{_quoted(self.pattern)}"
+        return f"{self.field}{symbol('regex', is_negated=self.negated)}{_quoted(self.pattern)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class Among:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"{_short(self.field)}{_operator(self.negated)}{','.join(map(self._span, self.spans))}"
+        return f"{_short(self.field)}{symbol('equal', is_negated=self.negated)}{','.join(map(self._span, self.spans))}"
 
     def _span(self, span: Span) -> str:
         low, high = (None if end is None else amount(self.field, end) for end in span)
@@ -124,7 +123,7 @@ class Labelled:
     negated: bool = False
 
     def __str__(self) -> str:
-        return f"label{_operator(self.negated)}{','.join(map(_label, self.labels))}"
+        return f"label{symbol('equal', is_negated=self.negated)}{','.join(map(_label, self.labels))}"
 
 
 Filter = And | Or | Not | Word | Match | Regex | Among | Compare | Labelled
@@ -176,10 +175,6 @@ def _patterns(term: Filter) -> Iterable[Pattern]:
 def _short(field: str) -> str:
     """Return the name to print before a number; a duration has none of its unit, since its values have one."""
     return field.removesuffix("_ms") if FIELDS[field].kind in DURATIONS else field
-
-
-def _operator(negated: bool) -> str:
-    return "!=" if negated else ":"
 
 
 def _shown(pattern: Pattern) -> str:

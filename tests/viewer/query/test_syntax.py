@@ -5,8 +5,8 @@ from hypothesis import given
 
 from tests.cases import each_case
 from tests.viewer.random_filters import TREES
-from wiretape.viewer.filters.parser import parse
-from wiretape.viewer.filters.syntax import Filter, amount, is_starred
+from wiretape.viewer.query.parser import parse
+from wiretape.viewer.query.syntax import Filter, amount, is_starred
 
 
 @given(filter=TREES)

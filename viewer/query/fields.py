@@ -1,0 +1,152 @@
+"""Pure: the fields that a filter can name, what kind of value each has, and which fields of a row it looks at.
+
+The names are the contract's (`rows.FIELDS` and what `show` adds to them); each has shorter ones for typing. A filter
+keeps and prints the contract's name. How a value is written is left to `values`.
+"""
+
+import difflib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from wiretape.recorder.decode.metrics import METRICS, Metric
+from wiretape.recorder.decode.operation import OPERATIONS
+from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
+from wiretape.viewer import rows
+from wiretape.viewer.query.operators import Kind
+
+Style = Literal["whole", "prefix", "within", "host", "path", "word"]
+
+OUTCOME_WORDS: Final[dict[str, tuple[str, ...]]] = {
+    **{name: (name,) for name in OUTCOMES},
+    "cut": ("truncated",),
+    "live": ("open",),
+    "ok": ("complete",),
+    "done": ("complete",),
+    "aborted": ("client_closed",),
+    "err": FAILURES,
+    "error": FAILURES,
+    "failed": FAILURES,
+}
+"""What `is:` takes: each outcome, and short words for some."""
+
+HAS: Final[dict[str, tuple[str, ...]]] = {
+    "tool": ("tool_calls",),
+    "reasoning": ("reasoning",),
+    "usage": ("usage",),
+    "error": ("error_code", "error_message"),
+    "content": ("content",),
+    "refusal": ("refusal",),
+}
+"""The short words that `has:` takes, and the fields of a row of which one must be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field: its name, the kind of its values, the fields of a row that hold them (any may match).
+
+    `style` says what a text has to fit: the whole value, its beginning, a part of it; the host of a URL, or the whole
+    of it; a path, with or without its query; one of the words of a list. What `has` looks at is said by `having`. Of
+    `gaps` any may match: all those between the output chunks of an exchange, as durations. Where there are `choices`,
+    any other value is a mistake. `meaning` is that of a field that only filters have.
+    """
+
+    name: str
+    kind: Kind
+    rows: tuple[str, ...]
+    style: Style = "whole"
+    aliases: tuple[str, ...] = ()
+    is_always_known: bool = False
+    choices: Collection[str] = ()
+    meaning: str = ""
+
+
+def _text(name: str, style: Style = "whole", *aliases: str, rows: Iterable[str] = (), **more: Any) -> Field:
+    return Field(name, "text", tuple(rows) or (name,), style, aliases, **more)
+
+
+def _time(name: str, meaning: str = "", *aliases: str) -> Field:
+    return Field(name, "time", ("started_at",), "whole", aliases, is_always_known=True, meaning=meaning)
+
+
+def _measured(metric: Metric) -> Field:
+    name = rows.field_name(metric.name)
+    kinds: dict[str, Kind] = {"ns": "duration", "share of 1": "share"}
+    kind = kinds.get(metric.unit, "rate" if "/" in metric.unit else "count")
+    return Field(name, kind, (name,), "whole", metric.aliases, name in ("reads", "bytes"))
+
+
+def _gap_percentile(name: str) -> Field:
+    return Field(name, "duration", ("icl",), "whole", (name.removesuffix("_ms").replace("_", "."),), True)
+
+
+_ROWS: Final = (
+    _text("id", "prefix", is_always_known=True),
+    _text("upstream", "host", "host", is_always_known=True),
+    _text("path", "path", is_always_known=True),
+    _text("flags", "word", "flag", is_always_known=True, choices=FLAGS),
+    _text("error", "within", rows=("error_code", "error_message"), meaning="code or message of an error"),
+    _text("text", "within", rows=("content", "reasoning", "refusal", "error_message", "tool_calls"),
+          meaning="what was answered: content, reasoning, refusal, tool calls, error message"),
+    _text("prompt", "within", rows=("request_body",), meaning="the body of the request"),
+    _text("conversation", "prefix"),
+    Field("has", "has", (), is_always_known=True, choices=HAS,
+          meaning="a field that is known, or a word such as usage, tool or reasoning"),
+    Field("label", "label", ("labels",), "whole", ("labels",), True,
+          meaning="a label of the request, KEY or KEY=VALUE"),
+    Field("gap", "gaps", ("icl",), is_always_known=True, meaning="any gap between two output chunks"),
+    _time("started_at", "", "at"),
+    _time("since", "started at that time or later"),
+    _time("until", "started before that time"),
+    _text("method", is_always_known=True),
+    *map(_text, ("model", "request_model", "response_model")),
+    _text("operation", choices=OPERATIONS),
+    _text("api"),
+    _text("outcome", "whole", "is", "state", is_always_known=True, choices=OUTCOME_WORDS),
+    _text("outcome_detail", "whole", "detail"),
+    _text("error_code"),
+    _text("finish_reason", "whole", "finish"),
+    *map(_text, ("response_id", "framing", "ended_by", "connection_reused", "clock")),
+    *(_text(name, "within") for name in ("error_message", "content", "reasoning", "refusal", "ended_detail")),
+    Field("status", "count", ("status",)),
+    Field("gap_bytes", "count", ("gap_bytes",), is_always_known=True),
+    *map(_measured, METRICS.values()),
+    *map(_gap_percentile, rows.GAP_PERCENTILES),
+    Field("cost", "rate", ("cost",)),
+    Field("cache_hit_rate", "share", ("cache_hit_rate",), "whole", ("cache.hit",)),
+)  # fmt: skip
+
+FIELDS: Final[dict[str, Field]] = {field.name: field for field in _ROWS}
+"""Every field by the name that a filter prints."""
+
+NAMES: Final[dict[str, str]] = {
+    **{name: name for name in FIELDS},
+    **{name.removesuffix("_ms"): name for name in FIELDS},
+    **{alias: field.name for field in _ROWS for alias in field.aliases},
+}
+"""Every name that a filter may use, and the field that it means."""
+
+CHOICES: Final = {name: FIELDS[name].choices for name in ("outcome", *FIELDS) if FIELDS[name].choices}
+"""The fields that have only certain values, for which anything else is a mistake."""
+
+KNOWABLE: Final = frozenset(name for name, field in FIELDS.items() if not field.is_always_known)
+"""The fields that can be unknown: what `has:` takes beside its short words."""
+
+MEANINGS: Final = {name: field.meaning for name, field in FIELDS.items() if field.meaning}
+"""What the fields mean that only filters have; the others are those of an exchange."""
+
+
+def others(name: str) -> list[str]:
+    """Return the other names of a field, shorter ones first."""
+    return sorted((other for other, meant in NAMES.items() if meant == name and other != name), key=len)
+
+
+def having(word: str) -> tuple[str, ...]:
+    """Return the fields of a row of which one must be known: of a word of `HAS`, or of one of `KNOWABLE`."""
+    return HAS.get(word) or FIELDS[word].rows
+
+
+def closest_first(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known names, those that are most like a word first."""
+    typed = word.lower()
+    return sorted(known, key=lambda name: -difflib.SequenceMatcher(None, typed, name).ratio())
