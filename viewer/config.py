@@ -26,10 +26,12 @@ import click
 from wiretape.recorder.decode.stalls import LIMITS, Thresholds
 from wiretape.recorder.errors import ConfigError
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.query.parser import FilterError, parse
+from wiretape.viewer.stats import prices
+from wiretape.viewer.stats.metrics import objective
 
 if TYPE_CHECKING:
     from wiretape.viewer.stats.check import Rule
-    from wiretape.viewer.stats.prices import Price, Prices
 
 T = TypeVar("T")
 Key = tuple[str | int, ...]
@@ -54,10 +56,10 @@ class Document:
         """Return the error that names the place of a key."""
         return _error(self.name, *self._place(key), message)
 
-    def read(self, key: Key, reader: Callable[[Any], T], value: Any, prefix: str) -> T:
+    def read(self, key: Key, reader: Callable[[Any], T], prefix: str) -> T:
         """Convert the value of a key; the reader's `ValueError` becomes a `ConfigError`."""
         try:
-            return reader(value)
+            return reader(_value(self.tables, key))
         except ValueError as error:
             raise self.error(key, prefix + safe(str(error))) from error
 
@@ -85,12 +87,15 @@ def _tables(lines: list[str], count: int) -> tuple[int, dict[str, Any]]:
             count -= 1
 
 
-def _has(tables: Any, key: Key) -> bool:
-    try:
-        functools.reduce(lambda found, one: found[one], key, tables)
-    except (LookupError, TypeError):
-        return False
-    return True
+def _value(tables: Any, key: Key) -> Any:
+    return functools.reduce(lambda found, one: found[one], key, tables)
+
+
+def _has(tables: dict[str, Any], key: Key) -> bool:
+    with contextlib.suppress(LookupError, TypeError):
+        _value(tables, key)
+        return True
+    return False
 
 
 def _error(name: str, line: int, column: int, message: str) -> ConfigError:
@@ -129,17 +134,15 @@ class Config:
     keys: dict[str, str] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
     thresholds: dict[str, float] = field(default_factory=dict)
-    entries: "list[Price]" = field(default_factory=list)
+    entries: list[prices.Price] = field(default_factory=list)
     currency: str | None = None
     places: dict[str, tuple[Document, Key]] = field(default_factory=dict, compare=False)
     """Places of the theme and of each of `keys` in the files."""
 
     @property
-    def prices(self) -> "Prices":
+    def prices(self) -> prices.Prices:
         """The entries of `[[prices]]` and the currency."""
-        from wiretape.viewer.stats.prices import DEFAULT_CURRENCY, Prices
-
-        return Prices(self.entries, self.currency or DEFAULT_CURRENCY)
+        return prices.Prices(self.entries, self.currency or prices.DEFAULT_CURRENCY)
 
     def error(self, name: str, message: str) -> ConfigError:
         """Return the error for a setting that only the screens can check."""
@@ -165,80 +168,60 @@ def read() -> Config:
     """Read both files. Raises `ConfigError`."""
     config = Config()
     for path in (Path(LOCAL_FILE), user_file()):
-        if path.exists():
-            document = load(path)
-            for name, value in document.tables.items():
-                if name not in _SETTINGS:
-                    near = difflib.get_close_matches(name, _SETTINGS, 1)
-                    meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(_SETTINGS)}"
-                    raise document.error((name,), f"{safe(name)} is no setting: {meant}")
-                _SETTINGS[name](config, document, value)
+        if not path.exists():
+            continue
+        document = load(path)
+        for name in document.tables:
+            if name not in _SETTINGS:
+                near = difflib.get_close_matches(name, _SETTINGS, 1)
+                meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(_SETTINGS)}"
+                raise document.error((name,), f"{safe(name)} is no setting: {meant}")
+            _SETTINGS[name](config, document)
     return config
 
 
-def _theme(config: Config, document: Document, value: Any) -> None:
-    config.theme = config.theme or document.read(("theme",), _text, value, "theme ")
-    config.places.setdefault("theme", (document, ("theme",)))
+def _set(name: str, reader: Callable[[Any], Any], config: Config, document: Document) -> None:
+    """Read a setting of one value, unless a file before has set it."""
+    value = document.read((name,), reader, f"{name}: ")
+    if getattr(config, name) is None:
+        setattr(config, name, value)
+        config.places[name] = document, (name,)
 
 
-def _slo(config: Config, document: Document, value: Any) -> None:
-    from wiretape.viewer.stats.metrics import objective
-
-    text = document.read(("slo",), _text, value, "slo ")
-    document.read(("slo",), objective, text, "slo: ")
-    config.slo = config.slo or text
-
-
-def _keys(config: Config, document: Document, value: Any) -> None:
-    for key, name, text in _texts(document, ("keys",), _table(document, "keys", value)):
-        config.keys.setdefault(name, text)
-        config.places.setdefault(f"keys.{name}", (document, key))
+def _fill(name: str, reader: Callable[[str, Any], Any], config: Config, document: Document) -> None:
+    """Read the entries of a table, except those that a file before has set."""
+    for key, entry in _entries(document, (name,)):
+        value = document.read(key, functools.partial(reader, entry), f"{safe(entry)} under [{name}] ")
+        getattr(config, name).setdefault(entry, value)
+        config.places.setdefault(f"{name}.{entry}", (document, key))
 
 
-def _views(config: Config, document: Document, value: Any) -> None:
-    from wiretape.viewer.query.parser import parse
-
-    for key, name, text in _texts(document, ("views",), _table(document, "views", value)):
-        document.read(key, parse, text, f"the view {safe(name)} is no filter: ")
-        config.views.setdefault(name, text)
-
-
-def _thresholds(config: Config, document: Document, value: Any) -> None:
-    for name, given in _table(document, "thresholds", value).items():
-        key = ("thresholds", name)
-        if name not in LIMITS:
-            raise document.error(key, f"{safe(name)} is no threshold: there are {', '.join(LIMITS)}")
-        limit = document.read(key, functools.partial(_limit, name), given, f"{name} ")
-        config.thresholds.setdefault(name, limit)
+def _entries(document: Document, table: Key) -> Iterator[tuple[Key, str]]:
+    """Yield key and name of each entry; `replay.play = "p"` is TOML for a table within the table."""
+    pending = [table]
+    while pending:
+        key = pending.pop()
+        value = _value(document.tables, key)
+        if isinstance(value, dict) and (value or key == table):
+            pending += [(*key, name) for name in reversed(value)]
+        elif key == table:
+            raise document.error(table, f"{table[0]} is no table: write [{table[0]}] on a line of its own")
+        else:
+            yield key, ".".join(map(str, key[1:]))
 
 
-def _prices(config: Config, document: Document, value: Any) -> None:
-    from wiretape.viewer.stats import prices
-
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+def _add_prices(config: Config, document: Document) -> None:
+    listed = document.tables["prices"]
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise document.error(("prices",), "prices is no list of tables: write [[prices]] above each entry")
-    if len(value) > _MOST:
-        said = f"there are {len(value):,} [[prices]], at most {_MOST:,} are read: * fits many models"
+    if len(listed) > _MOST:
+        said = f"there are {len(listed):,} [[prices]], at most {_MOST:,} are read: * fits many models"
         raise document.error(("prices", _MOST), said)
-    for at, entry in enumerate(value):
+    for at, entry in enumerate(listed):
         prefix = f"entry {at + 1} of [[prices]]: "
-        for name, one in entry.items():
-            document.read(("prices", at, name), functools.partial(prices.setting, name), one, prefix)
-        config.entries.append(document.read(("prices", at), prices.entry, entry, prefix))
-
-
-def _currency(config: Config, document: Document, value: Any) -> None:
-    from wiretape.viewer.stats import prices
-
-    currency = document.read(("currency",), prices.currency, value, "currency: ")
-    config.currency = config.currency or currency
-
-
-_SETTINGS: Final[Mapping[str, Callable[[Config, Document, Any], None]]] = {
-    "theme": _theme, "slo": _slo, "keys": _keys, "views": _views, "thresholds": _thresholds, "prices": _prices,
-    "currency": _currency,
-}  # fmt: skip
-"""Reads each setting into the configuration, unless a file before has set it."""
+        for name in entry:
+            document.read(("prices", at, name), functools.partial(prices.setting, name), prefix)
+        config.entries.append(document.read(("prices", at), prices.entry, prefix))
 
 
 def _text(value: Any) -> str:
@@ -247,21 +230,44 @@ def _text(value: Any) -> str:
     return value
 
 
-def _table(document: Document, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise document.error((name,), f"{name} is no table: write [{name}] on a line of its own")
-    return value
+def _objective(value: Any) -> str:
+    objective(_text(value))
+    return str(value)
 
 
-def _texts(document: Document, table: Key, values: Mapping[str, Any]) -> Iterator[tuple[Key, str, str]]:
-    """Yield key, name and text of each entry; `replay.play = "p"` is TOML for a table within the table."""
-    for name, value in values.items():
-        key = (*table, name)
-        if isinstance(value, dict):
-            yield from _texts(document, key, value)
-        else:
-            dotted = ".".join(map(str, key[1:]))
-            yield key, dotted, document.read(key, _text, value, f"{safe(dotted)} under [{key[0]}] ")
+def _filter(_name: str, value: Any) -> str:
+    try:
+        parse(_text(value))
+    except FilterError as error:
+        raise ValueError(f"is no filter: {error}") from error
+    return str(value)
+
+
+def _limit(name: str, value: Any) -> float:
+    """Return a value as its limit's number. From a file it has a type already, from elsewhere it is text."""
+    if name not in LIMITS:
+        raise ValueError(f"is no threshold: there are {', '.join(LIMITS)}")
+    most, is_whole = LIMITS[name].metadata["most"], isinstance(LIMITS[name].default, int)
+    number = math.nan
+    if not isinstance(value, bool) and isinstance(value, str | int | (int if is_whole else float)):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = int(value) if is_whole else float(value)
+    if not 0 < number <= most:
+        kind = "a whole number" if is_whole else "a number"
+        raise ValueError(f"is {safe(repr(value))}: it must be {kind} above 0, at most {most:,.0f}")
+    return number
+
+
+_SETTINGS: Final[Mapping[str, Callable[[Config, Document], None]]] = {
+    "theme": functools.partial(_set, "theme", _text),
+    "slo": functools.partial(_set, "slo", _objective),
+    "keys": functools.partial(_fill, "keys", lambda _name, value: _text(value)),
+    "views": functools.partial(_fill, "views", _filter),
+    "thresholds": functools.partial(_fill, "thresholds", _limit),
+    "prices": _add_prices,
+    "currency": functools.partial(_set, "currency", prices.currency),
+}
+"""Every setting, and how it is read into the configuration."""
 
 
 def thresholds(given: Mapping[str, str | None] = MappingProxyType({})) -> Thresholds:
@@ -281,44 +287,18 @@ def thresholds(given: Mapping[str, str | None] = MappingProxyType({})) -> Thresh
     return Thresholds(**values)  # type: ignore[arg-type]
 
 
-def _limit(name: str, value: Any) -> float:
-    """Return a value as its limit's number. From a file it has a type already, from elsewhere it is text."""
-    most, is_whole = LIMITS[name].metadata["most"], isinstance(LIMITS[name].default, int)
-    number = math.nan
-    if not isinstance(value, bool) and isinstance(value, str | int | (int if is_whole else float)):
-        with contextlib.suppress(ValueError, OverflowError):
-            number = int(value) if is_whole else float(value)
-    if not 0 < number <= most:
-        kind = "a whole number" if is_whole else "a number"
-        raise ValueError(f"is {safe(repr(value))}: it must be {kind} above 0, at most {most:,.0f}")
-    return number
-
-
 def rules(path: Path) -> "tuple[list[Rule], str | None]":
     """Read a file of rules: tables `max` and `min`, and an objective, `slo`. Raises `ConfigError`."""
     from wiretape.viewer.stats import check
 
-    document = load(path)
-    found, slo = list["Rule"](), None
-    for bound, limits in document.tables.items():
-        if bound == "slo":
-            slo = document.read(("slo",), _text, limits, "slo ")
-            continue
-        if bound not in ("max", "min") or not isinstance(limits, dict):
+    document, found = load(path), list["Rule"]()
+    for bound in (one for one in document.tables if one != "slo"):
+        if bound not in ("max", "min"):
             raise document.error((bound,), f"{safe(repr(bound))} is not one of the tables max and min, nor slo")
-        for key, name, limit in _figures(document, bound, limits):
-            reader = functools.partial(check.rule, bound)
-            found.append(document.read(key, reader, f"{name}={limit}", f"{bound}.{safe(name)}: "))
-    return found, slo
+        for key, name in _entries(document, (bound,)):
 
+            def rule(limit: Any, bound: str = bound, name: str = name) -> "Rule":
+                return check.rule(bound, f"{name}={limit}")
 
-def _figures(document: Document, bound: str, limits: Mapping[str, Any]) -> Iterator[tuple[Key, str, Any]]:
-    """Yield key, figure and limit of each rule in a table: in TOML a dot in a bare key makes a table."""
-    for name, limit in limits.items():
-        if not isinstance(limit, dict):
-            yield (bound, name), name, limit
-        elif not limit or any(isinstance(one, dict) for one in limit.values()):
-            example = "is no figure and its limit: write, say, ttft.p95 = '1500ms'"
-            raise document.error((bound, name), f"{bound}.{safe(name)}: {safe(repr(name))} {example}")
-        else:
-            yield from (((bound, name, statistic), f"{name}.{statistic}", one) for statistic, one in limit.items())
+            found.append(document.read(key, rule, f"{bound}.{safe(name)}: "))
+    return found, document.read(("slo",), _text, "slo: ") if "slo" in document.tables else None

@@ -136,7 +136,10 @@ def _filters() -> Iterator[Section]:
     from wiretape.viewer.query.fields import CHOICES
     from wiretape.viewer.query.operators import KINDS, OPERATORS
 
-    compared = [(one.example, one.meaning) for one in OPERATORS.values() if one.example]
+    operands = {"regex": "REGEX"}
+    compared = [
+        (f"FIELD{sign}{operands.get(one.form, 'VALUE')}", one.meaning) for sign, one in OPERATORS.items() if one.meaning
+    ]
     yield Section("A filter is terms, all of which must hold", [*compared, *TERMS.items()])
     values = {"text": "as it is, or with * for anything; in quotes * is itself"}
     values |= {kind: KINDS[kind].expected for kind in ("duration", "count", "rate", "share", "time")}

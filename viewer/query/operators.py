@@ -19,11 +19,10 @@ Span = tuple[Number | None, Number | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """An operator: the form of its terms, whether these are negated, and its entry in the help."""
+    """An operator: the form of its terms, whether these are negated, and their meaning in the help."""
 
     form: Form
     is_negated: bool = False
-    example: str = ""
     meaning: str = ""
 
 
@@ -44,7 +43,6 @@ ORDERINGS: Final[Mapping[str, Ordering]] = {
     ">": Ordering(
         holds=gt,
         span=lambda limit: (math.floor(limit) + 1, None),
-        example="FIELD>VALUE",
         meaning="the field is greater; also >= < <=; FIELD:LOW..HIGH is a range, ends included",
     ),
     ">=": Ordering(holds=ge, span=lambda limit: (limit, None)),
@@ -54,17 +52,13 @@ ORDERINGS: Final[Mapping[str, Ordering]] = {
 OPERATORS: Final[Mapping[str, Operator]] = {
     ":": Operator(
         form="equal",
-        example="FIELD:VALUE",
         meaning="the field equals or matches VALUE; = is the same; VALUE,VALUE matches any of them",
     ),
     "=": Operator(form="equal"),
-    "!=": Operator(
-        form="equal", is_negated=True, example="FIELD!=VALUE", meaning="the field is known and matches none of them"
-    ),
+    "!=": Operator(form="equal", is_negated=True, meaning="the field is known and matches none of them"),
     **ORDERINGS,
     "~": Operator(
         form="regex",
-        example="FIELD~REGEX",
         meaning="the regular expression matches in the field; FIELD!~REGEX: it is known, and nothing matches",
     ),
     "!~": Operator(form="regex", is_negated=True),

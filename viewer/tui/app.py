@@ -40,7 +40,6 @@ from wiretape.viewer.tui.base.paint import ASCII
 from wiretape.viewer.tui.base.terminal import Lag, TerminalDriver
 from wiretape.viewer.tui.dialogs.cramped import LEAST, CrampedScreen
 from wiretape.viewer.tui.list.screen import DrilledScreen, StreamsScreen
-from wiretape.viewer.tui.widgets.bar import ConfigWarnings
 
 _NEEDS: Final = {
     "copy_menu": ("copies",), "export_menu": ("exports",), "outside": ("pages", "copies"),
@@ -133,7 +132,7 @@ class ViewerApp(App[int]):
         self._streams = StreamsScreen(filter_text, follow=follow, selected=selected)
         self._first = opened
         self._config = config or Config()
-        self._warnings: list[str] = []
+        self._warnings = set[str]()
         self._away: Worker[None] | None = None
         self._has_crashed = False
         self._ending: asyncio.Task[None] | None = None
@@ -211,9 +210,7 @@ class ViewerApp(App[int]):
         self.decoders.close()
 
     async def on_event(self, event: Event) -> None:
-        """Hold back a key until the one before it has done all that it does; any removes the warnings."""
-        if isinstance(event, Key) and self.screen_stack:
-            self.screen.query(ConfigWarnings).remove()
+        """Hold back a key until the one before it has done all that it does."""
         if not isinstance(event, Key) or event.is_forwarded or not self._typed_ahead.takes(event):
             await super().on_event(event)
 
@@ -251,14 +248,6 @@ class ViewerApp(App[int]):
             self.give_up(self._config.error(f"keys.{name}", message))
             return
 
-    def _warn(self, *warnings: str) -> None:
-        """Show what is wrong in the configuration, all that is known by now, if any of it is new."""
-        new = [warning for warning in warnings if warning not in self._warnings]
-        if new:
-            self._warnings += new
-            self.screen.query(ConfigWarnings).remove()
-            self.screen.mount(ConfigWarnings(self._warnings))
-
     def on_resize(self, event: Resize) -> None:
         """Ask for a larger terminal where there is too little room for any screen."""
         is_cramped = event.size.width < LEAST[0] or event.size.height < LEAST[1]
@@ -277,8 +266,9 @@ class ViewerApp(App[int]):
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
         """Warn of keys that the configuration gives to two actions."""
         warning = keys.clash_warning(clashed_bindings)
-        if warning is not None:
-            self._warn(warning)
+        if warning is not None and warning not in self._warnings:
+            self._warnings.add(warning)
+            self.call_later(self.notify, warning, severity="warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies: footer and help show no others."""

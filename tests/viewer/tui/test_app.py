@@ -17,7 +17,6 @@ from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.list.rows import StreamRows
 from wiretape.viewer.tui.list.screen import StreamsScreen
 from wiretape.viewer.tui.stats.screen import StatsScreen
-from wiretape.viewer.tui.widgets.bar import ConfigWarnings
 
 
 def test_too_little_room_is_said_in_one_line_until_there_is_enough(tape: Path) -> None:
@@ -206,14 +205,7 @@ def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_a_key_for_two_a
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock, config=found)
         async with app.run_test(size=(120, 40), notifications=True) as pilot:
-            text = await shows(pilot, "puts another action on the key of", LIVE[:8])
+            await shows(pilot, "puts another action on the key of", LIVE[:8])
             assert app.theme == "nord"
-            assert text.index(LIVE[:8]) < text.index("puts another")  # below, where it covers nothing
-            await pilot.press("j")
-            await wait_for(pilot, lambda: "puts another" not in seen(app))
-            await app.screen.mount(ConfigWarnings(["one more [/x]"]))
-            await shows(pilot, "one more [/x]")
-            await pilot.click(ConfigWarnings)
-            await wait_for(pilot, lambda: "one more" not in seen(app))
 
     journey(steps())

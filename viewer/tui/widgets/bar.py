@@ -107,22 +107,3 @@ class Notice(Static):
         if lines != self._lines:
             self._lines = lines
             self.update(Content("\n").join(map(content, lines)))
-
-
-class ConfigWarnings(Static):
-    """What is wrong in the configuration, a line each, above the keys: they cover nothing, and go with any key."""
-
-    DEFAULT_CSS = """
-    ConfigWarnings {
-        width: 100%; height: auto; max-height: 50%; padding: 0 1; background: $panel; border-left: outer $warning;
-    }
-    """
-
-    def __init__(self, warnings: Sequence[str]) -> None:
-        title = paint.content("configuration", "bold $text-warning")
-        head = Content.assemble(title, paint.content(" · any key takes this away", "$text-muted"))
-        super().__init__(Content("\n").join([head, *map(paint.content, warnings)]))
-
-    def on_click(self) -> None:
-        """Remove the warnings."""
-        self.remove()
