@@ -104,16 +104,14 @@ def _error(name: str, line: int, column: int, message: str) -> ConfigError:
 
 def load(path: Path) -> Document:
     """Read a TOML file. Raises `ConfigError`."""
-    name = safe(str(path))
+    name, text = safe(str(path)), ""
     try:
-        data = path.read_bytes()
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        return Document(name, text, tomllib.loads(text))
     except OSError as error:
         raise ConfigError(f"{name} cannot be read ({error.strerror})") from error
-    try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
-        return Document(name, text, tomllib.loads(text))
     except UnicodeDecodeError as error:
-        before = data[: error.start]
+        before = error.object[: error.start]
         place = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
         raise _error(name, *place, "the text is not UTF-8") from error
     except RecursionError as error:

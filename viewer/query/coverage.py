@@ -11,7 +11,7 @@ from typing import Final
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.query.syntax import And, Filter, Match, Not, Or, Regex
+from wiretape.viewer.query.syntax import Filter, Match, Not, Or, Regex, terms
 
 COVERED: Final = Or(
     (Match("operation", tuple((name,) for name in GENERATIONS)), Not(Match("has", (("operation",),)))),
@@ -21,11 +21,11 @@ COVERED: Final = Or(
 
 def names_operation(where: Filter | None) -> bool:
     """Return whether any term of a filter is about the operation, and so decides what is covered."""
-    match where:
-        case And(parts) | Or(parts):
-            return any(map(names_operation, parts))
-        case Not(part):
-            return names_operation(part)
+    return where is not None and any(map(_is_of_operation, terms(where)))
+
+
+def _is_of_operation(term: Filter) -> bool:
+    match term:
         case Match("has", patterns):
             return ("operation",) in patterns
         case Match(field) | Regex(field):

@@ -17,16 +17,16 @@ Number = int | float
 Span = tuple[Number | None, Number | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Operator:
     """An operator: the form of its terms, whether these are negated, and their meaning in the help."""
 
     form: Form
-    is_negated: bool = False
-    meaning: str = ""
+    is_negated: bool
+    meaning: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ordering(Operator):
     """An operator that compares a number or a time with a limit.
 
@@ -34,35 +34,28 @@ class Ordering(Operator):
     returns the whole numbers on that side of a limit.
     """
 
-    form: Form = "order"
     holds: Callable[[Any, Any], Any]
     span: Callable[[Number], Span]
 
 
 ORDERINGS: Final[Mapping[str, Ordering]] = {
-    ">": Ordering(
-        holds=gt,
-        span=lambda limit: (math.floor(limit) + 1, None),
-        meaning="the field is greater; also >= < <=; FIELD:LOW..HIGH is a range, ends included",
-    ),
-    ">=": Ordering(holds=ge, span=lambda limit: (limit, None)),
-    "<": Ordering(holds=lt, span=lambda limit: (None, math.ceil(limit) - 1)),
-    "<=": Ordering(holds=le, span=lambda limit: (None, limit)),
-}
+    ">": Ordering("order", False, "the field is greater; also >= < <=; FIELD:LOW..HIGH is a range, ends included",
+                  gt, lambda limit: (math.floor(limit) + 1, None)),
+    ">=": Ordering("order", False, "", ge, lambda limit: (limit, None)),
+    "<": Ordering("order", False, "", lt, lambda limit: (None, math.ceil(limit) - 1)),
+    "<=": Ordering("order", False, "", le, lambda limit: (None, limit)),
+}  # fmt: skip
+"""The operators that compare."""
+
 OPERATORS: Final[Mapping[str, Operator]] = {
-    ":": Operator(
-        form="equal",
-        meaning="the field equals or matches VALUE; = is the same; VALUE,VALUE matches any of them",
-    ),
-    "=": Operator(form="equal"),
-    "!=": Operator(form="equal", is_negated=True, meaning="the field is known and matches none of them"),
+    ":": Operator("equal", False, "the field equals or matches VALUE; = is the same; VALUE,VALUE matches any of them"),
+    "=": Operator("equal", False, ""),
+    "!=": Operator("equal", True, "the field is known and matches none of them"),
     **ORDERINGS,
-    "~": Operator(
-        form="regex",
-        meaning="the regular expression matches in the field; FIELD!~REGEX: it is known, and nothing matches",
-    ),
-    "!~": Operator(form="regex", is_negated=True),
-}
+    "~": Operator("regex", False, "the regular expression matches in the field; FIELD!~REGEX: it is known, and "
+                  "nothing matches"),
+    "!~": Operator("regex", True, ""),
+}  # fmt: skip
 """Every operator by its symbol."""
 
 SIGNS: Final = "".join(sorted(set("".join(OPERATORS))))
@@ -103,16 +96,12 @@ KINDS: Final[Mapping[Kind, Values]] = {
     "text": Values("Texts", ("equal", "regex")),
     "label": Values("Labels"),
     "has": Values("What is known"),
-    "time": Values(
-        "Times", _ORDERED,
-        "a time, such as 2h (ago), now, today, yesterday, 14:00, 2026-11-21 or 2026-11-21T14:00Z",
-    ),
+    "time": Values("Times", _ORDERED, "a time, such as 2h (ago), now, today, yesterday, 14:00, 2026-11-21 or "
+                   "2026-11-21T14:00Z"),
     "duration": Values("Durations", _ORDERED, _DURATION, _TIME),
     "gaps": Values("Gaps", _ORDERED, _DURATION, _TIME),
-    "count": Values(
-        "Numbers", _ORDERED, "a number, such as 400 or 10k (b, k, M)",
-        {"": 1, "b": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6},
-    ),
+    "count": Values("Numbers", _ORDERED, "a number, such as 400 or 10k (b, k, M)",
+                    {"": 1, "b": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6}),
     "rate": Values("Rates", _ORDERED, "a plain number, such as 20.5", {"": 1}),
     "share": Values("Shares", _ORDERED, "a share, such as 10% or 0.1", {"": Decimal(1), "%": Decimal("0.01")}),
 }  # fmt: skip

@@ -6,7 +6,7 @@ tree means is left to `wiretape.viewer.source.tape.conditions`.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -151,14 +151,21 @@ def amount(field: str, number: Number) -> str:
     return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{unit}"
 
 
-def is_starred(filter: Filter) -> bool:
-    """Return whether a text in quotes holds a `*`, which is no wildcard there."""
+def terms(filter: Filter) -> Iterator[Filter]:
+    """Yield the terms of a filter."""
     match filter:
         case And(parts) | Or(parts):
-            return any(map(is_starred, parts))
+            for part in parts:
+                yield from terms(part)
         case Not(part):
-            return is_starred(part)
-    return any(len(pattern) == 1 and "*" in pattern[0] for pattern in _patterns(filter))
+            yield from terms(part)
+        case _:
+            yield filter
+
+
+def is_starred(filter: Filter) -> bool:
+    """Return whether a text in quotes holds a `*`, which is no wildcard there."""
+    return any(len(one) == 1 and "*" in one[0] for term in terms(filter) for one in _patterns(term))
 
 
 def _patterns(term: Filter) -> Iterable[Pattern]:

@@ -113,8 +113,8 @@ def _(filter: Word) -> Condition:
 
 @condition.register
 def _(filter: Compare) -> Condition:
-    if filter.field == "gap":
-        return _gapped([_span(filter)], negated=False)
+    if filter.field == "gap" and not isinstance(filter.limit, str):
+        return _gapped([ORDERINGS[filter.order].span(filter.limit)], negated=False)
     if filter.field == "started_at":  # never null; without a function around it, its index serves
         return _compared(exchanges.c.started_at, filter)
     return _known(_compared(column(filter.field), filter))
@@ -236,12 +236,6 @@ def _stored_percentile(gaps: bytes | None, fraction: float) -> int | None:
 def _stored(gaps: Any) -> bytes:
     """Return the gaps in a cell, of which nothing has been checked."""
     return packing.unpack_gaps(gaps) if isinstance(gaps, bytes) and packing.are_gaps(gaps) else b""
-
-
-def _span(filter: Compare) -> Span:
-    """Return the whole numbers on one side of a limit."""
-    assert not isinstance(filter.limit, str)
-    return ORDERINGS[filter.order].span(filter.limit)
 
 
 def _fits_label(pattern: Pattern | None) -> Check:
