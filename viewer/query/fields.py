@@ -19,26 +19,16 @@ Style = Literal["whole", "prefix", "within", "host", "path", "word"]
 
 OUTCOME_WORDS: Final[dict[str, tuple[str, ...]]] = {
     **{name: (name,) for name in OUTCOMES},
-    "cut": ("truncated",),
-    "live": ("open",),
-    "ok": ("complete",),
-    "done": ("complete",),
-    "aborted": ("client_closed",),
-    "err": FAILURES,
-    "error": FAILURES,
-    "failed": FAILURES,
-}
-"""What `is:` takes: each outcome, and short words for some."""
+    "cut": ("truncated",), "live": ("open",), "ok": ("complete",), "done": ("complete",), "aborted": ("client_closed",),
+    **dict.fromkeys(("err", "error", "failed"), FAILURES),
+}  # fmt: skip
+"""Words for `is:`, each with its outcomes."""
 
 HAS: Final[dict[str, tuple[str, ...]]] = {
-    "tool": ("tool_calls",),
-    "reasoning": ("reasoning",),
-    "usage": ("usage",),
-    "error": ("error_code", "error_message"),
-    "content": ("content",),
-    "refusal": ("refusal",),
-}
-"""The short words that `has:` takes, and the fields of a row of which one must be known."""
+    "tool": ("tool_calls",), "reasoning": ("reasoning",), "usage": ("usage",), "error": ("error_code", "error_message"),
+    "content": ("content",), "refusal": ("refusal",),
+}  # fmt: skip
+"""Short words for `has:`, each with fields of a row: one of them must be known."""
 
 
 @dataclass(frozen=True, slots=True)

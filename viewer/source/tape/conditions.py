@@ -115,14 +115,9 @@ def _(filter: Word) -> Condition:
 def _(filter: Compare) -> Condition:
     if filter.field == "gap" and not isinstance(filter.limit, str):
         return _gapped([ORDERINGS[filter.order].span(filter.limit)], negated=False)
-    if filter.field == "started_at":  # never null; without a function around it, its index serves
-        return _compared(exchanges.c.started_at, filter)
-    return _known(_compared(column(filter.field), filter))
-
-
-def _compared(one: ColumnElement[Any], filter: Compare) -> Condition:
-    compared: Condition = ORDERINGS[filter.order].holds(one, filter.limit)
-    return compared
+    compared: Condition = ORDERINGS[filter.order].holds(column(filter.field), filter.limit)
+    # The start is never null; without a function around it, its index serves.
+    return compared if filter.field == "started_at" else _known(compared)
 
 
 @condition.register

@@ -266,7 +266,6 @@ class ViewsMenu(Menu[str]):
     def __init__(self) -> None:
         super().__init__()
         self._views: dict[str, str] = {}
-        self._trouble = ""
         self._counts: dict[str, int] = {}
         self._shown: list[str] = []
         self._note = Static(paint.content(""), id="note")
@@ -287,7 +286,9 @@ class ViewsMenu(Menu[str]):
         try:
             self._views = (await asyncio.to_thread(config.read)).views
         except ConfigError as error:
-            self._trouble = str(error)
+            self.app.notify(str(error), severity="error", markup=False)
+            self.dismiss(None)
+            return
         self._list()
         for name, text in self._views.items():
             with contextlib.suppress(Superseded, WiretapeError):  # a view without its count can be chosen as well
@@ -325,8 +326,6 @@ class ViewsMenu(Menu[str]):
         return content(parts)
 
     def _help(self, typed: str) -> Content:
-        if self._trouble:
-            return content([(self._trouble, "error")])
         if not self._views:
             user_file = formatting.line(str(config.user_file()))
             places = f"Write some into {config.LOCAL_FILE} of this directory, or into {user_file}:"

@@ -743,6 +743,23 @@ def test_without_saved_views_it_is_said_how_one_is_written(
     journey(steps())
 
 
+def test_a_mistake_in_the_configuration_is_shown_instead_of_the_saved_views(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            (tmp_path / ".wiretape.toml").write_text('[views]\nslow = "("\n')
+            press(pilot, "apostrophe")
+            await shows(pilot, ".wiretape.toml, line 2, column 1: slow under [views] is no filter")
+            await wait_for(pilot, lambda: isinstance(pilot.app.screen, StreamsScreen))
+            press(pilot, "S")
+            await shows(pilot, "stats · .wiretape.toml, line 2, column 1: ")
+
+    journey(steps())
+
+
 def test_an_expression_that_would_go_on_for_ever_is_taken_for_a_slip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
