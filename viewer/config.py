@@ -15,13 +15,14 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+import platformdirs
 
 from wiretape.recorder.decode.stalls import LIMITS, Thresholds
 from wiretape.recorder.errors import ConfigError
@@ -147,18 +148,16 @@ class Config:
         document, key = self.places[name]
         return document.error(key, message)
 
-    def check_theme(self, known: Iterable[str]) -> None:
+    def check_theme(self, known: Collection[str]) -> None:
         """Raise `ConfigError` if the theme is none of those known."""
-        if self.theme is not None and self.theme not in (names := list(known)):
-            near = difflib.get_close_matches(self.theme, names, 1)
+        if self.theme is not None and self.theme not in known:
+            near = difflib.get_close_matches(self.theme, list(known), 1)
             meant = f"did you mean {near[0]}?" if near else "there are wiretape-dark and wiretape-light"
             raise self.error("theme", f"there is no theme {safe(self.theme)}: {meant}")
 
 
 def user_file() -> Path:
     """Return the path of the user's configuration, which need not exist."""
-    import platformdirs
-
     return Path(platformdirs.user_config_path("wiretape")) / "config.toml"
 
 
@@ -228,11 +227,6 @@ def _text(value: Any) -> str:
     return value
 
 
-def _objective(value: Any) -> str:
-    objective(_text(value))
-    return str(value)
-
-
 def _filter(_name: str, value: Any) -> str:
     try:
         parse(_text(value))
@@ -258,7 +252,7 @@ def _limit(name: str, value: Any) -> float:
 
 _SETTINGS: Final[Mapping[str, Callable[[Config, Document], None]]] = {
     "theme": functools.partial(_set, "theme", _text),
-    "slo": functools.partial(_set, "slo", _objective),
+    "slo": functools.partial(_set, "slo", lambda value: objective(_text(value)) and value),
     "keys": functools.partial(_fill, "keys", lambda _name, value: _text(value)),
     "views": functools.partial(_fill, "views", _filter),
     "thresholds": functools.partial(_fill, "thresholds", _limit),

@@ -238,23 +238,18 @@ def judged(command: F) -> F:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         from wiretape.viewer import config
 
-        limits = config.thresholds({name: kwargs.pop(name) for name in LIMITS})
-        return command(*args, thresholds=limits, **kwargs)
+        return command(*args, thresholds=config.thresholds({name: kwargs.pop(name) for name in LIMITS}), **kwargs)
 
     for name, one in reversed(LIMITS.items()):
         text = f"{one.metadata['doc']} [default: {one.default:g}]"
-        wrapped = click.option(_option(name), name, metavar=one.metadata["sign"], help=text)(wrapped)
+        wrapped = click.option(f"--{name.replace('_', '-')}", metavar=one.metadata["sign"], help=text)(wrapped)
     return cast(F, wrapped)
 
 
 def limits_given() -> list[str]:
     """Return the names of the limits' options that are on the command line."""
     source = click.get_current_context().get_parameter_source
-    return [_option(name) for name in LIMITS if source(name) is ParameterSource.COMMANDLINE]
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    return [f"--{name.replace('_', '-')}" for name in LIMITS if source(name) is ParameterSource.COMMANDLINE]
 
 
 def groups(by: str | None) -> tuple[str, ...]:

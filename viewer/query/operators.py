@@ -82,11 +82,6 @@ class Values:
     expected: str = ""
     units: Mapping[str, Decimal | int] | None = None
 
-    @property
-    def operators(self) -> tuple[str, ...]:
-        """The operators that compare such values."""
-        return tuple(sign for sign, one in OPERATORS.items() if one.form in self.forms)
-
 
 _ORDERED: Final[tuple[Form, ...]] = ("equal", "order")
 _TIME: Final = {"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}

@@ -203,7 +203,9 @@ def _offered(name: str, known: Collection[str]) -> list[str]:
 
 def operators(field: Field) -> tuple[str, ...]:
     """Return the operators that a field takes."""
-    return (":", "=") if field.name in ("since", "until") else KINDS[field.kind].operators
+    if field.name in ("since", "until"):
+        return (":", "=")
+    return tuple(sign for sign, one in OPERATORS.items() if one.form in KINDS[field.kind].forms)
 
 
 def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) -> Filter:

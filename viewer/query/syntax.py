@@ -193,9 +193,7 @@ def _shown(pattern: Pattern) -> str:
 
 def _label(label: tuple[str, Pattern | None]) -> str:
     key, pattern = label
-    if pattern is None:
-        return key
-    return f"{key}={'*'.join(pattern)}" if len(pattern) > 1 else f"{key}={_shown(pattern)}"
+    return key if pattern is None else f"{key}={_shown(pattern)}"
 
 
 def _quoted(text: str) -> str:

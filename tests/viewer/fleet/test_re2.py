@@ -1,7 +1,7 @@
 """Regular expressions of filters as RE2 writes them; `test_asking` has an engine that reads them."""
 
 from tests.cases import each_case
-from wiretape.viewer.source.clickhouse.re2 import written
+from wiretape.viewer.source.clickhouse.dialect import re2
 
 EXPRESSIONS = {
     r"^a+|b\$": r"^a+|b\$",
@@ -24,4 +24,4 @@ EXPRESSIONS = {
 
 @each_case("expression, expected", EXPRESSIONS.items())
 def test_an_expression_is_written_so_that_it_finds_the_same(expression: str, expected: str) -> None:
-    assert written(expression) == expected
+    assert re2(expression) == expected

@@ -5,6 +5,7 @@ expression asks for that only a tape has is `NotAtCentre`. Every construct that 
 it does; `wiretape.viewer.source.tape` uses no others.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from sqlalchemy.sql.functions import Function
 from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.tape import schema
 from wiretape.viewer import config
-from wiretape.viewer.source.clickhouse import driver, re2
+from wiretape.viewer.source.clickhouse import driver
 from wiretape.viewer.source.clickhouse.ddl import literal
 from wiretape.viewer.source.clickhouse.errors import NotAtCentre
 from wiretape.viewer.source.clickhouse.tables import EXCHANGES
@@ -136,7 +137,7 @@ class Compiler(SQLCompiler):
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         """Write a search for a regular expression, without regard to case."""
-        return f"match({self.process(binary.left, **kw)}, {_fixed('(?i-s)' + re2.written(binary.right.value))})"
+        return f"match({self.process(binary.left, **kw)}, {_fixed('(?i-s)' + re2(binary.right.value))})"
 
     def visit_json_getitem_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         """Write the value of a label, NULL if there is none."""
@@ -222,6 +223,58 @@ def _second(moment: str) -> str:
 def _fixed(text: str) -> str:
     """Return a text as a literal within a statement that parameters are put into."""
     return literal(text).replace("%", "%%")
+
+
+_PARTS: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|\{(,\d+\})|(\[\^?\]?)|(.)", re.DOTALL)
+_ASCII_END: Final = 0x80
+_INSIDE: Final = {
+    "d": r"\p{Nd}",
+    "D": r"\P{Nd}",
+    "w": r"\p{L}\p{M}\p{N}\p{Pc}",
+    "W": r"\p{Z}\p{S}\p{C}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}",
+    "s": r"\t-\r\x{85}\p{Z}",
+    "S": r"\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\x00-\x08\x0e-\x1f\x7f-\x{84}\x{86}-\x{9f}",
+}
+"""Classes of characters as parts of one in brackets."""
+_OUTSIDE: Final = {
+    **{name: f"[{members}]" for name, members in _INSIDE.items()},
+    "W": f"[^{_INSIDE['w']}]",
+    "S": f"[^{_INSIDE['s']}]",
+    "Z": r"\z",
+}
+_LAST: Final = r"(?:\n?\z)"
+"""The end, or the end but for one line break, as `$` has it."""
+
+
+def re2(expression: str) -> str:
+    r"""Return a regular expression of a filter, which has Python's syntax, in that of the engine's RE2.
+
+    RE2 takes `\d`, `\s` and `\w` for ASCII's only. What it lacks, such as look-around and back-references, stays as it
+    is: the engine refuses it. `\b` stays ASCII's.
+    """
+    parts, is_inside = list[str](), False
+    of_lines = re.search(r"\(\?[a-z]*m", expression) is not None  # where `$` is the end of each
+    for match in _PARTS.finditer(expression):
+        short, long, escaped, most, bracket, _ = match.groups()
+        part = match[0]
+        if code := short or long:
+            part = rf"\x{{{code}}}"
+        elif escaped is not None:
+            part = _escaped(escaped, _INSIDE if is_inside else _OUTSIDE)
+        elif most is not None and not is_inside:
+            part = f"{{0{most}"
+        elif bracket is not None:
+            is_inside = not (is_inside and part[-1] == "]")
+        elif part == "]":
+            is_inside = False
+        elif part == "$" and not (is_inside or of_lines):
+            part = _LAST
+        parts.append(part)
+    return "".join(parts)
+
+
+def _escaped(sign: str, known: dict[str, str]) -> str:
+    return known.get(sign, sign if ord(sign) >= _ASCII_END else f"\\{sign}")
 
 
 def _is_absent(element: Any) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import platformdirs
+
 from wiretape.viewer import outfile
 
 MOST_FILTERS: Final = 200
@@ -19,8 +21,6 @@ _LARGEST_HISTORY: Final = MOST_FILTERS * 8 * _LONGEST_FILTER
 
 def file() -> Path:
     """Return the path of the history, in the user's state directory; neither need exist."""
-    import platformdirs
-
     return Path(platformdirs.user_state_path("wiretape")) / "filters.json"
 
 
