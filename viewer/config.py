@@ -18,7 +18,6 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -262,14 +261,14 @@ _SETTINGS: Final[Mapping[str, Callable[[Config, Document], None]]] = {
 """Every setting, and how it is read into the configuration."""
 
 
-def thresholds(given: Mapping[str, str | None] = MappingProxyType({})) -> Thresholds:
+def thresholds(given: Mapping[str, str | None] | None = None) -> Thresholds:
     """Return the limits of verdicts: those of options, else of the environment, else of the configuration.
 
     Raises `ConfigError`, and `click.UsageError` for an option or a variable.
     """
     values = read().thresholds
     for name in LIMITS:
-        variable, text = f"WIRETAPE_{name.upper()}", given.get(name)
+        variable, text = f"WIRETAPE_{name.upper()}", (given or {}).get(name)
         for where, one in ((variable, os.environ.get(variable) or None), (f"--{name.replace('_', '-')}", text)):
             if one is not None:
                 try:

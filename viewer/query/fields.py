@@ -33,12 +33,12 @@ HAS: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field: its name, the kind of its values, the fields of a row that hold them (any may match).
+    """A field: its name, the kind of its values, the fields of a row with its values (any may match).
 
-    `style` says what a text has to fit: the whole value, its beginning, a part of it; the host of a URL, or the whole
-    of it; a path, with or without its query; one of the words of a list. What `has` looks at is said by `having`. Of
-    `gaps` any may match: all those between the output chunks of an exchange, as durations. Where there are `choices`,
-    any other value is a mistake. `meaning` is that of a field that only filters have.
+    `style` is how much of a text must fit: the whole value, its beginning, a part of it; the host of a URL, or all of
+    it; a path, with or without its query; one of the words of a list. `has` looks at the fields that `having` names. Of
+    `gaps` any may match: all those between the output chunks of an exchange, as durations. With `choices`, any other
+    value is a mistake. Fields of an exchange have no `meaning` here.
     """
 
     name: str
@@ -123,7 +123,7 @@ KNOWABLE: Final = frozenset(name for name, field in FIELDS.items() if not field.
 """The fields that can be unknown: what `has:` takes beside its short words."""
 
 MEANINGS: Final = {name: field.meaning for name, field in FIELDS.items() if field.meaning}
-"""What the fields mean that only filters have; the others are those of an exchange."""
+"""Meanings of the fields that only filters have."""
 
 
 def others(name: str) -> list[str]:

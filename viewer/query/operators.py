@@ -59,7 +59,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 """Every operator by its symbol."""
 
 SIGNS: Final = "".join(sorted(set("".join(OPERATORS))))
-"""The characters of which operators consist."""
+"""The characters of all operators."""
 
 
 def symbol(form: Form, *, is_negated: bool = False) -> str:
@@ -75,7 +75,7 @@ def alternatives(*forms: Form) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A kind of values: its heading in the help, the forms of its terms, what a value looks like, and its units."""
+    """A kind of values: its heading in the help, the forms of its terms, a description of a value, and its units."""
 
     title: str
     forms: tuple[Form, ...] = ("equal",)

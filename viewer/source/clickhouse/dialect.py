@@ -247,7 +247,7 @@ _LAST: Final = r"(?:\n?\z)"
 
 
 def re2(expression: str) -> str:
-    r"""Return a regular expression of a filter, which has Python's syntax, in that of the engine's RE2.
+    r"""Translate a regular expression from Python's syntax to that of the engine's RE2.
 
     RE2 takes `\d`, `\s` and `\w` for ASCII's only. What it lacks, such as look-around and back-references, stays as it
     is: the engine refuses it. `\b` stays ASCII's.
