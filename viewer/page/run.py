@@ -17,9 +17,9 @@ from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import formatting, rows
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import states
 from wiretape.viewer.filters import fields
-from wiretape.viewer.model import states
 from wiretape.viewer.page import document, gaps, stream
 from wiretape.viewer.page.document import deltas
 from wiretape.viewer.report.stats import explained
@@ -29,6 +29,7 @@ from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, Text
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, Sample, known, percentiles, row
+from wiretape.viewer.text import formatting
 
 MOST_ROWS: Final = 20_000
 """So many exchanges are in a page at most, the newest."""

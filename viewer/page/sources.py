@@ -11,9 +11,9 @@ from sqlalchemy.exc import NoResultFound
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound, TapeDamaged
+from wiretape.viewer.exchange import opened, pages
 from wiretape.viewer.filters import coverage
 from wiretape.viewer.filters.syntax import Filter
-from wiretape.viewer.model.exchange import opened, pages
 from wiretape.viewer.page import document, run, stream
 from wiretape.viewer.source.tape import conditions, observed, overview, queries
 from wiretape.viewer.source.tape import exchange as tape_exchange

@@ -12,18 +12,17 @@ from typing import Any, BinaryIO, Final
 from wiretape.recorder import __version__
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import formatting, rows
-from wiretape.viewer.model import facts, states
-from wiretape.viewer.model.exchange import events, markers, pages
-from wiretape.viewer.model.exchange.opened import Known, Opened
-from wiretape.viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
-from wiretape.viewer.model.text import curl
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import events, facts, markers, pages, states
+from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
 from wiretape.viewer.page import document
 from wiretape.viewer.page.document import deltas, without_credentials
 from wiretape.viewer.report import tools as tool_tables
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.stats.tools.summary import Observed, measure_observed, report_of
 from wiretape.viewer.stats.tools.tools import TOOLS
+from wiretape.viewer.text import curl, formatting
 from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.attribution import Attribution, Spread
 from wiretape.viewer.timing.verdicts import Verdict

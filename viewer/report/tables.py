@@ -17,8 +17,8 @@ from typing import Any, Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from wiretape.viewer import formatting, sparkline
 from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ns
+from wiretape.viewer.text import formatting, sparkline
 
 NARROWEST: Final = 26
 """A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""

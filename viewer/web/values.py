@@ -19,17 +19,17 @@ from wiretape.recorder.errors import NotFound
 from wiretape.recorder.process import Run
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges
-from wiretape.viewer import formatting
+from wiretape.viewer.exchange import states
+from wiretape.viewer.exchange.opened import Stored
 from wiretape.viewer.filters.syntax import Filter
-from wiretape.viewer.model import states
-from wiretape.viewer.model.exchange.opened import Stored
-from wiretape.viewer.model.listing import notices
+from wiretape.viewer.listing import notices
 from wiretape.viewer.page import gaps, run, sources, stream
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.tape import conditions, live, queries
 from wiretape.viewer.source.tape import exchange as tape_exchange
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.run import Columns
+from wiretape.viewer.text import formatting
 
 Value = dict[str, Any]
 

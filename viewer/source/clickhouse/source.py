@@ -18,8 +18,8 @@ from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import cut, file, merge
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer.filters.syntax import Filter
+from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.model import prices
-from wiretape.viewer.model.listing.catalog import PAGE
 from wiretape.viewer.rows import ListRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import Selection

@@ -25,11 +25,11 @@ from wiretape.recorder.process import Run
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
-from wiretape.viewer.model.exchange import opened
-from wiretape.viewer.model.exchange import turn as turns
-from wiretape.viewer.model.exchange.opened import Known, Stored
-from wiretape.viewer.model.exchange.transcript import Transcript
-from wiretape.viewer.model.exchange.turn import Asked, Turn
+from wiretape.viewer.exchange import opened
+from wiretape.viewer.exchange import turn as turns
+from wiretape.viewer.exchange.opened import Known, Stored
+from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.exchange.turn import Asked, Turn
 from wiretape.viewer.rows import DetailRow, Headers, Request
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import JOINED, column

@@ -2,8 +2,7 @@
 
 As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
 that a line of many megabytes costs no more than any other. An exchange that still runs is measured from what is there,
-unless that is much, and is the same on every screen. What is done with the rows is left to
-`wiretape.viewer.model.listing`.
+unless that is much, and is the same on every screen. What is done with the rows is left to `wiretape.viewer.listing`.
 """
 
 import functools
@@ -22,7 +21,7 @@ from wiretape.recorder.decode.outcome import Exchange, Reads
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer import rows
-from wiretape.viewer.model.listing.ranking import Entry
+from wiretape.viewer.listing.ranking import Entry
 from wiretape.viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
 from wiretape.viewer.source.base import Change, Seen
 from wiretape.viewer.source.tape import queries

@@ -14,7 +14,7 @@ from wiretape.recorder.decode.conversation import Asked, belonging
 from wiretape.recorder.decode.operation import GENERATIONS, operation
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer.model.listing.conversations import Conversations, Link
+from wiretape.viewer.listing.conversations import Conversations, Link
 from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, CONVERSATION, JOINED, among
 
 _LINKS: Final = select(

@@ -26,9 +26,9 @@ from wiretape.recorder import children
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer import formatting
 from wiretape.viewer.model import settings
-from wiretape.viewer.model.states import Part
+from wiretape.viewer.text import formatting
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.timing.thresholds import LOCAL_FILE, user_file
 from wiretape.viewer.tui.base import clipboard, paint
 from wiretape.viewer.tui.base.host import Superseded, host

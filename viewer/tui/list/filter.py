@@ -31,9 +31,10 @@ from wiretape.viewer.filters import completion, parser
 from wiretape.viewer.filters.completion import Offer
 from wiretape.viewer.filters.parser import FilterError
 from wiretape.viewer.filters.syntax import Filter
-from wiretape.viewer.model import settings, states
-from wiretape.viewer.model.listing import drilling
-from wiretape.viewer.model.states import Part, Tone
+from wiretape.viewer.listing import drilling
+from wiretape.viewer.model import settings
+from wiretape.viewer.text import cells
+from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.list.listing import Query, Vocabulary
 from wiretape.viewer.tui.widgets.cursor import Toned
@@ -425,11 +426,11 @@ class Completions(Toned):
             return self.drawn([])
         wide = min(max(len(text) for text, _ in self._listed), _WIDEST)
         text, note = self._listed[at]
-        parts: list[Part] = [(f"{states.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
+        parts: list[Part] = [(f"{cells.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
         return self._line(parts, chosen=at == self.chosen)
 
     def _line(self, parts: Sequence[Part], *, chosen: bool = False) -> Strip:
-        laid_out = states.laid_out([(_INDENT, "plain"), *parts], self.size.width, right=False)
+        laid_out = cells.laid_out([(_INDENT, "plain"), *parts], self.size.width, right=False)
         return self.drawn(laid_out, theme.style(self, "completions--chosen") if chosen else None)
 
     @property

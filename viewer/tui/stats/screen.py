@@ -17,14 +17,14 @@ from textual.widgets import Static
 
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import formatting
 from wiretape.viewer.filters import coverage
 from wiretape.viewer.filters.parser import FilterError
+from wiretape.viewer.listing import drilling, groups
 from wiretape.viewer.model import settings
-from wiretape.viewer.model.listing import drilling, groups
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.heatmap import METRICS, Heatmap
+from wiretape.viewer.text import formatting
 from wiretape.viewer.tui.base import paint
 from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden

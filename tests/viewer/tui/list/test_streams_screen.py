@@ -21,8 +21,8 @@ from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import retention
 from wiretape.recorder.tape.schema import APPLICATION_ID
 from wiretape.viewer.filters import patterns
+from wiretape.viewer.listing.layout import COLUMNS
 from wiretape.viewer.model import settings
-from wiretape.viewer.model.listing.layout import COLUMNS
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.place import Tape
 from wiretape.viewer.tui.app import ViewerApp

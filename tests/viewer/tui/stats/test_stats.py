@@ -29,7 +29,7 @@ from tests.viewer.tui.staging import (
     wait_for,
 )
 from wiretape.viewer.filters.parser import parse
-from wiretape.viewer.model.listing.groups import Table, figure
+from wiretape.viewer.listing.groups import Table, figure
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.stats.heatmap import LEGEND
 from wiretape.viewer.tui.base.theme import THEMES, scale
