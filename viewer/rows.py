@@ -19,6 +19,7 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.dialect import Chunk, Piece
 from wiretape.recorder.decode.metrics import METRICS
 from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import TapeDamaged
 
 if TYPE_CHECKING:
@@ -137,9 +138,9 @@ class DetailRow(ListRow):
     content: str | None
     reasoning: str | None
     refusal: str | None
-    tool_calls: list[dict[str, Any]] | None
-    choices: list[dict[str, Any]] | None
-    usage: dict[str, Any] | None
+    tool_calls: list[JsonObject] | None
+    choices: list[JsonObject] | None
+    usage: JsonObject | None
     conversation_key_from: str | None
     asked: str | None
     metrics: Mapping[str, float | None]

@@ -21,6 +21,7 @@ from wiretape.recorder.decode.encoding import Cleaner, uncoded
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
 from wiretape.recorder.decode.request import parse
+from wiretape.recorder.decode.values import JsonObject
 
 _HEADERS: Final = (
     "x-claude-code-session-id", "x-session-id", "session-id", "session_id", "x-opencode-session", "helicone-session-id",
@@ -47,14 +48,14 @@ class Asked:
 
 def belonging(
     asked: Asked, operation: str, content: str | None, calls: Sequence[Mapping[str, Any]] | None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the fields of `Measures` that say what a request belongs to; its body is read only of a generation.
 
     `content` and `calls` are the text and the tool calls of the answer.
     """
     prompt = parse(uncoded(asked.headers, asked.body or b"")) if operation in GENERATIONS else None
     fields = prompt.parameters if prompt is not None else {}
-    found: dict[str, Any] = _named(asked.headers, fields)
+    found: JsonObject = _named(asked.headers, fields)
     if prompt is None or not prompt.messages:
         return found
     found |= _hashes(prompt.messages) | {"asked": _asked(prompt.messages)}
@@ -64,7 +65,7 @@ def belonging(
     return found | {"answer_hash": _of_answer([Text(content or ""), *called])}
 
 
-def _named(headers: Sequence[Sequence[str]], body: Mapping[str, Any]) -> dict[str, Any]:
+def _named(headers: Sequence[Sequence[str]], body: Mapping[str, Any]) -> JsonObject:
     """Return which conversation a request names, by what, which one started that, and which try it is.
 
     A header comes first: a client that has one sends it with every request, also with those whose body names none.

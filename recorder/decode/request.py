@@ -29,7 +29,7 @@ from wiretape.recorder.decode.prompt import (
     ToolCall,
     ToolResult,
 )
-from wiretape.recorder.decode.values import compact, text
+from wiretape.recorder.decode.values import JsonObject, compact, text
 
 MOST_MESSAGES: Final = 20_000
 MOST_PARTS: Final = 10_000
@@ -97,7 +97,7 @@ def _float(text: str) -> float | str:
     return number if isfinite(number) else text
 
 
-def _unwrapped(request: dict[str, Any]) -> dict[str, Any]:
+def _unwrapped(request: JsonObject) -> JsonObject:
     """Return the fields of a request without the envelope that some APIs put around its content."""
     fields = dict(request)
     for key in _ENVELOPES:
@@ -112,7 +112,7 @@ def _unwrapped(request: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _listed(key: str, fields: dict[str, Any]) -> Iterator[Message]:
+def _listed(key: str, fields: JsonObject) -> Iterator[Message]:
     """Read a list of messages or items, or one text or object in its place."""
     value = fields[key]
     if isinstance(value, dict) and not {"role", "parts", "content"} & value.keys():
@@ -127,7 +127,7 @@ def _listed(key: str, fields: dict[str, Any]) -> Iterator[Message]:
         yield Message("other", (Other("more messages", compact(items[MOST_MESSAGES:])),))
 
 
-def _said_last(key: str, fields: dict[str, Any]) -> Iterator[Message]:
+def _said_last(key: str, fields: JsonObject) -> Iterator[Message]:
     """Read the text of a single turn, with the images or the results of tools beside it."""
     shown = [_media("image", image) for image in _list(fields.get("images"))]
     for message in _listed(key, fields):
@@ -139,7 +139,7 @@ def _said_last(key: str, fields: dict[str, Any]) -> Iterator[Message]:
         yield Message("tool", tuple(_cohere_result(result) for result in fields.pop("tool_results")))
 
 
-_MESSAGES: Final[dict[str, Callable[[str, dict[str, Any]], Iterator[Message]]]] = {
+_MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
     "chat_history": _listed, "messages": _listed, "contents": _listed, "history": _listed, "input": _listed,
     "content": _listed, "prompt": _said_last, "message": _said_last, "inputText": _said_last, "inputs": _said_last,
 }  # fmt: skip
@@ -165,7 +165,7 @@ def _role_of_item(kind: str, parts: list[Part]) -> str:
     return "assistant" if is_models or any(isinstance(part, Reasoning | ToolCall) for part in parts) else kind
 
 
-def _message(item: dict[str, Any]) -> Message:
+def _message(item: JsonObject) -> Message:
     role = text(item.get("role")).lower() or "user"
     role = _ROLES.get(role, role)
     parts = [*_thoughts(item)]
@@ -191,7 +191,7 @@ def _message(item: dict[str, Any]) -> Message:
     return Message(role, tuple(parts), name)
 
 
-def _thoughts(item: dict[str, Any]) -> Iterator[Part]:
+def _thoughts(item: JsonObject) -> Iterator[Part]:
     """Yield the reasoning of a message, under the name that its server gave it; only one of them, as for answers."""
     for key in ("reasoning_content", "reasoning", "thinking", "tool_plan"):
         if thought := text(item.get(key)):
@@ -226,7 +226,7 @@ def _part(item: Any, depth: int) -> list[Part]:
     return _typed(kind, item, depth) if kind else _keyed(item, depth)
 
 
-def _typed(kind: str, item: dict[str, Any], depth: int) -> list[Part]:
+def _typed(kind: str, item: JsonObject, depth: int) -> list[Part]:
     """Read a part that names its type: those of OpenAI, Anthropic, Cohere and Mistral, and the items of Responses."""
     key: Literal["text", "refusal"] = "refusal" if kind == "refusal" else "text"
     if kind in _TEXTS and isinstance(item.get(key), str):
@@ -246,7 +246,7 @@ def _typed(kind: str, item: dict[str, Any], depth: int) -> list[Part]:
     return [_other(item)]
 
 
-def _text_of(item: dict[str, Any], depth: int) -> tuple[Part, ...]:
+def _text_of(item: JsonObject, depth: int) -> tuple[Part, ...]:
     """Return the content of a document that is text."""
     source = item.get("source")
     if not isinstance(source, dict):
@@ -255,7 +255,7 @@ def _text_of(item: dict[str, Any], depth: int) -> tuple[Part, ...]:
     return _parts(source.get(key), depth + 1) if key else ()
 
 
-def _keyed(item: dict[str, Any], depth: int) -> list[Part]:
+def _keyed(item: JsonObject, depth: int) -> list[Part]:
     """Read a part that is named by its key: those of Gemini, Bedrock's Converse and DashScope."""
     key = next((key for key in _KEYS if key in item), None)
     if key is None:
@@ -280,7 +280,7 @@ _KEYS = (
 )  # fmt: skip
 
 
-def _reasoning(item: dict[str, Any]) -> Reasoning:
+def _reasoning(item: JsonObject) -> Reasoning:
     pieces = [item.get("thinking"), *_list(item.get("summary")), *_list(item.get("content"))]
     texts = [_joined(piece) for piece in pieces]
     is_opaque = bool(item.get("encrypted_content") or item.get("data"))
@@ -304,7 +304,7 @@ def _call(item: Any) -> Part:
     return ToolCall(id, text(inner.get("name")), _written(arguments))
 
 
-def _served_call(name: str, item: dict[str, Any]) -> list[Part]:
+def _served_call(name: str, item: JsonObject) -> list[Part]:
     """Read an item of a tool that the server ran: what it was asked for, and what came of it, if that is there."""
     id, named = text(item.get("call_id")) or text(item.get("id")), text(item.get("name")) or name
     more = {key: value for key, value in item.items() if key not in _CALL_KEYS and value is not None}
@@ -316,7 +316,7 @@ def _served_call(name: str, item: dict[str, Any]) -> list[Part]:
     return [call, *(ToolResult(id, named, (Text(_written(result)),)) for result in results)]
 
 
-def _result(item: dict[str, Any], depth: int) -> ToolResult:
+def _result(item: JsonObject, depth: int) -> ToolResult:
     """Read what a tool returned."""
     id = next((text(item[key]) for key in _RESULT_IDS if item.get(key)), "")
     content = next((item[key] for key in ("content", "output", "response") if key in item), None)
@@ -379,7 +379,7 @@ def _size(data: bytes) -> int:
     return len(data.rstrip(b"=\r\n")) * 3 // 4
 
 
-def _added_tools(fields: dict[str, Any]) -> list[Tool]:
+def _added_tools(fields: JsonObject) -> list[Tool]:
     """Take the tools out of the items of the Responses API, where some clients send them."""
     items = _list(fields.get("input"))
     added = [item for item in items if _adds_tools(item)]
@@ -392,7 +392,7 @@ def _adds_tools(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == "additional_tools" and isinstance(item.get("tools"), list)
 
 
-def _tools(key: str, fields: dict[str, Any]) -> Iterator[Tool]:
+def _tools(key: str, fields: JsonObject) -> Iterator[Tool]:
     value: Any = fields.get(key)
     rest = {}
     if key == "toolConfig" and isinstance(value, dict):
@@ -420,7 +420,7 @@ def _declared(item: Any) -> Iterable[Tool]:
     return [_tool(next((item[key] for key in ("function", "custom") if isinstance(item.get(key), dict)), item), item)]
 
 
-def _keyed_tools(item: dict[str, Any]) -> Iterator[Tool]:
+def _keyed_tools(item: JsonObject) -> Iterator[Tool]:
     for key, value in item.items():
         if key in ("functionDeclarations", "function_declarations") and isinstance(value, list):
             yield from (tool for one in value for tool in _function(one))
@@ -436,7 +436,7 @@ def _function(item: Any) -> Iterable[Tool]:
     return [_tool(item, item)] if isinstance(item, dict) else _declared(item)
 
 
-def _tool(inner: dict[str, Any], item: dict[str, Any]) -> Tool:
+def _tool(inner: JsonObject, item: JsonObject) -> Tool:
     kind = text(item.get("type")) or "function"
     definition = {key: value for key, value in item.items() if key != "cache_control"}
     return Tool(text(inner.get("name")) or kind, text(inner.get("description")), compact(definition), kind)

@@ -3,6 +3,9 @@
 import json
 from typing import Any, Final
 
+JsonObject = dict[str, Any]
+"""A JSON object: its values may have any type, and are checked where they are read."""
+
 MAX_INDEX: Final = 1 << 31
 """Indexes of choices and of tool calls are below this."""
 _MAX_COUNT = 1 << 63
@@ -22,7 +25,7 @@ def compact(value: Any) -> str:
         return ""
 
 
-def usage_in(holder: dict[str, Any], key: str = "usage") -> dict[str, Any] | None:
+def usage_in(holder: JsonObject, key: str = "usage") -> JsonObject | None:
     """Return the usage that an object holds; None if it holds none, or an empty one."""
     usage = holder.get(key)
     return usage if isinstance(usage, dict) and usage else None

@@ -25,7 +25,7 @@ from wiretape.recorder.decode.prompt import (
     ToolResult,
     is_element,
 )
-from wiretape.recorder.decode.values import compact
+from wiretape.recorder.decode.values import JsonObject, compact
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange import facts, pages
@@ -79,7 +79,7 @@ def lines(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
     yield from _answer(turn, folding, hint)
 
 
-def record(turn: Turn) -> dict[str, Any]:
+def record(turn: Turn) -> JsonObject:
     """Return a turn for programs: `new` says of each message whether the turn before had not said it."""
     prompt, before, row = turn.asked.prompt, turn.before, turn.asked.row
     asked = None if prompt is None else _plain(prompt) | {"parameters": Cleaner().value(prompt.parameters)}

@@ -6,8 +6,9 @@ The viewer never writes to the tape itself. A file that cannot be read is left a
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer import outfile
@@ -58,7 +59,7 @@ def write(tape: Path, id: str, notes: Notes) -> None:
         raise WiretapeError(f"{safe(str(path))} cannot be written ({error.strerror})") from error
 
 
-def _all(path: Path) -> dict[str, dict[str, Any]]:
+def _all(path: Path) -> dict[str, JsonObject]:
     name = safe(str(path))
     try:
         if path.stat().st_size > _LARGEST:

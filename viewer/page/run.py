@@ -16,6 +16,7 @@ from wiretape.recorder import __version__
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import states
@@ -100,7 +101,7 @@ class Run:
     total: int
     every_operation: bool
     left_out: str | None
-    headlines: list[dict[str, Any]]
+    headlines: list[JsonObject]
     groups: Mapping[str, list[Group]]
     smaller: Mapping[str, int]
     failures: Sequence[Failures]
@@ -121,7 +122,7 @@ def write(out: BinaryIO, run: Run) -> int:
     return document.write(out, "run", data(run) | {"gaps": {"count": counts, "middle": middles}}, parts)
 
 
-def data(run: Run) -> dict[str, Any]:
+def data(run: Run) -> JsonObject:
     """Return what the page shows but for the gaps, the exchanges that can be played, and the texts."""
     return {
         "version": __version__,
@@ -149,7 +150,7 @@ def data(run: Run) -> dict[str, Any]:
     }
 
 
-def headlines(sample: Sample) -> list[dict[str, Any]]:
+def headlines(sample: Sample) -> list[JsonObject]:
     """Return the figures that stand at the top of the page, each with its n and, where there is one, its interval."""
     attempts = Attempts.of(sample.outcomes)
     share = compare.wilson(attempts.failed, attempts.judged) if attempts.judged else None
@@ -164,7 +165,7 @@ def headlines(sample: Sample) -> list[dict[str, Any]]:
     return found + [_headline(sample, *one) for one in _HEADLINES]
 
 
-def _headline(sample: Sample, name: str, percent: int) -> dict[str, Any]:
+def _headline(sample: Sample, name: str, percent: int) -> JsonObject:
     quantity = QUANTITIES[name]
     values = known(sample.columns[name][sample.measured])
     (value,) = percentiles(values.copy(), (percent,)) if len(values) else (None,)
@@ -186,7 +187,7 @@ _COUNTED: Final = (
 )  # fmt: skip
 
 
-def _group(one: Group) -> dict[str, Any]:
+def _group(one: Group) -> JsonObject:
     quantities = [QUANTITIES[name] for name in _SHOWN]
     return {
         "name": one.name,
@@ -204,7 +205,7 @@ def _group(one: Group) -> dict[str, Any]:
     }
 
 
-def _comparison(one: Comparison) -> dict[str, Any]:
+def _comparison(one: Comparison) -> JsonObject:
     return {
         "by": one.by,
         "names": one.names,
@@ -214,7 +215,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
     }
 
 
-def _rows(columns: Columns) -> dict[str, Any]:
+def _rows(columns: Columns) -> JsonObject:
     values = columns.values
     instants = [round(rows.timestamp(text).timestamp() * 1e6) for text in values["started_at"]]
     return {
@@ -241,7 +242,7 @@ def _shared(names: Sequence[str | None]) -> list[str | None]:
     return [name if counts[name] > 1 else None for name in names]
 
 
-def _listed(values: Sequence[Any]) -> dict[str, Any]:
+def _listed(values: Sequence[Any]) -> JsonObject:
     """Return a column of texts, or of labels, as the different ones and the place of each there; None stays None."""
     places: dict[Any, int] = {}
     different = list[Any]()
@@ -256,7 +257,7 @@ def _listed(values: Sequence[Any]) -> dict[str, Any]:
     return {"values": different, "places": found}
 
 
-def _stalls(columns: Columns, limits: Thresholds) -> dict[str, Any]:
+def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
     """Return which gaps are stalls: of which row, which of its gaps, and for how long."""
     found = [
         (row, place, gap)
@@ -268,7 +269,7 @@ def _stalls(columns: Columns, limits: Thresholds) -> dict[str, Any]:
     return {"row": deltas(row for row, *_ in found), "gap": [one[1] for one in found], "ns": [one[2] for one in found]}
 
 
-def _language() -> dict[str, Any]:
+def _language() -> JsonObject:
     """Return what the filters of the page are made of: fields by all of their names, as other filters have them."""
     held = {"id", "label", "labels", "has", *TEXTS, *NUMBERS} - {"conversation"}
     own = {name: one for name, one in fields.FIELDS.items() if name in held or (one.rows and set(one.rows) <= held)}
@@ -285,7 +286,7 @@ def _language() -> dict[str, Any]:
     }
 
 
-def _texts(columns: Columns, texts: Mapping[int, Text]) -> dict[str, Any]:
+def _texts(columns: Columns, texts: Mapping[int, Text]) -> JsonObject:
     found = [texts.get(no) for no in columns.numbers]
     return {
         "text": [None if one is None else one.text for one in found],

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final
 
 from wiretape.recorder import __version__
 from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import events, facts, markers, pages, states
@@ -60,7 +61,7 @@ def write(out: BinaryIO, one: Source, shared: Shared) -> int:
     return document.write(out, "stream", data(one, shared), parts)
 
 
-def data(one: Source, shared: Shared) -> dict[str, Any]:
+def data(one: Source, shared: Shared) -> JsonObject:
     """Return what the page shows, as one JSON value."""
     row = one.known.row
     return played(one, shared) | {
@@ -78,7 +79,7 @@ def data(one: Source, shared: Shared) -> dict[str, Any]:
     }
 
 
-def played(one: Source, shared: Shared) -> dict[str, Any]:
+def played(one: Source, shared: Shared) -> JsonObject:
     """Return what the player of an exchange shows, and what it is known by."""
     row, opened = one.known.row, one.opened
     state = states.state(row, recording=one.recording)
@@ -125,7 +126,7 @@ def _shown(verdict: Verdict, shared: Shared) -> Verdict:
     return verdict if shared.text or shared.bodies else replace(verdict, before=None, after=None)
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: Verdict) -> JsonObject:
     sentence, evidence = wording.sentences(verdict)
     names = ("kind", "form", "who", "from_ns", "lasted_ns", "before", "after", "read", "event")
     return {name: getattr(verdict, name) for name in names} | {"sentence": sentence, "evidence": evidence}
@@ -165,7 +166,7 @@ def _marks(one: Source) -> list[tuple[str, int]]:
     return sorted(((name, at_ns) for name, at_ns in marks if at_ns is not None), key=lambda mark: mark[1])
 
 
-def _reads(one: Source) -> dict[str, Any]:
+def _reads(one: Source) -> JsonObject:
     """Return the reads in columns; `skipped` are the bytes that are missing from the tape before each."""
     reads = one.full.reads
     ends = [start + size for start, size in zip(reads.start, reads.size, strict=True)]
@@ -182,7 +183,7 @@ def _reads(one: Source) -> dict[str, Any]:
     }
 
 
-def _events(one: Source, shared: Shared) -> dict[str, Any]:
+def _events(one: Source, shared: Shared) -> JsonObject:
     """Return the events in columns; `types` has the names of the types, `type` the place of each event's there."""
     transcript = one.opened.transcript
     types: dict[str, int] = {}
@@ -210,7 +211,7 @@ def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
     return {event: meaning for event, meaning in meanings if meaning}
 
 
-def _outputs(one: Source) -> dict[str, Any]:
+def _outputs(one: Source) -> JsonObject:
     """Return when each output chunk came, and in which event: the gaps between them are those of `icl`."""
     outputs = Attribution(one.full.facts, one.full.reads, one.full.decoded).outputs
     return {"at": deltas(output.at_ns for output in outputs), "event": deltas(output.item for output in outputs)}
@@ -222,7 +223,7 @@ def _tokens(one: Source) -> list[list[int]]:
     return [[at, output] for at, output in found if at is not None and output is not None]
 
 
-def _texts(transcript: Transcript, shared: Shared) -> Iterator[dict[str, Any]]:
+def _texts(transcript: Transcript, shared: Shared) -> Iterator[JsonObject]:
     """Yield the texts by choice, in the order in which they began; without texts only how long their pieces are."""
     for voice in transcript.voices:
         named = [("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)]
@@ -232,14 +233,14 @@ def _texts(transcript: Transcript, shared: Shared) -> Iterator[dict[str, Any]]:
             yield {"kind": kind, "choice": voice.index, **_pieces(track, shared)}
 
 
-def _pieces(track: Track, shared: Shared) -> dict[str, Any]:
+def _pieces(track: Track, shared: Shared) -> JsonObject:
     spans = [(delta.start, delta.end) for delta in track.deltas()]
     if shared.text or shared.bodies:
         return {"events": deltas(track.events), "pieces": [track.text[start:end] for start, end in spans]}
     return {"events": deltas(track.events), "sizes": [end - start for start, end in spans]}
 
 
-def _request(one: Source, shared: Shared) -> dict[str, Any]:
+def _request(one: Source, shared: Shared) -> JsonObject:
     request = one.known.request
     command = curl.of(request if shared.bodies else replace(request, body=None, size=0))
     left_out = not shared.bodies and request.known_size
@@ -254,7 +255,7 @@ def _request(one: Source, shared: Shared) -> dict[str, Any]:
     }
 
 
-def _tool(name: str, observed: Observed) -> dict[str, Any]:
+def _tool(name: str, observed: Observed) -> JsonObject:
     report = report_of(name, [measure_observed(name, observed)])
     found = tool_tables.rows(report)
     return {
