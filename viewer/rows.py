@@ -336,7 +336,7 @@ def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> TableRow:
     return row
 
 
-def detail(no: int, *values: Any) -> DetailRow:
+def detail(no: int, *values: object) -> DetailRow:
     """Return the row of an exchange's stored values, which are those of `DETAILED`."""
     cells = exchange(DETAILED, values)
     return DetailRow(no=no, metrics={name: cells.pop(name) for name in _METRICS}, **cells)
@@ -358,7 +358,7 @@ class Exchanges(Iterator[TableRow]):
     `batches` has the stored values of `fields`, behind the number of each exchange.
     """
 
-    def __init__(self, fields: tuple[str, ...], batches: Iterable[Sequence[Sequence[Any]]]) -> None:
+    def __init__(self, fields: tuple[str, ...], batches: Iterable[Sequence[Sequence[object]]]) -> None:
         self.fields = fields
         self.batches = batches
         self._rows = (exchange(fields, values) for batch in batches for _, *values in batch)
@@ -514,7 +514,7 @@ def _piece(piece: Piece | None) -> TableRow:
     }
 
 
-def encodable(value: Any) -> str:
+def encodable(value: object) -> str:
     """Return a value as a text that UTF-8 has bytes for: a lone surrogate is its escape."""
     text = value if isinstance(value, str) else str(flat(value))
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

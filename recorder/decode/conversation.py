@@ -65,7 +65,7 @@ def belonging(
     return found | {"answer_hash": _of_answer([Text(content or ""), *called])}
 
 
-def _named(headers: Sequence[Sequence[str]], body: Mapping[str, Any]) -> JsonObject:
+def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> JsonObject:
     """Return which conversation a request names, by what, which one started that, and which try it is.
 
     A header comes first: a client that has one sends it with every request, also with those whose body names none.
@@ -82,7 +82,7 @@ def _named(headers: Sequence[Sequence[str]], body: Mapping[str, Any]) -> JsonObj
     }
 
 
-def _in_body(body: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+def _in_body(body: Mapping[str, object]) -> Iterator[tuple[Any, str]]:
     conversation, metadata = body.get("conversation"), body.get("metadata")
     yield (conversation.get("id") if isinstance(conversation, dict) else conversation), "conversation"
     if isinstance(metadata, dict):
@@ -91,7 +91,7 @@ def _in_body(body: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
     yield from ((body.get(name), name) for name in _FIELDS)
 
 
-def _session_of(user: Any) -> Any:
+def _session_of(user: object) -> Any:
     """Return the session that a user's id names, as Claude Code's does: in JSON, formerly at its end."""
     if not isinstance(user, str):
         return None
@@ -104,7 +104,7 @@ def _session_of(user: Any) -> Any:
     return parts.get("session_id") if isinstance(parts, dict) else None
 
 
-def _key(value: Any) -> str | None:
+def _key(value: object) -> str | None:
     return _clean(value.strip().removeprefix(_MARK)[:_LONGEST_KEY]) if isinstance(value, str) else None
 
 

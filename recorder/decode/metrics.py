@@ -226,7 +226,7 @@ class Metric:
     withheld: tuple[str, ...] = ()
 
 
-def value(meaning: str, formula: Formula | None = None, default: Any = None, metric: Metric | None = None) -> Any:
+def value(meaning: str, formula: Formula | None = None, default: object = None, metric: Metric | None = None) -> Any:
     """Define a derived value; `formula` is None where decoding gives it."""
     return field(default=default, metadata={"doc": meaning, "formula": formula, "metric": metric})
 
@@ -236,12 +236,12 @@ def metric(meaning: str, formula: Formula | None, unit: str, default: Any = None
     return value(meaning, formula, default, Metric(meaning=meaning, unit=unit, **more))
 
 
-def duration(meaning: str, formula: Formula, **more: Any) -> Any:
+def duration(meaning: str, formula: Formula, **more: object) -> Any:
     """Define a metric in ns."""
     return metric(meaning, formula, "ns", **more)
 
 
-def count(meaning: str, formula: Formula | None = None, **more: Any) -> Any:
+def count(meaning: str, formula: Formula | None = None, **more: object) -> Any:
     """Define a metric that counts something, and is 0 where there is none of it."""
     return metric(meaning, formula, "", 0, **more)
 

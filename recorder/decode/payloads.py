@@ -200,12 +200,12 @@ def _decode_slowly(data: str) -> Any:
         return None
 
 
-def _fault_in_list(payload: Any) -> Fault | None:
+def _fault_in_list(payload: object) -> Fault | None:
     # Gemini's array transport wraps its error in a list.
     return fault(payload[0]) if isinstance(payload, list) and payload and isinstance(payload[0], dict) else None
 
 
-def _is_blank(error: Any) -> bool:
+def _is_blank(error: object) -> bool:
     # Objects that can fail later (a fine-tuning job, say) carry the form of an error with every field null.
     return isinstance(error, dict) and all(value is None for value in error.values())
 
@@ -224,7 +224,7 @@ def _fault_of_gateway(payload: JsonObject) -> Fault | None:
     return _described(payload, payload)
 
 
-def _described(error: Any, payload: JsonObject) -> Fault:
+def _described(error: object, payload: JsonObject) -> Fault:
     """Name an error: `error` is its description, `payload` the object around it."""
     if not isinstance(error, dict):
         code = next(filter(None, (_code(payload.get(key)) for key in _CODE_KEYS)), None)
@@ -234,7 +234,7 @@ def _described(error: Any, payload: JsonObject) -> Fault:
     return Fault(code, message or compact(error)[:MAX_TEXT_ERROR] or None)
 
 
-def _code(value: Any) -> str | None:
+def _code(value: object) -> str | None:
     if isinstance(value, bool) or value == "error":
         return None
     if isinstance(value, float) and value.is_integer():
@@ -242,7 +242,7 @@ def _code(value: Any) -> str | None:
     return str(value) if isinstance(value, int) else text(value) or None
 
 
-def _message(value: Any) -> str | None:
+def _message(value: object) -> str | None:
     if value is None or isinstance(value, bool):
         return None
     return value or None if isinstance(value, str) else compact(value)[:MAX_TEXT_ERROR]

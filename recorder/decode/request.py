@@ -147,7 +147,7 @@ _MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
 _SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
 
 
-def _item(item: Any) -> Message:
+def _item(item: object) -> Message:
     """Read a message, or an item of the Responses API."""
     if not isinstance(item, dict):
         return Message("user", _parts(item))
@@ -202,7 +202,7 @@ def _thoughts(item: JsonObject) -> Iterator[Part]:
             yield Reasoning(text(detail.get("text")) or text(detail.get("summary")), "data" in detail)
 
 
-def _parts(content: Any, depth: int = 0) -> tuple[Part, ...]:
+def _parts(content: object, depth: int = 0) -> tuple[Part, ...]:
     """Read the content of a message: a text, a part, or a list of them."""
     if content is None or content == "":
         return ()
@@ -215,7 +215,7 @@ def _parts(content: Any, depth: int = 0) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _part(item: Any, depth: int) -> list[Part]:
+def _part(item: object, depth: int) -> list[Part]:
     if isinstance(item, str):
         return [Text(item)]
     if isinstance(item, Other):
@@ -287,14 +287,14 @@ def _reasoning(item: JsonObject) -> Reasoning:
     return Reasoning("\n\n".join(filter(None, texts)), is_opaque)
 
 
-def _joined(value: Any) -> str:
+def _joined(value: object) -> str:
     """Return a text that is written as one, as a part, or as a list of parts."""
     if isinstance(value, list):
         return "".join(_joined(piece) for piece in value if not isinstance(piece, list))
     return text(value.get("text")) if isinstance(value, dict) else text(value)
 
 
-def _call(item: Any) -> Part:
+def _call(item: object) -> Part:
     """Read a call of a tool."""
     if not isinstance(item, dict):
         return _other(item)
@@ -331,14 +331,14 @@ def _result(item: JsonObject, depth: int) -> ToolResult:
     return ToolResult(id, text(item.get("name")), parts, failed)
 
 
-def _cohere_result(item: Any) -> Part:
+def _cohere_result(item: object) -> Part:
     """Read a result of Cohere's first API: the call, and what it returned."""
     if not isinstance(item, dict) or not isinstance(item.get("call"), dict):
         return _other(item)
     return ToolResult("", text(item["call"].get("name")), (Text(_written(item.get("outputs"))),))
 
 
-def _media(kind: _Kind, item: Any) -> Part:
+def _media(kind: _Kind, item: object) -> Part:
     """Read an image, audio, video or file, of which the bytes or the place stand in one of many ways."""
     if isinstance(item, str):  # Ollama's images
         item = {"url" if "://" in item[:16] else "data": item}
@@ -360,7 +360,7 @@ def _media(kind: _Kind, item: Any) -> Part:
     return Media(_kind(kind, media_type), media_type, size, name, source, digest)
 
 
-def _fields(item: Any, depth: int) -> Iterator[tuple[str, Any]]:
+def _fields(item: object, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the fields of an object, then those of the objects in it, which replace them."""
     if isinstance(item, dict) and depth:
         yield from ((key, value) for key, value in item.items() if not isinstance(value, dict))
@@ -388,7 +388,7 @@ def _added_tools(fields: JsonObject) -> list[Tool]:
     return [tool for item in added for tool in _tools("tools", dict(item))]
 
 
-def _adds_tools(item: Any) -> bool:
+def _adds_tools(item: object) -> bool:
     return isinstance(item, dict) and item.get("type") == "additional_tools" and isinstance(item.get("tools"), list)
 
 
@@ -408,7 +408,7 @@ def _tools(key: str, fields: JsonObject) -> Iterator[Tool]:
         yield Tool("more tools", "", compact(value[MOST_PARTS:]), "other")
 
 
-def _declared(item: Any) -> Iterable[Tool]:
+def _declared(item: object) -> Iterable[Tool]:
     """Read one entry of the tools: a tool, or a list of them under a name or, as Gemini's, under a key."""
     if not isinstance(item, dict):
         return [Tool("", "", compact(item), "other")]
@@ -432,7 +432,7 @@ def _keyed_tools(item: JsonObject) -> Iterator[Tool]:
             yield Tool(key, "", compact(item), key)
 
 
-def _function(item: Any) -> Iterable[Tool]:
+def _function(item: object) -> Iterable[Tool]:
     return [_tool(item, item)] if isinstance(item, dict) else _declared(item)
 
 
@@ -442,16 +442,16 @@ def _tool(inner: JsonObject, item: JsonObject) -> Tool:
     return Tool(text(inner.get("name")) or kind, text(inner.get("description")), compact(definition), kind)
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def _other(item: Any) -> Other:
+def _other(item: object) -> Other:
     name = ""
     if isinstance(item, dict):
         name = text(item.get("type")) or (next(iter(item)) if len(item) == 1 else "")
     return Other(name, compact(item))
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []

@@ -12,12 +12,12 @@ _MAX_COUNT = 1 << 63
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Return the value if it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 
-def compact(value: Any) -> str:
+def compact(value: object) -> str:
     """Write a JSON value without spaces; "" if it cannot be written."""
     try:
         return _COMPACT.encode(value)
@@ -31,13 +31,13 @@ def usage_in(holder: JsonObject, key: str = "usage") -> JsonObject | None:
     return usage if isinstance(usage, dict) and usage else None
 
 
-def count(value: Any) -> int | None:
+def count(value: object) -> int | None:
     """Return a token count if the value is one: a non-negative integer of at most 63 bits, also written as a float."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if type(value) is int and 0 <= value < _MAX_COUNT else None
 
 
-def index(value: Any) -> int | None:
+def index(value: object) -> int | None:
     """Return the index of a choice or of a tool call if the value is one."""
     return value if type(value) is int and 0 <= value < MAX_INDEX else None

@@ -20,7 +20,7 @@ class _Wanted(msgspec.Struct):
     model: str
 
 
-def data(payload: Any) -> bytes:
+def data(payload: object) -> bytes:
     """Return one event: `payload` as compact JSON on one `data:` line."""
     return b"data: " + json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
@@ -28,7 +28,7 @@ def data(payload: Any) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 
-def chunk(model: str, delta: JsonObject, finish: str | None = None, **more: Any) -> JsonObject:
+def chunk(model: str, delta: JsonObject, finish: str | None = None, **more: object) -> JsonObject:
     """Return a chat completion chunk with one choice."""
     return {
         "id": "chatcmpl-demo",
@@ -136,7 +136,7 @@ def _named(payload: JsonObject) -> bytes:
     return f"event: {payload['type']}\n".encode() + data(payload)
 
 
-def _block(kind: str, index: int, **more: Any) -> bytes:
+def _block(kind: str, index: int, **more: object) -> bytes:
     return _named({"type": f"content_block_{kind}", "index": index, **more})
 
 
@@ -162,7 +162,7 @@ def _messages(model: str) -> Scene:
     return answer(body, delay=0.12)
 
 
-def _response(kind: str, **more: Any) -> bytes:
+def _response(kind: str, **more: object) -> bytes:
     return _named({"type": f"response.{kind}", **more})
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import sub
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.random import Generator
@@ -213,7 +213,7 @@ def _event(model: Model, delta: JsonObject, finish: str | None = None) -> bytes:
     return _sent(_envelope(model, choices=[choice]))
 
 
-def _envelope(model: Model, **more: Any) -> JsonObject:
+def _envelope(model: Model, **more: object) -> JsonObject:
     return {
         "id": "chatcmpl-fixture",
         "object": "chat.completion.chunk",

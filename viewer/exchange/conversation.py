@@ -94,14 +94,14 @@ def record(turn: Turn) -> JsonObject:
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a record as an object, and several of them as a list."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
 
 
-def flattened(parameters: Mapping[str, Any]) -> dict[str, str]:
+def flattened(parameters: Mapping[str, object]) -> dict[str, str]:
     """Return parameters as texts; those within another one have both names."""
     found: dict[str, str] = {}
     for name, value in parameters.items():

@@ -61,7 +61,7 @@ def without(text: str, *terms: str) -> str:
     return " ".join(part for part in text.split() if part not in terms) if set(terms) & set(text.split()) else text
 
 
-def group(name: str, value: Any, others: Iterable[Any] = ()) -> str:
+def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
     """Return the terms that select a group of `metrics.GROUPS` or a label; None is the group of what is unknown.
 
     `others` are the values of the groups beside it, which it must not select.

@@ -121,7 +121,7 @@ def table(
     return Table(heads, lines, (first, *widths.values()), last)
 
 
-def name(key: Any) -> str:
+def name(key: object) -> str:
     """Return the name of a group; that of what is unknown is `–`."""
     return formatting.cell(key)
 

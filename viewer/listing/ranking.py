@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
-from typing import Any, Final
+from typing import Final
 
 from rich.cells import cell_len
 
@@ -85,7 +85,7 @@ def shown(name: str, row: ListRow, *, is_better: bool = False) -> str:
     return f"{_text(value)}{GROWING if is_growing else BETTER if is_better else ' '}"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, float):
         return formatting.ms(value)
     return formatting.count(value) if isinstance(value, int) else clipped(formatting.cell(value), _LONGEST)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -63,7 +63,7 @@ def check_theme(settings: Settings, known: Iterable[str]) -> None:
     settings.theme = None
 
 
-def _add(settings: Settings, document: Mapping[str, Any], where: str) -> None:
+def _add(settings: Settings, document: Mapping[str, object], where: str) -> None:
     """Add what a file says, unless one before it has said it."""
     settings.wrong += unknown_names(document, where)
     for name in _TEXTS:
@@ -80,7 +80,7 @@ def _add(settings: Settings, document: Mapping[str, Any], where: str) -> None:
             settings.wrong.append(f"{name} in {where} is no table: write [{name}] on a line of its own")
 
 
-def _fill(into: dict[str, str], table: Mapping[str, Any], where: str, wrong: list[str], prefix: str = "") -> None:
+def _fill(into: dict[str, str], table: Mapping[str, object], where: str, wrong: list[str], prefix: str = "") -> None:
     """Add the texts of a table; `replay.play = "p"` is TOML for a table within it."""
     for name, value in table.items():
         if isinstance(value, dict):

@@ -352,7 +352,7 @@ def _worst(columns: Columns, members: Iterable[int]) -> int | None:
     return max(complete, key=lambda at: _waited(columns, at), default=None)
 
 
-def _members(columns: Columns, by: str, key: Any) -> list[int]:
+def _members(columns: Columns, by: str, key: object) -> list[int]:
     """Return the rows of a group."""
     name, _, label = by.partition(".")
     values = columns.values[name if not label else "labels"]

@@ -148,7 +148,7 @@ def number(value: Any) -> str:
     return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 3}f}"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 

@@ -69,7 +69,7 @@ def rules_of(document: str) -> tuple[list[Rule], str | None]:
     return rules, slo
 
 
-def _flattened(bound: str, limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flattened(bound: str, limits: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
     """Yield the figures of a table and their limits: in TOML a dot in a bare key makes a table."""
     for key, limit in limits.items():
         if not isinstance(limit, dict):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from wiretape.recorder.decode.dialects.registry import BY_API
@@ -207,7 +207,7 @@ def usage(
     )
 
 
-def entry(values: Mapping[str, Any]) -> Price:
+def entry(values: Mapping[str, object]) -> Price:
     """Read an entry of the configuration. Raises `ValueError`, which says what is wrong with it."""
     known = (*PATTERNS, *AMOUNTS, "since")
     if unknown := [name for name in values if name not in known]:
@@ -227,14 +227,14 @@ def entry(values: Mapping[str, Any]) -> Price:
     )
 
 
-def currency(value: Any) -> str:
+def currency(value: object) -> str:
     """Read the name of the currency. Raises `ValueError`."""
     if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
         raise ValueError('it must be up to eight letters in quotes, such as "USD"')
     return value
 
 
-def _amount(name: str, value: Any) -> int:
+def _amount(name: str, value: object) -> int:
     """Return the price of a token in units."""
     number = Decimal(repr(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("nan")
     if not 0 <= number <= _HIGHEST if number.is_finite() else True:
@@ -245,7 +245,7 @@ def _amount(name: str, value: Any) -> int:
     return int(units)
 
 
-def _pattern(name: str, value: Any) -> re.Pattern[str]:
+def _pattern(name: str, value: object) -> re.Pattern[str]:
     texts = value if isinstance(value, list) else [value]
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"{name} must be a text in quotes, in which * stands for anything, or a list of such texts")
@@ -261,7 +261,7 @@ def _expression(text: str) -> str:
     return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
 
 
-def _since(value: Any) -> str:
+def _since(value: object) -> str:
     """Return a time as the tape has it, as far as it is given: it is compared as a text."""
     if value is None:
         return ""

@@ -4,7 +4,7 @@ What a value means is left to `rows`, where its text goes to `report`.
 """
 
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from wiretape.recorder.sanitize import safe
@@ -18,7 +18,7 @@ _TAB: Final = 4
 _MOST_MS: Final = 9_999.5
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Return a value of any kind in one line."""
     flat = rows.flat(value)
     return UNKNOWN if flat is None else safe(str(flat))

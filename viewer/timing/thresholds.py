@@ -73,7 +73,7 @@ def user_file() -> Path:
     return Path(platformdirs.user_config_path("wiretape")) / "config.toml"
 
 
-def unknown_names(document: Mapping[str, Any], where: str) -> list[str]:
+def unknown_names(document: Mapping[str, object], where: str) -> list[str]:
     """Return a line for each thing that a configuration file sets and nothing reads."""
     lines = []
     for name in document.keys() - set(NAMES):
@@ -128,7 +128,7 @@ def _table(path: Path) -> dict[str, Any]:
     return table
 
 
-def _checked(name: str, value: Any, where: str) -> float:
+def _checked(name: str, value: object, where: str) -> float:
     """Return a value as its limit's number. From a file it has a type already, from elsewhere it is text."""
     most, is_whole = _FIELDS[name].metadata["most"], isinstance(_FIELDS[name].default, int)
     number = math.nan

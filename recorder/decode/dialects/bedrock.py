@@ -43,7 +43,7 @@ def tokens(usage: JsonObject) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
 
 
-def _kept_for_an_hour(details: Any, written: int | None) -> int | None:
+def _kept_for_an_hour(details: object, written: int | None) -> int | None:
     """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
     parts = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
     counts = {one.get("ttl"): count(one.get("inputTokens")) for one in parts if isinstance(one.get("ttl"), str)}

@@ -205,7 +205,7 @@ class _Choices:
         return "".join(text(block.get("text")) or text(block.get("summary")) for block in blocks)
 
 
-def _joined(parts: Iterable[Any], key: str) -> str:
+def _joined(parts: Iterable[object], key: str) -> str:
     return "".join(
         part if isinstance(part, str) else text(part.get(key)) for part in parts if isinstance(part, str | dict)
     )

@@ -280,7 +280,7 @@ def _scalar(value: JsonObject) -> str | None:
     return "null" if "nullValue" in value else None
 
 
-def _path(value: Any) -> _Path:
+def _path(value: object) -> _Path:
     """Return the steps of a JSONPath that names one value: keys and places; () if they cannot be read."""
     if not isinstance(value, str) or not value.startswith("$"):
         return ()

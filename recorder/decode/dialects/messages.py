@@ -10,7 +10,7 @@ that the last `message_delta` replaces. Without that one, the count of output to
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
@@ -61,7 +61,7 @@ def tokens(usage: JsonObject) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
 
 
-def _kept_for_an_hour(split: Any, written: int | None) -> int | None:
+def _kept_for_an_hour(split: object, written: int | None) -> int | None:
     """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
     if not isinstance(split, dict):
         return None

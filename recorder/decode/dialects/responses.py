@@ -201,7 +201,7 @@ class _Stream:
             ends=ends or (not kind and status in _FINISHED),
         )
 
-    def _place(self, payload: JsonObject, id: Any) -> int | None:
+    def _place(self, payload: JsonObject, id: object) -> int | None:
         place = index(payload.get("output_index"))
         if place is None and isinstance(id, str) and id:
             place = self._places.setdefault(id, MAX_INDEX - 1 - len(self._places))
@@ -263,7 +263,7 @@ def tokens(usage: JsonObject) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, parser=lambda request: _Stream().parse)
 
 
-def _id(item: Any) -> str:
+def _id(item: object) -> str:
     return (text(item.get("id")) or text(item.get("call_id"))) if isinstance(item, dict) else ""
 
 
@@ -287,7 +287,7 @@ def _item(item: Any, place: int | None) -> Iterator[_Part]:
         yield _Part(_IMAGE, place, text(item.get("result")))
 
 
-def _parts(parts: Any, place: int | None) -> Iterator[_Part]:
+def _parts(parts: object, place: int | None) -> Iterator[_Part]:
     for part in parts if isinstance(parts, list) else ():
         kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(kind, str) and kind in _PARTS:
@@ -295,11 +295,11 @@ def _parts(parts: Any, place: int | None) -> Iterator[_Part]:
             yield _Part(field, place, text(part.get(key)))
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return compact(value) if isinstance(value, dict | list) else text(value)
 
 
-def _fault(error: Any) -> Fault:
+def _fault(error: object) -> Fault:
     if not isinstance(error, dict):
         return Fault(None, text(error) or None)
     code = error.get("code")
@@ -307,7 +307,7 @@ def _fault(error: Any) -> Fault:
     return Fault(code or text(error.get("type")) or None, text(error.get("message")) or None)
 
 
-def _finish_reason(status: str, details: Any) -> str | None:
+def _finish_reason(status: str, details: object) -> str | None:
     if status == "incomplete" and isinstance(details, dict):
         return text(details.get("reason")) or status
     return status if status in _FINISHED else None

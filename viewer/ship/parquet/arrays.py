@@ -28,7 +28,7 @@ class Arrays:
     def __init__(self, arrow: ModuleType) -> None:
         self._arrow = arrow
 
-    def integers(self, type: Any) -> Build:
+    def integers(self, type: object) -> Build:
         """Return a builder of a type that is stored as int64."""
         return lambda values: self._numbers(type, _INT64, values)
 
@@ -50,10 +50,10 @@ class Arrays:
         """Return an array of bytes."""
         return self._strings(self._arrow.binary(), values)
 
-    def lists(self, element: Any, build: Build) -> Build:
+    def lists(self, element: object, build: Build) -> Build:
         """Return a builder of lists, of which `build` makes an array of all elements."""
 
-        def made(values: Sequence[Sequence[Any] | None]) -> Any:
+        def made(values: Sequence[Sequence[object] | None]) -> Any:
             lengths = [0 if value is None else len(value) for value in values]
             elements = build([*chain.from_iterable(value for value in values if value is not None)])
             return self._lists(element, values, lengths, elements)
@@ -73,17 +73,17 @@ class Arrays:
 
         return made
 
-    def _numbers(self, type: Any, code: str, values: Sequence[Any]) -> Any:
+    def _numbers(self, type: object, code: str, values: Sequence[Any]) -> Any:
         data = array(code, [0 if value is None else value for value in values])
         buffers = [self._known(values), self._arrow.py_buffer(data)]
         return self._arrow.Array.from_buffers(type, len(values), buffers)
 
-    def _strings(self, type: Any, values: Sequence[bytes | None]) -> Any:
+    def _strings(self, type: object, values: Sequence[bytes | None]) -> Any:
         offsets = self._offsets(0 if value is None else len(value) for value in values)
         data = self._arrow.py_buffer(b"".join(value for value in values if value is not None))
         return self._arrow.Array.from_buffers(type, len(values), [self._known(values), offsets, data])
 
-    def _lists(self, element: Any, values: Sequence[Any], lengths: Sequence[int], elements: Any) -> Any:
+    def _lists(self, element: object, values: Sequence[object], lengths: Sequence[int], elements: object) -> Any:
         buffers = [self._known(values), self._offsets(lengths)]
         type = self._arrow.list_(element)
         return self._arrow.Array.from_buffers(type, len(values), buffers, children=[elements])
@@ -91,7 +91,7 @@ class Arrays:
     def _offsets(self, lengths: Any) -> Any:
         return self._arrow.py_buffer(array(_INT32, accumulate(lengths, initial=0)))
 
-    def _known(self, values: Sequence[Any]) -> Any:
+    def _known(self, values: Sequence[object]) -> Any:
         """Return which values are not None, as bits; None: all."""
         return self._bits(map(_is_known, values)) if None in values else None
 

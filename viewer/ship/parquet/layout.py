@@ -75,9 +75,9 @@ class Maker:
 
     def table(
         self,
-        values: Sequence[Sequence[Any]],
+        values: Sequence[Sequence[object]],
         labels: Sequence[Mapping[str, str]] = (),
-        added: Mapping[str, Any] = MappingProxyType({}),
+        added: Mapping[str, object] = MappingProxyType({}),
     ) -> Any:
         """Return rows as a table; `labels` are those of each, `added` are columns that all share."""
         of_source = iter(zip(*values, strict=True))
@@ -96,7 +96,7 @@ class Maker:
         return json.dumps({**self._origin.labels, **own}, ensure_ascii=False, sort_keys=True)
 
 
-def _field(arrow: ModuleType, column: EngineColumn, type: Any) -> Any:
+def _field(arrow: ModuleType, column: EngineColumn, type: object) -> Any:
     name, about = column.name, column.meaning
     if name == _LABEL_NAMES:
         name, about = "labels", "its labels: {key: value}"
@@ -145,7 +145,7 @@ def write(arrow: ModuleType, schema: Any, parts: Iterable[Any], out: Any) -> Non
             writer.write_table(arrow.concat_tables(group))
 
 
-def _writer(arrow: ModuleType, schema: Any, out: Any) -> Any:
+def _writer(arrow: ModuleType, schema: Any, out: object) -> Any:
     """Return a writer. Texts come again and again, gaps do not: a dictionary of these takes memory and time."""
     texts, numbers = [], {}
     for field in schema:

@@ -130,7 +130,7 @@ def _true(condition: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.coalesce(condition, literal(0)) == 1
 
 
-def _count(condition: Any) -> ColumnElement[int]:
+def _count(condition: object) -> ColumnElement[int]:
     return func.countIf(condition, type_=Integer)
 
 

@@ -34,7 +34,7 @@ def check(centre: Centre) -> None:
     centre.query(f"SELECT 1 FROM {EXCHANGES.name} LIMIT 1")
 
 
-def start_of(number: Any) -> str:
+def start_of(number: object) -> str:
     """Return when an exchange of a centre began, by its number."""
     return str(number).partition(" ")[0]
 
@@ -55,7 +55,12 @@ def newest(connection: Connection, where: Condition | None = None, after: int | 
 
 
 def ordered(
-    connection: Connection, where: Condition | None, by: str, *, descending: bool, after: tuple[Any, int] | None = None
+    connection: Connection,
+    where: Condition | None,
+    by: str,
+    *,
+    descending: bool,
+    after: tuple[object, int] | None = None,
 ) -> Page:
     """Return the numbers in the order of a field, unknown last, or of those that follow a value and a number."""
     key = column(by)
@@ -68,7 +73,7 @@ def ordered(
     return Page([no for no, _ in found], found[-1][1] if found else None, len(found) == AT_ONCE)
 
 
-def _beyond(key: ColumnElement[Any], value: Any, number: int, *, descending: bool) -> ColumnElement[bool]:
+def _beyond(key: ColumnElement[Any], value: object, number: int, *, descending: bool) -> ColumnElement[bool]:
     """Return the condition for what follows in an order."""
     if value is None:
         return and_(key.is_(None), number > _NO)

@@ -238,7 +238,7 @@ def _stored_percentile(gaps: bytes | None, fraction: float) -> int | None:
     return gap_percentile(_stored(gaps), fraction)
 
 
-def _stored(gaps: Any) -> bytes:
+def _stored(gaps: object) -> bytes:
     """Return the gaps in a cell, of which nothing has been checked."""
     return packing.unpack_gaps(gaps) if isinstance(gaps, bytes) and packing.are_gaps(gaps) else b""
 
@@ -282,7 +282,7 @@ def _request() -> ColumnElement[Any]:
     return case((is_coded, func.uncoded(headers, body)), else_=body)
 
 
-def _uncoded(headers: str, body: Any) -> Any:
+def _uncoded(headers: str, body: object) -> Any:
     try:
         return encoding.uncoded(json.loads(headers), body) if isinstance(body, bytes) else body
     except (ValueError, TypeError):  # the cell is damaged

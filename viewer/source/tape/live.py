@@ -117,7 +117,7 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     return listed
 
 
-def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[Any]) -> ListRow:
+def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[object]) -> ListRow:
     """Return a row of the list, with the values of `short_columns`."""
     return ListRow(no=no, last_read_ms=rows.ms(last_ns), gaps=gaps, **rows.exchange(LISTED, values))
 

@@ -194,7 +194,7 @@ def _counts(codes: NDArray[np.float64]) -> Counter[str]:
     return Counter({name: count for name, count in zip(_CODES, counts, strict=True) if count})
 
 
-def sortable(key: Iterable[Any]) -> list[tuple[bool, str]]:
+def sortable(key: Iterable[object]) -> list[tuple[bool, str]]:
     """Return what the keys of groups are put in order by: numbers as such, unknown last."""
     return [(part is None, f"{part:>9}" if isinstance(part, int) else str(part)) for part in key]
 

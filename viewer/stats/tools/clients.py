@@ -15,7 +15,7 @@ request is issued. Both count tokens as the system reports them.
 import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools import readers
@@ -309,7 +309,7 @@ def _guidellm_payloads(request: Request) -> Iterator[tuple[Frame, JsonObject | N
             yield frame, payload
 
 
-def _is_uncounted(error: Any) -> bool:
+def _is_uncounted(error: object) -> bool:
     """Return whether an error has no code, which the summary takes for a success; any other fails the request."""
     if not isinstance(error, dict) or "message" not in error or "code" not in error:
         raise ToolError("KeyError on an error payload")

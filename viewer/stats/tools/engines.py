@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.decoder import Decoded, Run
 from wiretape.recorder.decode.dialects import completions, responses
@@ -252,7 +252,7 @@ def _is_payload(text: bytes) -> bool:
     return True
 
 
-def _first(choices: Any) -> JsonObject:
+def _first(choices: object) -> JsonObject:
     if not isinstance(choices, list) or not isinstance(choices[0], dict):
         raise ToolError("AttributeError: the choice is no object")
     return choices[0]

@@ -181,7 +181,7 @@ _GUIDELLM_USAGE: Final = {
 """The names of the count of a usage, and of that in its details."""
 
 
-def guidellm_tokens(usage: Any, api: str) -> int:
+def guidellm_tokens(usage: object, api: str) -> int:
     """Return the tokens of a usage, 0 where it has none: the answer's own, and those of images, video and audio."""
     if not isinstance(usage, dict):
         raise ToolError("AttributeError: the usage is no object")
