@@ -116,6 +116,11 @@ class ListRow:
     last_read_ms: float | None = None
     recorder_pid: int | None = None
 
+    @property
+    def ending(self) -> str:
+        """The outcome, with its detail in brackets."""
+        return ending(self.outcome, self.outcome_detail)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetailRow(ListRow):
@@ -258,19 +263,8 @@ DETAILED: Final = _NAMED + _METRICS
 
 CONVERSATION_FIELDS: Final = tuple(one.name for one in dataclasses.fields(ConversationRow))
 EVENT_FIELDS: Final = (
-    "seq",
-    "kind",
-    "at_ms",
-    "gap_ms",
-    "read",
-    "type",
-    "id",
-    "data",
-    "start",
-    "end",
-    "delta",
-    "sender",
-)
+    "seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end", "delta", "sender",
+)  # fmt: skip
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
 SENT_READ_FIELDS: Final = (*READ_FIELDS, "sender")
 """Those of the reads of both directions."""
@@ -350,6 +344,11 @@ def value(row: ListRow, name: str) -> Any:
 def only(found: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:
     """Yield rows with some of their fields, in this order."""
     return ({name: row[name] for name in names} for row in found)
+
+
+def ending(outcome: str, detail: str | None) -> str:
+    """Return an outcome with its detail in brackets, verbatim."""
+    return f"{outcome} ({detail})" if detail else outcome
 
 
 class Exchanges(Iterator[TableRow]):

@@ -1,8 +1,4 @@
-"""The command `show`: one exchange, as a page or in its parts.
-
-Pages are laid out by
-`report.exchange`.
-"""
+"""The command `show`: one exchange, as a page or in its parts, laid out by `wiretape.viewer.exchange.report`."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -145,7 +141,6 @@ def _conversation(one: "Recorded", out: Output, _: Thresholds) -> None:
 
 
 def _raw(one: "Recorded", out: Output, _: Thresholds) -> None:
-
     _write_bytes(one.body())
 
 
@@ -204,7 +199,6 @@ def show(id: str, db: "Place | None", part: str, force: bool, thresholds: Thresh
     without any content, standard error says why. A terminal gets raw text without its control characters, and the
     beginning of anything else as hex.
     """
-
     if part == "raw" and out.format is not None:
         raise click.UsageError("--part raw is the body as it came: it has no --format")
     if part not in _JUDGED and (given := limiting.given()):

@@ -218,7 +218,7 @@ def _answer(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
     reason = f", finish reason {line(row.finish_reason)}" if row.finish_reason else ""
     if row.choices and row.framing != "websocket":
         reason += f", the first of {len(row.choices) + 1} choices"
-    yield [("answer", "strong"), (f" · {formatting.outcome(row.outcome, row.outcome_detail)}{reason}", "muted")]
+    yield [("answer", "strong"), (f" · {formatting.line(row.ending)}{reason}", "muted")]
     if not parts:
         yield [(_INDENT, "plain"), (facts.no_text(row, hint), "muted")]
     yield from folded(parts_lines(parts), folding)

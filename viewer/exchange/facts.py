@@ -3,7 +3,7 @@
 Recorded text has passed `safe`; unknown is `–`. Verdicts and their words are in `timing.verdicts` and `timing.wording`.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,8 +13,9 @@ from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange.states import ranked
 from wiretape.viewer.rows import DetailRow, ListRow, value
 from wiretape.viewer.text.cells import Part
-from wiretape.viewer.text.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, outcome, span
+from wiretape.viewer.text.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, span
 from wiretape.viewer.timing.attribution import Slowness, Spread
+from wiretape.viewer.timing.verdicts import Verdict
 
 Line = list[Part]
 """The pieces of a line, each with its tone."""
@@ -31,7 +32,7 @@ class Fact:
     parts: tuple[str, ...]
 
 
-def story(row: DetailRow) -> Iterator[Fact]:
+def _story(row: DetailRow) -> Iterator[Fact]:
     """Yield when an exchange started, which model and what it asked for, how it ended and why, its labels,
     and its conversation where that was asked for.
     """
@@ -40,7 +41,7 @@ def story(row: DetailRow) -> Iterator[Fact]:
     yield Fact("started", (f"{moment(row.started_at)} UTC",))
     yield Fact("model", (f"{line(row.model)}{other}{answered}",))
     yield Fact("operation", (f"{line(row.operation)}, API {line(row.api)}",))
-    yield Fact("outcome", (f"{outcome(row.outcome, row.outcome_detail)}: {reason(row)}",))
+    yield Fact("outcome", (f"{line(row.ending)}: {reason(row)}",))
     yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
     if row.labels:
         yield Fact("labels", tuple(line(f"{key}={label}") for key, label in row.labels.items()))
@@ -63,6 +64,15 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
         yield Fact("cost", paid)
 
 
+def told(row: DetailRow, verdicts: Iterable[Verdict], headers: Iterable[Fact] = ()) -> Iterator[Fact]:
+    """Yield all facts of an exchange, with those of its `headers` behind its story."""
+    yield from _story(row)
+    yield from headers
+    yield from measured(row, burst=any(verdict.kind == "burst" for verdict in verdicts))
+    yield _counts(row)
+    yield from transport(row)
+
+
 def _paid(row: DetailRow) -> Iterator[str]:
     if row.cost is not None:
         yield f"{amount(row.cost)} {line(row.currency)}"
@@ -77,7 +87,7 @@ def _pace(row: ListRow, burst: bool) -> tuple[str, str]:
     return f"tpot ms {ms(tpot)}", f"a second {rate}"
 
 
-def counts(row: DetailRow) -> Fact:
+def _counts(row: DetailRow) -> Fact:
     """Return how much came: reads, bytes, and of a stream its events and chunks."""
     of_streams = () if "nonstream" in row.flags else ("events", "comments", "chunks", "output_chunks")
     names = ("reads", *of_streams, "bytes", "gap_bytes")
@@ -120,9 +130,7 @@ def fault(row: ListRow) -> str:
 def reason(row: ListRow) -> str:
     """Return why an exchange ended, or that it has not."""
     known = _REASONS.get(row.outcome)
-    why = (
-        f"{outcome(row.outcome, row.outcome_detail)}, which this version does not know" if known is None else known(row)
-    )
+    why = f"{line(row.ending)}, which this version does not know" if known is None else known(row)
     return f"{why} ({line(row.ended_detail)})" if row.ended_detail else why
 
 
@@ -137,7 +145,7 @@ def no_text(row: DetailRow, hint: str) -> str:
         return no_body(row, hint)
     if row.outcome == "open":
         return "the exchange is still open, and no content has come or been measured yet"
-    size = f"{counted(row.bytes, 'byte')} of body ({outcome(row.outcome, row.outcome_detail)}); {hint}"
+    size = f"{counted(row.bytes, 'byte')} of body ({line(row.ending)}); {hint}"
     unread = "the API of this stream is not decoded:" if "unknown_payload" in row.flags else "no content was found in"
     return f"{unread} {size}"
 
@@ -145,7 +153,7 @@ def no_text(row: DetailRow, hint: str) -> str:
 def no_body(row: DetailRow, hint: str) -> str:
     """Return why the tape has no body, or one without events."""
     if not row.bytes:
-        return f"no body came ({outcome(row.outcome, row.outcome_detail)})"
+        return f"no body came ({line(row.ending)})"
     if row.gap_bytes == row.bytes:
         return "nothing of the body is on the tape"
     if NOT_SHIPPED in row.flags:
@@ -154,7 +162,7 @@ def no_body(row: DetailRow, hint: str) -> str:
         return f"nobody knows when the {counted(row.bytes, 'byte')} of the body came: {FLAGS['no_timing']}; {hint}"
     if "decode_limit" in row.flags:
         return f"decoding the {counted(row.bytes, 'byte')} of its body stopped at a limit before any came; {hint}"
-    return f"the body of {counted(row.bytes, 'byte')} has none ({outcome(row.outcome, row.outcome_detail)}); {hint}"
+    return f"the body of {counted(row.bytes, 'byte')} has none ({line(row.ending)}); {hint}"
 
 
 def number_of(number: int | None, thing: str) -> str:

@@ -60,10 +60,9 @@ def heading(known: Known, opened: Opened | None = None, died: bool = False) -> L
     verdict = wording.brief(opened.verdicts) if opened is not None else ""
     judged = {one.kind for one in opened.verdicts} if opened is not None else set()
     flags = " ".join(flag for flag in states.ranked(row.flags) if flag not in judged)
-    detail = f" ({row.outcome_detail})" if row.outcome_detail else ""
     return [
         (f" {row.id[:8]}", "strong"),
-        (f"  {state.sign} {state.word}{detail}", state.tone),
+        (f"  {state.sign} {states.ending(row, recording=not died)}", state.tone),
         (f"  {formatting.cell(row.status)}", "success" if (row.status or 999) < 300 else "error"),
         (f"  {clipped(row.model or formatting.UNKNOWN, _LONGEST)}", "plain"),
         (f"  {verdict}" if verdict else "", "error" if "stall" in judged else "warning"),

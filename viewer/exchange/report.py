@@ -59,14 +59,9 @@ def page(
 
     Of the response's headers those are shown that name the request or its limits, of many stalls the longest.
     """
-    judged = {verdict.kind for verdict in verdicts}
     named = [(name, value) for name, value in response_headers if _IDENTIFYING.search(name)]
     figures = [
-        *facts.story(row),
-        *(Fact("header", (f"{line(name)}: {line(value)}",)) for name, value in named),
-        *facts.measured(row, burst="burst" in judged),
-        facts.counts(row),
-        *facts.transport(row),
+        *facts.told(row, verdicts, (Fact("header", (f"{line(name)}: {line(value)}",)) for name, value in named)),
         *([Fact("", (line(row.sparkline),))] if row.sparkline else []),
     ]
     yield Text.assemble((line(row.id), "bold"), f"  {line(row.method)} {line(row.upstream + row.path)}")

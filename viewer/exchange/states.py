@@ -89,6 +89,12 @@ def state(row: ListRow, *, recording: bool = True) -> State:
     return STATES.get(row.outcome, State("?", "muted", formatting.line(row.outcome), "?"))
 
 
+def ending(row: ListRow, *, recording: bool = True) -> str:
+    """Return the outcome of an exchange with its detail, verbatim; an orphan is named so."""
+    stands = state(row, recording=recording)
+    return stands.word if stands is ORPHAN else row.ending
+
+
 def elapsed_ms(row: ListRow, look: Look) -> float | None:
     """Return how long an exchange has lasted; one that nothing records any more, until its last read."""
     if row.outcome != "open" or row.duration_ms is not None:

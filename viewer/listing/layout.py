@@ -231,9 +231,7 @@ def _outcome(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     stands = state(row, recording=look.recording)
     if stands is ORPHAN:
         return [(stands.word, stands.tone)]
-    return [
-        (formatting.outcome(row.outcome, row.outcome_detail), "muted" if row.outcome == "complete" else stands.tone)
-    ]
+    return [(formatting.line(row.ending), "muted" if row.outcome == "complete" else stands.tone)]
 
 
 def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:

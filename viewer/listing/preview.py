@@ -10,7 +10,7 @@ from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import facts
-from wiretape.viewer.exchange.states import NOTABLE, ORPHAN, Look, elapsed_ms, silence, state
+from wiretape.viewer.exchange.states import NOTABLE, Look, elapsed_ms, ending, silence, state
 from wiretape.viewer.rows import ListRow, PreviewRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, Tone
@@ -25,12 +25,11 @@ _TEXTS: Final = ("content", "refusal", "tool_calls", "reasoning")
 def heading(row: ListRow, look: Look) -> list[Part]:
     """Return the id of an exchange, its state, its model and its target."""
     stands = state(row, recording=look.recording)
-    word = stands.word if stands is ORPHAN else formatting.outcome(row.outcome, row.outcome_detail)
     target = formatting.line(formatting.host(row.upstream) + row.path)
     return [
         (f"{stands.sign} ", stands.tone),
         (formatting.line(row.id)[:8], "strong"),
-        (f" {word}", stands.tone),
+        (f" {formatting.line(ending(row, recording=look.recording))}", stands.tone),
         (f" · {formatting.line(row.model)} · {formatting.line(row.method)} {target}", "muted"),
     ]
 

@@ -70,7 +70,7 @@ def data(one: Source, shared: Shared) -> JsonObject:
         "request": f"{row.method} {row.upstream}{row.path}",
         "none": None if one.opened.verdicts else wording.nothing(one.opened.limits),
         "flags": list(facts.flags(row, ("stall", "burst"))),
-        "facts": [[fact.label, list(fact.parts)] for fact in _facts(one)],
+        "facts": [[fact.label, list(fact.parts)] for fact in facts.told(row, one.opened.verdicts)],
         "slow": [_side(*side) for side in facts.who_was_slow(one.opened.slowness)] if one.opened.slowness else [],
         "headers": {"request": one.known.request.headers, "response": one.known.response_headers},
         "asked": _request(one, shared),
@@ -87,7 +87,7 @@ def played(one: Source, shared: Shared) -> JsonObject:
     return {
         "id": row.id,
         "model": row.model,
-        "state": {"sign": state.sign, "tone": state.tone, "text": formatting.outcome(row.outcome, row.outcome_detail)},
+        "state": {"sign": state.sign, "tone": state.tone, "text": formatting.line(row.ending)},
         "status": row.status,
         "reasons": list(_reasons(one)),
         "brief": wording.brief(verdicts),
@@ -130,14 +130,6 @@ def _verdict(verdict: Verdict) -> JsonObject:
     sentence, evidence = wording.sentences(verdict)
     names = ("kind", "form", "who", "from_ns", "lasted_ns", "before", "after", "read", "event")
     return {name: getattr(verdict, name) for name in names} | {"sentence": sentence, "evidence": evidence}
-
-
-def _facts(one: Source) -> Iterator[facts.Fact]:
-    row = one.known.row
-    yield from facts.story(row)
-    yield from facts.measured(row, burst=any(verdict.kind == "burst" for verdict in one.opened.verdicts))
-    yield facts.counts(row)
-    yield from facts.transport(row)
 
 
 def _side(name: str, spread: Spread | None, meaning: str) -> list[Any]:

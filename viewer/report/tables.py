@@ -17,7 +17,7 @@ from typing import Any, Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ns
+from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ending, ns
 from wiretape.viewer.text import formatting, sparkline
 
 NARROWEST: Final = 26
@@ -336,7 +336,7 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
         return Column(
             name,
             title,
-            lambda row: formatting.outcome(row["outcome"], row["outcome_detail"]),
+            lambda row: formatting.line(ending(row["outcome"], row["outcome_detail"])),
             lambda row: formatting.line(row["outcome"]),
         )
     if name in ("started_at", "last_at"):

@@ -71,11 +71,6 @@ def moment(started_at: str) -> str:
     return safe(started_at)[:23].replace("T", " ")
 
 
-def outcome(name: str, detail: str | None) -> str:
-    """Return the outcome of an exchange, and its detail in brackets."""
-    return line(name) + (f" ({line(detail)})" if detail else "")
-
-
 def host(upstream: str) -> str:
     """Return the host and port of an upstream's URL; what is no URL as it is."""
     try:

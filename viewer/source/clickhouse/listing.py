@@ -5,7 +5,7 @@ A number is when an exchange began, and its id. Whatever the centre holds, no mo
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, null, or_, select
 
@@ -16,7 +16,7 @@ from wiretape.viewer.source.base import Page
 from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.clickhouse.tables import EXCHANGES
 from wiretape.viewer.source.tape import live, queries
-from wiretape.viewer.source.tape.columns import JOINED, column
+from wiretape.viewer.source.tape.columns import JOINED, Expression, column
 from wiretape.viewer.source.tape.conditions import Condition
 
 AT_ONCE: Final = 1024
@@ -73,7 +73,7 @@ def ordered(
     return Page([no for no, _ in found], found[-1][1] if found else None, len(found) == AT_ONCE)
 
 
-def _beyond(key: ColumnElement[Any], value: object, number: int, *, descending: bool) -> ColumnElement[bool]:
+def _beyond(key: Expression, value: object, number: int, *, descending: bool) -> ColumnElement[bool]:
     """Return the condition for what follows in an order."""
     if value is None:
         return and_(key.is_(None), number > _NO)

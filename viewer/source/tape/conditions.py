@@ -64,10 +64,10 @@ from wiretape.viewer.filters.syntax import (
     Span,
     Word,
 )
-from wiretape.viewer.source.tape.columns import column, each_label, label
+from wiretape.viewer.source.tape.columns import Expression, column, each_label, label
 
 Condition = ColumnElement[bool]
-Check = Callable[[ColumnElement[Any]], Condition]
+Check = Callable[[Expression], Condition]
 
 ORDERS: Final[dict[str, Callable[[Any, Any], Any]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 """What the operators that compare do."""
@@ -125,7 +125,7 @@ def _(filter: Compare) -> Condition:
     return _known(_compared(column(filter.field), filter))
 
 
-def _compared(one: ColumnElement[Any], filter: Compare) -> Condition:
+def _compared(one: Expression, filter: Compare) -> Condition:
     compared: Condition = ORDERS[filter.order](one, filter.limit)
     return compared
 
@@ -164,7 +164,7 @@ def _(filter: Match) -> Condition:
     return _holds(_texts(filter.field), lambda one: _like(one, wanted), filter.negated)
 
 
-def _holds(columns: Sequence[ColumnElement[Any]], check: Check, negated: bool) -> Condition:
+def _holds(columns: Sequence[Expression], check: Check, negated: bool) -> Condition:
     """Require that a column passes the check; negated, that none does although one is known."""
     passed = or_(*(_known(check(one)) for one in columns))
     return and_(or_(*(one.is_not(null()) for one in columns)), not_(passed)) if negated else passed
@@ -174,7 +174,7 @@ def _known(check: Condition) -> Condition:
     return func.coalesce(check, false(), type_=Boolean)
 
 
-def _between(one: ColumnElement[Any], low: Number | None, high: Number | None) -> Condition:
+def _between(one: Expression, low: Number | None, high: Number | None) -> Condition:
     return and_(true() if low is None else one >= low, true() if high is None else one <= high)
 
 
@@ -264,10 +264,10 @@ def _fits_label(pattern: Pattern | None) -> Check:
 _NOT_REUSED: Final = case((exchanges.c.connection_reused.is_(false()), "no"))
 
 
-def _texts(field: str) -> list[ColumnElement[Any]]:
+def _texts(field: str) -> list[Expression]:
     if field == "flags":  # a space around each
         return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
-    own: dict[str, Callable[[], ColumnElement[Any]]] = {
+    own: dict[str, Callable[[], Expression]] = {
         "request_body": lambda: cast(_request(), Text),
         "tool_calls": _called,
         "connection_reused": lambda: case((column("connection_reused"), "yes"), else_=_NOT_REUSED),
@@ -275,7 +275,7 @@ def _texts(field: str) -> list[ColumnElement[Any]]:
     return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
 
 
-def _request() -> ColumnElement[Any]:
+def _request() -> Expression:
     """Return the body of a request without its content encoding."""
     body, headers = column("request_body"), exchanges.c.request_headers
     is_coded = and_(body.is_not(null()), type_coerce(headers, Text).contains('"content-encoding"'))
@@ -297,7 +297,7 @@ def _called() -> ColumnElement[str]:
     return select(func.group_concat(name + "(" + arguments + ")", "\n")).scalar_subquery()
 
 
-def _like(one: ColumnElement[Any], wanted: Sequence[Pattern]) -> Condition:
+def _like(one: Expression, wanted: Sequence[Pattern]) -> Condition:
     return or_(*(one.ilike("%".join(map(_escaped, shape)), escape="\\") for shape in wanted))
 
 

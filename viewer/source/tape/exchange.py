@@ -63,9 +63,8 @@ class FullExchange:
     @property
     def ending(self) -> str:
         """How it ended: its outcome, and the message of the error or the transport, if there is one."""
-        detail = f" ({self.row.outcome_detail})" if self.row.outcome_detail else ""
         message = self.row.error_message or self.row.ended_detail
-        return f"{self.row.outcome}{detail}{f': {message}' if message else ''}"
+        return f"{self.row.ending}{f': {message}' if message else ''}"
 
 
 def full(connection: Connection, no: int) -> FullExchange:

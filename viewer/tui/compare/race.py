@@ -336,7 +336,7 @@ class CompareScreen(PlaybackScreen):
 
 def _instead(row: DetailRow, *, over: bool) -> list[Part]:
     """Return what stands where no text came of an exchange."""
-    text = f"no text: {formatting.outcome(row.outcome, row.outcome_detail)}"
+    text = f"no text: {formatting.line(row.ending)}"
     return [Part("instead", len(text), text)] if over else []
 
 

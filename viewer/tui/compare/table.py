@@ -220,4 +220,4 @@ def comparison(numbers: Sequence[int]) -> Screen[None]:
 def _description(row: ListRow) -> str:
     texts = [row.id, row.model, formatting.host(row.upstream)]
     flags = [formatting.line(" ".join(row.flags))] if row.flags else []
-    return " · ".join([*map(formatting.line, texts), formatting.outcome(row.outcome, row.outcome_detail), *flags])
+    return " · ".join([*map(formatting.line, texts), formatting.line(row.ending), *flags])
