@@ -155,6 +155,12 @@ class DetailRow(ListRow):
     currency: str | None = None
     cache_hit_rate: float | None = None
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """The known texts of the answer by name: reasoning, content, refusal."""
+        found = (("reasoning", self.reasoning), ("content", self.content), ("refusal", self.refusal))
+        return {name: text for name, text in found if text is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class PreviewRow:

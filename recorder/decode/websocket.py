@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -190,7 +190,7 @@ class Conversation:
 
 class _Typed(msgspec.Struct):
     type: str = ""
-    generate: Any = None
+    generate: object = None
 
 
 def _typed(text: str) -> _Typed:

@@ -31,7 +31,6 @@ from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange import facts, pages
 from wiretape.viewer.exchange.facts import Fact, Line
 from wiretape.viewer.exchange.turn import Turn
-from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.formatting import line
 
@@ -218,7 +217,7 @@ def _answer(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
     reason = f", finish reason {line(row.finish_reason)}" if row.finish_reason else ""
     if row.choices and row.framing != "websocket":
         reason += f", the first of {len(row.choices) + 1} choices"
-    yield [("answer", "strong"), (f" · {formatting.line(row.ending)}{reason}", "muted")]
+    yield [("answer", "strong"), (f" · {line(row.ending)}{reason}", "muted")]
     if not parts:
         yield [(_INDENT, "plain"), (facts.no_text(row, hint), "muted")]
     yield from folded(parts_lines(parts), folding)

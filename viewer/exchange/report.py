@@ -96,15 +96,11 @@ def timing(
 
 def answer(row: DetailRow) -> Iterator[Text]:
     """Yield the assembled texts of an exchange: reasoning, then content, refusal and tool calls."""
-    for name, text, style in (
-        ("reasoning", row.reasoning, "dim"),
-        ("content", row.content, ""),
-        ("refusal", row.refusal, "red"),
-    ):
-        if text is not None:
-            if name != "content":
-                yield Text(f"{name}:", f"bold {style}")
-            yield Text(block(text), style)
+    for name, text in row.texts.items():
+        style = {"reasoning": "dim", "refusal": "red"}.get(name, "")
+        if style:
+            yield Text(f"{name}:", f"bold {style}")
+        yield Text(block(text), style)
     for call in row.tool_calls or ():
         yield Text.assemble(("tool call: ", "bold"), line(f"{call['name']}({call['arguments']})"))
 
@@ -144,9 +140,8 @@ def _facts(found: Iterable[Fact], width: int | None) -> Iterator[Text]:
 
 
 def _texts(row: DetailRow) -> Iterator[Fact]:
-    for name, text in (("reasoning", row.reasoning), ("content", row.content), ("refusal", row.refusal)):
-        if text is not None:
-            yield Fact(name, (f"{len(text):,} characters: {clipped(line(text), _PREVIEW)}",))
+    for name, text in row.texts.items():
+        yield Fact(name, (f"{len(text):,} characters: {clipped(line(text), _PREVIEW)}",))
     for call in row.tool_calls or ():
         yield Fact("tool call", (clipped(line(f"{call['name']}({call['arguments']})"), 2 * _PREVIEW),))
 

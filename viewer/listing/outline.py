@@ -9,7 +9,6 @@ from wiretape.viewer.exchange.states import STATES, Look, moment
 from wiretape.viewer.rows import ConversationRow, TurnRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, laid_out
-from wiretape.viewer.text.formatting import span
 
 Line = ConversationRow | TurnRow
 
@@ -137,7 +136,7 @@ def _at(one: Line, look: Look) -> Part:
 
 
 def _took(one: Line, look: Look) -> Part:
-    return span(one.duration_ms), "plain"
+    return formatting.span(one.duration_ms), "plain"
 
 
 def _model(one: Line, look: Look) -> Part:

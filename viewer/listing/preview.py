@@ -14,7 +14,6 @@ from wiretape.viewer.exchange.states import NOTABLE, Look, elapsed_ms, ending, s
 from wiretape.viewer.rows import ListRow, PreviewRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, Tone
-from wiretape.viewer.text.formatting import span
 from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.verdicts import Verdict
 
@@ -46,12 +45,12 @@ def figures(row: ListRow, look: Look) -> str:
         "first output": row.ttft_ms, "inter-chunk p50": row.icl_p50_ms, "longest gap": row.max_stall_ms,
         "longest silence": row.max_silence_ms,
     }  # fmt: skip
-    parts = [f"{label} {span(value)}" for label, value in known.items() if value is not None]
+    parts = [f"{label} {formatting.span(value)}" for label, value in known.items() if value is not None]
     # A body that is no stream has no events of the standard: it is one record, which its last read completed.
     is_one_record = "nonstream" in row.flags or (row.outcome == "http_error" and not row.events)
     what = "one body" if is_one_record else facts.number_of(row.events, "event")
     parts.append(f"{what} in {facts.number_of(row.reads, 'read')}")
-    parts.append(f"{span(elapsed_ms(row, look))}{'+' if row.outcome == 'open' else ''}")
+    parts.append(f"{formatting.span(elapsed_ms(row, look))}{'+' if row.outcome == 'open' else ''}")
     parts += [] if row.output_tokens is None else [counted(row.output_tokens, "token")]
     return " · ".join(parts)
 
@@ -76,7 +75,7 @@ def text(preview: PreviewRow) -> tuple[str, str, int | None]:
 
 def _unended(row: ListRow, look: Look) -> str:
     last, passed = row.last_read_ms, elapsed_ms(row, look)
-    came = f"the last read came {span(last)} after the request"
+    came = f"the last read came {formatting.span(last)} after the request"
     if not look.recording:
         came = "nothing was read of it" if last is None else came
         return f"nothing records it any more; {came}. The next recorder on this tape will mark it as interrupted."

@@ -7,7 +7,7 @@ unless they are asked for, and the page says so.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from wiretape.recorder import __version__
 from wiretape.recorder.decode.dialects import registry
@@ -132,7 +132,7 @@ def _verdict(verdict: Verdict) -> JsonObject:
     return {name: getattr(verdict, name) for name in names} | {"sentence": sentence, "evidence": evidence}
 
 
-def _side(name: str, spread: Spread | None, meaning: str) -> list[Any]:
+def _side(name: str, spread: Spread | None, meaning: str) -> list[object]:
     figures = [None] * 4 if spread is None else [spread.n, spread.p50_ns, spread.p99_ns, spread.max_ns]
     return [name, *figures, meaning]
 

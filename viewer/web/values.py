@@ -8,7 +8,7 @@ import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
@@ -145,7 +145,7 @@ def _fill(connection: Connection, columns: Columns) -> JsonObject:
     return {"recorder": _line(recorder), "open": running, "last": last}
 
 
-def _so_far(row: ListRow, passed_ms: float | None) -> Iterator[tuple[str, Any]]:
+def _so_far(row: ListRow, passed_ms: float | None) -> Iterator[tuple[str, object]]:
     """Yield the values of a row that still runs by the names of their columns, as a tape has them."""
     measured = {name: getattr(row, name) for name in _GROWING} | {"duration_ms": passed_ms}
     for name, value in measured.items():

@@ -5,7 +5,7 @@ event of another API is claimed. Exceptions are those of any AWS event stream: t
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
@@ -97,7 +97,7 @@ class _Blocks:
 
     __slots__ = ("content", "has_media", "is_opaque", "reasoning", "tools")
 
-    def __init__(self, blocks: list[Any]) -> None:
+    def __init__(self, blocks: list[object]) -> None:
         self.content: list[str] = []
         self.reasoning: list[str] = []
         self.tools: list[ToolPiece] = []

@@ -7,7 +7,7 @@ from the object. The last one has Bedrock's own counts, which are the usage wher
 
 import binascii
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -208,7 +208,7 @@ def _answer(payload: JsonObject, fault: Fault | None) -> Chunk | None:
     return None
 
 
-def _titan_answer(payload: JsonObject, results: list[Any], fault: Fault | None) -> Chunk:
+def _titan_answer(payload: JsonObject, results: list[object], fault: Fault | None) -> Chunk:
     found = [result for result in results if isinstance(result, dict)]
     pieces = [
         Piece(place, text(result.get("outputText")), "", "", (), text(result.get("completionReason")) or None)

@@ -9,7 +9,7 @@ Finding errors, `[DONE]` and broken framing is left to `payloads`, putting delta
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import embeddings
@@ -53,7 +53,7 @@ def parse(payload: JsonObject, event: str = "message", fault: Fault | None = Non
     )
 
 
-def is_legacy(payload: JsonObject, choices: list[Any]) -> bool:
+def is_legacy(payload: JsonObject, choices: list[object]) -> bool:
     """Return whether a payload is of the legacy completions: choices of bare text, or none if it says so itself.
 
     A choice with a delta or a message is of chat, also where text repeats them (Together).
@@ -67,7 +67,7 @@ def is_legacy(payload: JsonObject, choices: list[Any]) -> bool:
     return has_text or text(payload.get("object")).startswith("text_completion")
 
 
-def usage_of(payload: JsonObject, choices: list[Any]) -> JsonObject | None:
+def usage_of(payload: JsonObject, choices: list[object]) -> JsonObject | None:
     """Return the usage of a payload, wherever the server put it."""
     usage = payload.get("usage")
     if not isinstance(usage, dict):
@@ -111,7 +111,7 @@ def _is_chat(payload: JsonObject) -> bool:
     return not is_foreign and not _USAGE_FIELDS.isdisjoint(usage)
 
 
-def _usage_elsewhere(payload: JsonObject, choices: list[Any]) -> JsonObject | None:
+def _usage_elsewhere(payload: JsonObject, choices: list[object]) -> JsonObject | None:
     groq = payload.get("x_groq")
     for holder in [groq, *choices] if groq else choices:
         if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
@@ -125,7 +125,7 @@ class _Choices:
 
     __slots__ = ("content", "flags", "pieces", "reasoning", "tool", "whole")
 
-    def __init__(self, choices: list[Any]) -> None:
+    def __init__(self, choices: list[object]) -> None:
         self.pieces: list[Piece] = []
         self.flags: list[str] = []
         self.content = self.reasoning = self.tool = False
@@ -188,7 +188,7 @@ class _Choices:
             self.tool = True
         return Piece(index, content, reasoning, refusal, tools, reason)
 
-    def _parts(self, parts: list[Any]) -> tuple[str, str]:
+    def _parts(self, parts: list[object]) -> tuple[str, str]:
         thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") == "thinking"]
         answers = [part for part in parts if not isinstance(part, dict) or part.get("type") != "thinking"]
         answer = _joined(answers, "text")
@@ -197,7 +197,7 @@ class _Choices:
             self.content = True
         return answer, "".join(_thinking(part) for part in thoughts)
 
-    def _details(self, details: list[Any]) -> str:
+    def _details(self, details: list[object]) -> str:
         blocks = [detail for detail in details if isinstance(detail, dict)]
         if any(isinstance(block.get("data"), str) and block["data"] for block in blocks):
             self.reasoning = True

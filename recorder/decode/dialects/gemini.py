@@ -7,7 +7,7 @@ reasoning. A function call comes whole, or with its arguments in pieces that are
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
@@ -136,7 +136,7 @@ class _Stream:
         said, thought, tools = self._parts(parts, place, output)
         pieces.append(Piece(place, said, thought, "", tools, reason))
 
-    def _parts(self, parts: list[Any], candidate: int, output: "_Output") -> tuple[str, str, tuple[ToolPiece, ...]]:
+    def _parts(self, parts: list[object], candidate: int, output: "_Output") -> tuple[str, str, tuple[ToolPiece, ...]]:
         said = thought = ""
         tools: list[ToolPiece] = []
         for part in parts:

@@ -1,6 +1,6 @@
 """One JSON payload of OpenAI's images API, as a `Chunk`: images are output without text, and usage is counted."""
 
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
 from wiretape.recorder.decode.values import JsonObject, count, text, usage_in
@@ -15,7 +15,7 @@ def parse(payload: JsonObject, event: str = "message", fault: Fault | None = Non
     """Read one JSON object, an event or a whole answer; None if it is not of this API."""
     kind = text(payload.get("type"))
     if kind.startswith(_KINDS):
-        images: list[Any] = [payload]
+        images: list[object] = [payload]
     elif "created" in payload and payload.keys().isdisjoint(("choices", "object", "type")) and _is_list(payload):
         images = payload["data"]
     else:

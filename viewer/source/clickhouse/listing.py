@@ -5,7 +5,7 @@ A number is when an exchange began, and its id. Whatever the centre holds, no mo
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, null, or_, select
 
@@ -55,12 +55,7 @@ def newest(connection: Connection, where: Condition | None = None, after: int | 
 
 
 def ordered(
-    connection: Connection,
-    where: Condition | None,
-    by: str,
-    *,
-    descending: bool,
-    after: tuple[object, int] | None = None,
+    connection: Connection, where: Condition | None, by: str, *, descending: bool, after: tuple[Any, int] | None = None
 ) -> Page:
     """Return the numbers in the order of a field, unknown last, or of those that follow a value and a number."""
     key = column(by)

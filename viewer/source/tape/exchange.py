@@ -169,9 +169,8 @@ def weight(connection: Connection, no: int) -> int:
 
 def preliminary(row: DetailRow) -> Transcript:
     """Return the texts that the tape has already, as if one event had brought them all, until the body is decoded."""
-    texts = [("reasoning", row.reasoning), ("content", row.content), ("refusal", row.refusal)]
     calls = [(call["name"] or "", call["arguments"] or "") for call in row.tool_calls or ()]
-    return Transcript.of_texts({kind: text for kind, text in texts if text}, calls)
+    return Transcript.of_texts({kind: text for kind, text in row.texts.items() if text}, calls)
 
 
 def decode_asked() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, Text, and_, case, func, not_, null, select, true
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
 
 from wiretape.recorder.decode.outcome import OUTCOMES
 from wiretape.recorder.tape import cells
@@ -19,16 +19,7 @@ from wiretape.recorder.tape.schema import COVERED, exchanges, measures
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import (
-    JOINED,
-    Expression,
-    cache_total,
-    column,
-    cost_units,
-    each_label,
-    flagged,
-    label,
-)
+from wiretape.viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats import heatmap, summary
 from wiretape.viewer.stats.heatmap import Heatmap
@@ -127,7 +118,7 @@ class _Group:
     starts: tuple[str | None, str | None] = (None, None)
 
 
-def group_of(name: str) -> Expression:
+def group_of(name: str) -> ColumnElement[Any]:
     """Return the expression of a group's name: `label.KEY`, or one of `GROUPS`."""
     if name.startswith("label."):
         return label(name.removeprefix("label."))
@@ -310,7 +301,7 @@ def _spread(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.uint32] | None]]:
     """Yield of the exchanges that have a value: when each started (s), its value, its gaps by bit length."""
     value = column(SPREAD[metric])
-    columns: list[Expression] = [exchanges.c.no, exchanges.c.started_at, value]
+    columns: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
     columns += [measures.c.gap_hist] if metric == "gap" else []
     for batch in queries.in_batches(connection, select(*columns).where(value.is_not(None)), where):
         hists = None

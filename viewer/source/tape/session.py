@@ -18,7 +18,7 @@ from wiretape.viewer.stats.traced import Traced
 
 
 def _columns(record: type[Ended] | type[Traced], *worked_out: str) -> dict[str, Column[Any]]:
-    """Return the columns that fields of a record are taken from as they are, by name."""
+    """Return the columns with the names of a record's fields, except those `worked_out`."""
     found = {**exchanges.c, **measures.c}
     return {one.name: found[one.name] for one in fields(record) if one.name in found and one.name not in worked_out}
 

@@ -5,7 +5,7 @@ Follows AIPerf's `endpoints/{openai_chat,openai_completions,openai_responses,ant
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wiretape.recorder.decode.dialects import chat, completions, messages, responses
 from wiretape.recorder.decode.values import JsonObject
@@ -113,7 +113,7 @@ class _GuidellmRead(NamedTuple):
     reasoning: bool = False
     begins_call: bool = False
     is_call: bool = False
-    usage: Any = None
+    usage: object = None
     ends: bool = False
 
     @property
