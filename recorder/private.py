@@ -83,7 +83,7 @@ def ending() -> Iterator[None]:
     Where they are ignored, as under nohup, or caught already, that stays; and signals are the main thread's.
     """
 
-    def end(number: int, _: Any) -> None:
+    def end(number: int, _: object) -> None:
         sys.exit(128 + number)
 
     before = dict[signal.Signals, Any]()

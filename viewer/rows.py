@@ -19,6 +19,7 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.dialect import Chunk, Piece
 from wiretape.recorder.decode.metrics import METRICS
 from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import TapeDamaged
 
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ class ListRow:
     last_read_ms: float | None = None
     recorder_pid: int | None = None
 
+    @property
+    def ending(self) -> str:
+        """The outcome, with its detail in brackets."""
+        return ending(self.outcome, self.outcome_detail)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetailRow(ListRow):
@@ -137,9 +143,9 @@ class DetailRow(ListRow):
     content: str | None
     reasoning: str | None
     refusal: str | None
-    tool_calls: list[dict[str, Any]] | None
-    choices: list[dict[str, Any]] | None
-    usage: dict[str, Any] | None
+    tool_calls: list[JsonObject] | None
+    choices: list[JsonObject] | None
+    usage: JsonObject | None
     conversation_key_from: str | None
     asked: str | None
     metrics: Mapping[str, float | None]
@@ -148,6 +154,12 @@ class DetailRow(ListRow):
     cost: float | None = None
     currency: str | None = None
     cache_hit_rate: float | None = None
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The known texts of the answer by name: reasoning, content, refusal."""
+        found = (("reasoning", self.reasoning), ("content", self.content), ("refusal", self.refusal))
+        return {name: text for name, text in found if text is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,19 +269,8 @@ DETAILED: Final = _NAMED + _METRICS
 
 CONVERSATION_FIELDS: Final = tuple(one.name for one in dataclasses.fields(ConversationRow))
 EVENT_FIELDS: Final = (
-    "seq",
-    "kind",
-    "at_ms",
-    "gap_ms",
-    "read",
-    "type",
-    "id",
-    "data",
-    "start",
-    "end",
-    "delta",
-    "sender",
-)
+    "seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end", "delta", "sender",
+)  # fmt: skip
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
 SENT_READ_FIELDS: Final = (*READ_FIELDS, "sender")
 """Those of the reads of both directions."""
@@ -335,7 +336,7 @@ def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> TableRow:
     return row
 
 
-def detail(no: int, *values: Any) -> DetailRow:
+def detail(no: int, *values: object) -> DetailRow:
     """Return the row of an exchange's stored values, which are those of `DETAILED`."""
     cells = exchange(DETAILED, values)
     return DetailRow(no=no, metrics={name: cells.pop(name) for name in _METRICS}, **cells)
@@ -351,13 +352,18 @@ def only(found: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:
     return ({name: row[name] for name in names} for row in found)
 
 
+def ending(outcome: str, detail: str | None) -> str:
+    """Return an outcome with its detail in brackets, verbatim."""
+    return f"{outcome} ({detail})" if detail else outcome
+
+
 class Exchanges(Iterator[TableRow]):
     """Rows of exchanges; `export` takes `batches` and writes them column by column instead.
 
     `batches` has the stored values of `fields`, behind the number of each exchange.
     """
 
-    def __init__(self, fields: tuple[str, ...], batches: Iterable[Sequence[Sequence[Any]]]) -> None:
+    def __init__(self, fields: tuple[str, ...], batches: Iterable[Sequence[Sequence[object]]]) -> None:
         self.fields = fields
         self.batches = batches
         self._rows = (exchange(fields, values) for batch in batches for _, *values in batch)
@@ -513,7 +519,7 @@ def _piece(piece: Piece | None) -> TableRow:
     }
 
 
-def encodable(value: Any) -> str:
+def encodable(value: object) -> str:
     """Return a value as a text that UTF-8 has bytes for: a lone surrogate is its escape."""
     text = value if isinstance(value, str) else str(flat(value))
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

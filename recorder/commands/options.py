@@ -44,7 +44,7 @@ def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]
 
     def decorate(command: F) -> F:
         @functools.wraps(command)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapped(*args: object, **kwargs: object) -> Any:
             values = {parameter: kwargs.pop(parameter) for parameter in parameters}
             return command(*args, **{name: make(**values)}, **kwargs)
 

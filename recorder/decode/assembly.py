@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.decode.encoding import Cleaner
-from wiretape.recorder.decode.values import count
+from wiretape.recorder.decode.values import JsonObject, count
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import (
@@ -31,7 +31,7 @@ class Answer:
     `finished` means that every seen choice has a finish reason, `failed` that one has the reason `error`.
     """
 
-    values: dict[str, Any]
+    values: JsonObject
     finished: bool
     failed: bool
     flags: frozenset[str]
@@ -129,7 +129,7 @@ class _Choice:
             self.calls.add(piece.tools)
         self.finish_reason = piece.finish_reason or self.finish_reason
 
-    def record(self, cleaner: Cleaner) -> dict[str, Any]:
+    def record(self, cleaner: Cleaner) -> JsonObject:
         """Return the choice as a JSON object of clean values."""
         return {
             "index": self.index,
@@ -141,7 +141,7 @@ class _Choice:
         }
 
 
-def _call_record(slot: int, call: Call, cleaner: Cleaner) -> dict[str, Any]:
+def _call_record(slot: int, call: Call, cleaner: Cleaner) -> JsonObject:
     return {
         "index": slot,
         "id": cleaner.optional(call.id),
@@ -153,7 +153,7 @@ def _call_record(slot: int, call: Call, cleaner: Cleaner) -> dict[str, Any]:
 class _Builder:
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
-        self._usage: dict[str, Any] = {}
+        self._usage: JsonObject = {}
         self._api = ""
         self._flags: set[str] = set()
         self._id = ""

@@ -21,6 +21,7 @@ from wiretape.recorder.decode.encoding import Cleaner, uncoded
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
 from wiretape.recorder.decode.request import parse
+from wiretape.recorder.decode.values import JsonObject
 
 _HEADERS: Final = (
     "x-claude-code-session-id", "x-session-id", "session-id", "session_id", "x-opencode-session", "helicone-session-id",
@@ -47,14 +48,14 @@ class Asked:
 
 def belonging(
     asked: Asked, operation: str, content: str | None, calls: Sequence[Mapping[str, Any]] | None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the fields of `Measures` that say what a request belongs to; its body is read only of a generation.
 
     `content` and `calls` are the text and the tool calls of the answer.
     """
     prompt = parse(uncoded(asked.headers, asked.body or b"")) if operation in GENERATIONS else None
     fields = prompt.parameters if prompt is not None else {}
-    found: dict[str, Any] = _named(asked.headers, fields)
+    found: JsonObject = _named(asked.headers, fields)
     if prompt is None or not prompt.messages:
         return found
     found |= _hashes(prompt.messages) | {"asked": _asked(prompt.messages)}
@@ -64,7 +65,7 @@ def belonging(
     return found | {"answer_hash": _of_answer([Text(content or ""), *called])}
 
 
-def _named(headers: Sequence[Sequence[str]], body: Mapping[str, Any]) -> dict[str, Any]:
+def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> JsonObject:
     """Return which conversation a request names, by what, which one started that, and which try it is.
 
     A header comes first: a client that has one sends it with every request, also with those whose body names none.
@@ -81,7 +82,7 @@ def _named(headers: Sequence[Sequence[str]], body: Mapping[str, Any]) -> dict[st
     }
 
 
-def _in_body(body: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+def _in_body(body: Mapping[str, object]) -> Iterator[tuple[Any, str]]:
     conversation, metadata = body.get("conversation"), body.get("metadata")
     yield (conversation.get("id") if isinstance(conversation, dict) else conversation), "conversation"
     if isinstance(metadata, dict):
@@ -90,7 +91,7 @@ def _in_body(body: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
     yield from ((body.get(name), name) for name in _FIELDS)
 
 
-def _session_of(user: Any) -> Any:
+def _session_of(user: object) -> Any:
     """Return the session that a user's id names, as Claude Code's does: in JSON, formerly at its end."""
     if not isinstance(user, str):
         return None
@@ -103,7 +104,7 @@ def _session_of(user: Any) -> Any:
     return parts.get("session_id") if isinstance(parts, dict) else None
 
 
-def _key(value: Any) -> str | None:
+def _key(value: object) -> str | None:
     return _clean(value.strip().removeprefix(_MARK)[:_LONGEST_KEY]) if isinstance(value, str) else None
 
 

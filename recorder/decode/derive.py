@@ -17,6 +17,7 @@ from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
 from wiretape.recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
+from wiretape.recorder.decode.values import JsonObject
 
 _OF_THE_END = frozenset({
     "latency_ns", "tail_ns", "max_stall_ns", "tpot_ns", "tpot_est_ns", "tpot_adj_ns", "tps_user", "e2e_tps",
@@ -78,13 +79,13 @@ def derive(
     )
 
 
-def _known(values: dict[str, Any], decoded: Decoded) -> dict[str, Any]:
+def _known(values: JsonObject, decoded: Decoded) -> JsonObject:
     """Return values without those that only the end of a stream tells, where decoding stopped before that."""
     is_cut = "decode_limit" in decoded.flags and not decoded.ended
     return values | dict.fromkeys(_OF_THE_END & values.keys()) if is_cut else values
 
 
-def _reported(fault: Fault | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> dict[str, Any]:
+def _reported(fault: Fault | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> JsonObject:
     """Return the error that upstream reported, also as the reason for which it closed a WebSocket."""
     if outcome == "truncated" and decoded.close is not None:
         fault = Fault(str(decoded.close.code), decoded.close.reason)

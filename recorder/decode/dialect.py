@@ -6,7 +6,8 @@ A *dialect* is how one API writes its answers as JSON objects: one module each i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+from wiretape.recorder.decode.values import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Chunk:
     content: bool = False
     reasoning: bool = False
     tool: bool = False
-    usage: dict[str, Any] | None = None
+    usage: JsonObject | None = None
     fault: Fault | None = None
     flags: tuple[str, ...] = ()
     ends: bool = False
@@ -94,7 +95,7 @@ class Tokens:
     cache_write_1h: int | None = None
 
 
-Parse = Callable[[dict[str, Any], str, Fault | None], Chunk | None]
+Parse = Callable[[JsonObject, str, Fault | None], Chunk | None]
 """Reads one JSON object, which came in an event of this type ("message" by default) and reports this error, if any.
 
 Returns None if the object is not of the dialect.
@@ -116,7 +117,7 @@ class Dialect:
     api: str
     operation: str
     parse: Parse
-    tokens: Callable[[dict[str, Any]], Tokens]
+    tokens: Callable[[JsonObject], Tokens]
     finish_ends: bool = False
     has_done: bool = False
     parser: Callable[[bytes | None], Parse] | None = None

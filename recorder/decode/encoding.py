@@ -315,7 +315,7 @@ class Cleaner:
         """Clean text that may be unknown or empty: both are None."""
         return self.text(text) if text else None
 
-    def value(self, value: Any, depth: int = _MAX_DEPTH) -> Any:
+    def value(self, value: object, depth: int = _MAX_DEPTH) -> Any:
         """Return a copy of a JSON value that any column takes; NaN, endless nesting and huge numbers are null."""
         if isinstance(value, str):
             return self.text(value)
@@ -334,7 +334,7 @@ class Cleaner:
         return joined
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, int):
         return -(1 << 63) <= value < 1 << 63
     return not isinstance(value, float) or math.isfinite(value)

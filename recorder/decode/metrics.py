@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.outcome import Exchange, Reads
 from wiretape.recorder.decode.stalls import DEFAULT, output_gaps
+from wiretape.recorder.decode.values import JsonObject
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import Decoded
@@ -225,7 +226,7 @@ class Metric:
     withheld: tuple[str, ...] = ()
 
 
-def value(meaning: str, formula: Formula | None = None, default: Any = None, metric: Metric | None = None) -> Any:
+def value(meaning: str, formula: Formula | None = None, default: object = None, metric: Metric | None = None) -> Any:
     """Define a derived value; `formula` is None where decoding gives it."""
     return field(default=default, metadata={"doc": meaning, "formula": formula, "metric": metric})
 
@@ -235,12 +236,12 @@ def metric(meaning: str, formula: Formula | None, unit: str, default: Any = None
     return value(meaning, formula, default, Metric(meaning=meaning, unit=unit, **more))
 
 
-def duration(meaning: str, formula: Formula, **more: Any) -> Any:
+def duration(meaning: str, formula: Formula, **more: object) -> Any:
     """Define a metric in ns."""
     return metric(meaning, formula, "ns", **more)
 
 
-def count(meaning: str, formula: Formula | None = None, **more: Any) -> Any:
+def count(meaning: str, formula: Formula | None = None, **more: object) -> Any:
     """Define a metric that counts something, and is 0 where there is none of it."""
     return metric(meaning, formula, "", 0, **more)
 
@@ -408,15 +409,15 @@ class Measures(Timing):
         "tokens written to the provider's cache that it keeps for an hour, from usage; unknown unless it splits them",
         ("tok.cache_write_1h",),
     )
-    usage: dict[str, Any] | None = value("usage: the last non-null value of each field")
+    usage: JsonObject | None = value("usage: the last non-null value of each field")
     events: int = count("events by the standard, [DONE] included")
     comments: int = count("comment lines")
     flags: tuple[str, ...] = value("what else is worth knowing, sorted", default=())
     content: str | None = value("the text of the answer")
     reasoning: str | None = value("the reasoning that came in the clear")
     refusal: str | None = value("the refusal")
-    tool_calls: list[dict[str, Any]] | None = value("tool calls: index, id, name, arguments")
-    choices: list[dict[str, Any]] | None = value("the choices beside the first")
+    tool_calls: list[JsonObject] | None = value("tool calls: index, id, name, arguments")
+    choices: list[JsonObject] | None = value("the choices beside the first")
     conversation_key: str | None = value("the conversation that the client names; of a redacted header, its hash")
     conversation_key_from: str | None = value("the header, or the field of the request's body, that names it")
     conversation_parent: str | None = value("the conversation that started this one, as the client names it")
@@ -440,7 +441,7 @@ METRICS: Final = {
 _FORMULAS: Final = [(one.name, one.metadata["formula"]) for one in dataclasses.fields(Timing)]
 
 
-def measured(timeline: Timeline) -> dict[str, Any]:
+def measured(timeline: Timeline) -> JsonObject:
     """Return every field of `Timing`."""
     return {name: formula(timeline) for name, formula in _FORMULAS}
 

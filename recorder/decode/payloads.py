@@ -15,7 +15,7 @@ import msgspec
 from wiretape.recorder.decode.allowance import may_be_parsed
 from wiretape.recorder.decode.dialect import Chunk, Fault, Parse
 from wiretape.recorder.decode.dialects.registry import DIALECTS
-from wiretape.recorder.decode.values import compact, text
+from wiretape.recorder.decode.values import JsonObject, compact, text
 
 DONE: Final = Chunk("", id="[DONE]")
 EMPTY: Final = Chunk("", id="empty")
@@ -54,7 +54,7 @@ class Reader:
         for place, make in _MADE_FOR_STREAMS:
             self._parsers[place] = make(request)
 
-    def __call__(self, payload: dict[str, Any], event: str = "message") -> Chunk:
+    def __call__(self, payload: JsonObject, event: str = "message") -> Chunk:
         """Read one JSON object of an event; one of the type "error" is an error, whatever its shape."""
         error = fault(payload)
         if event == "error" and error is None:
@@ -91,7 +91,7 @@ def read(data: str, event: str = "message", reader: Reader | None = None) -> Chu
     return MALFORMED if stripped else EMPTY
 
 
-def fault(payload: dict[str, Any]) -> Fault | None:
+def fault(payload: JsonObject) -> Fault | None:
     """Find the error that a JSON object reports, in any of the shapes seen on real wires."""
     error = payload.get("error")
     if error and not _is_blank(error):
@@ -200,17 +200,17 @@ def _decode_slowly(data: str) -> Any:
         return None
 
 
-def _fault_in_list(payload: Any) -> Fault | None:
+def _fault_in_list(payload: object) -> Fault | None:
     # Gemini's array transport wraps its error in a list.
     return fault(payload[0]) if isinstance(payload, list) and payload and isinstance(payload[0], dict) else None
 
 
-def _is_blank(error: Any) -> bool:
+def _is_blank(error: object) -> bool:
     # Objects that can fail later (a fine-tuning job, say) carry the form of an error with every field null.
     return isinstance(error, dict) and all(value is None for value in error.values())
 
 
-def _fault_of_gateway(payload: dict[str, Any]) -> Fault | None:
+def _fault_of_gateway(payload: JsonObject) -> Fault | None:
     if payload.get("error_message") or payload.get("error_type"):
         return _described(payload, payload)
     minimax, groq = payload.get("base_resp"), payload.get("x_groq")
@@ -224,7 +224,7 @@ def _fault_of_gateway(payload: dict[str, Any]) -> Fault | None:
     return _described(payload, payload)
 
 
-def _described(error: Any, payload: dict[str, Any]) -> Fault:
+def _described(error: object, payload: JsonObject) -> Fault:
     """Name an error: `error` is its description, `payload` the object around it."""
     if not isinstance(error, dict):
         code = next(filter(None, (_code(payload.get(key)) for key in _CODE_KEYS)), None)
@@ -234,7 +234,7 @@ def _described(error: Any, payload: dict[str, Any]) -> Fault:
     return Fault(code, message or compact(error)[:MAX_TEXT_ERROR] or None)
 
 
-def _code(value: Any) -> str | None:
+def _code(value: object) -> str | None:
     if isinstance(value, bool) or value == "error":
         return None
     if isinstance(value, float) and value.is_integer():
@@ -242,7 +242,7 @@ def _code(value: Any) -> str | None:
     return str(value) if isinstance(value, int) else text(value) or None
 
 
-def _message(value: Any) -> str | None:
+def _message(value: object) -> str | None:
     if value is None or isinstance(value, bool):
         return None
     return value or None if isinstance(value, str) else compact(value)[:MAX_TEXT_ERROR]

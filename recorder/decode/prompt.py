@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
-from wiretape.recorder.decode.values import compact
+from wiretape.recorder.decode.values import JsonObject, compact
 
 SYSTEM: Final = ("system", "developer")
 """The roles whose first messages are the system prompt."""
@@ -122,7 +122,7 @@ class Prompt:
     system: tuple[Part, ...] = ()
     tools: tuple[Tool, ...] = ()
     messages: tuple[Message, ...] = ()
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: JsonObject = field(default_factory=dict)
 
 
 def is_element(text: str) -> bool:

@@ -29,7 +29,7 @@ from wiretape.recorder.decode.prompt import (
     ToolCall,
     ToolResult,
 )
-from wiretape.recorder.decode.values import compact, text
+from wiretape.recorder.decode.values import JsonObject, compact, text
 
 MOST_MESSAGES: Final = 20_000
 MOST_PARTS: Final = 10_000
@@ -97,7 +97,7 @@ def _float(text: str) -> float | str:
     return number if isfinite(number) else text
 
 
-def _unwrapped(request: dict[str, Any]) -> dict[str, Any]:
+def _unwrapped(request: JsonObject) -> JsonObject:
     """Return the fields of a request without the envelope that some APIs put around its content."""
     fields = dict(request)
     for key in _ENVELOPES:
@@ -112,7 +112,7 @@ def _unwrapped(request: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _listed(key: str, fields: dict[str, Any]) -> Iterator[Message]:
+def _listed(key: str, fields: JsonObject) -> Iterator[Message]:
     """Read a list of messages or items, or one text or object in its place."""
     value = fields[key]
     if isinstance(value, dict) and not {"role", "parts", "content"} & value.keys():
@@ -127,7 +127,7 @@ def _listed(key: str, fields: dict[str, Any]) -> Iterator[Message]:
         yield Message("other", (Other("more messages", compact(items[MOST_MESSAGES:])),))
 
 
-def _said_last(key: str, fields: dict[str, Any]) -> Iterator[Message]:
+def _said_last(key: str, fields: JsonObject) -> Iterator[Message]:
     """Read the text of a single turn, with the images or the results of tools beside it."""
     shown = [_media("image", image) for image in _list(fields.get("images"))]
     for message in _listed(key, fields):
@@ -139,7 +139,7 @@ def _said_last(key: str, fields: dict[str, Any]) -> Iterator[Message]:
         yield Message("tool", tuple(_cohere_result(result) for result in fields.pop("tool_results")))
 
 
-_MESSAGES: Final[dict[str, Callable[[str, dict[str, Any]], Iterator[Message]]]] = {
+_MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
     "chat_history": _listed, "messages": _listed, "contents": _listed, "history": _listed, "input": _listed,
     "content": _listed, "prompt": _said_last, "message": _said_last, "inputText": _said_last, "inputs": _said_last,
 }  # fmt: skip
@@ -147,7 +147,7 @@ _MESSAGES: Final[dict[str, Callable[[str, dict[str, Any]], Iterator[Message]]]] 
 _SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
 
 
-def _item(item: Any) -> Message:
+def _item(item: object) -> Message:
     """Read a message, or an item of the Responses API."""
     if not isinstance(item, dict):
         return Message("user", _parts(item))
@@ -165,7 +165,7 @@ def _role_of_item(kind: str, parts: list[Part]) -> str:
     return "assistant" if is_models or any(isinstance(part, Reasoning | ToolCall) for part in parts) else kind
 
 
-def _message(item: dict[str, Any]) -> Message:
+def _message(item: JsonObject) -> Message:
     role = text(item.get("role")).lower() or "user"
     role = _ROLES.get(role, role)
     parts = [*_thoughts(item)]
@@ -191,7 +191,7 @@ def _message(item: dict[str, Any]) -> Message:
     return Message(role, tuple(parts), name)
 
 
-def _thoughts(item: dict[str, Any]) -> Iterator[Part]:
+def _thoughts(item: JsonObject) -> Iterator[Part]:
     """Yield the reasoning of a message, under the name that its server gave it; only one of them, as for answers."""
     for key in ("reasoning_content", "reasoning", "thinking", "tool_plan"):
         if thought := text(item.get(key)):
@@ -202,7 +202,7 @@ def _thoughts(item: dict[str, Any]) -> Iterator[Part]:
             yield Reasoning(text(detail.get("text")) or text(detail.get("summary")), "data" in detail)
 
 
-def _parts(content: Any, depth: int = 0) -> tuple[Part, ...]:
+def _parts(content: object, depth: int = 0) -> tuple[Part, ...]:
     """Read the content of a message: a text, a part, or a list of them."""
     if content is None or content == "":
         return ()
@@ -215,7 +215,7 @@ def _parts(content: Any, depth: int = 0) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _part(item: Any, depth: int) -> list[Part]:
+def _part(item: object, depth: int) -> list[Part]:
     if isinstance(item, str):
         return [Text(item)]
     if isinstance(item, Other):
@@ -226,7 +226,7 @@ def _part(item: Any, depth: int) -> list[Part]:
     return _typed(kind, item, depth) if kind else _keyed(item, depth)
 
 
-def _typed(kind: str, item: dict[str, Any], depth: int) -> list[Part]:
+def _typed(kind: str, item: JsonObject, depth: int) -> list[Part]:
     """Read a part that names its type: those of OpenAI, Anthropic, Cohere and Mistral, and the items of Responses."""
     key: Literal["text", "refusal"] = "refusal" if kind == "refusal" else "text"
     if kind in _TEXTS and isinstance(item.get(key), str):
@@ -246,7 +246,7 @@ def _typed(kind: str, item: dict[str, Any], depth: int) -> list[Part]:
     return [_other(item)]
 
 
-def _text_of(item: dict[str, Any], depth: int) -> tuple[Part, ...]:
+def _text_of(item: JsonObject, depth: int) -> tuple[Part, ...]:
     """Return the content of a document that is text."""
     source = item.get("source")
     if not isinstance(source, dict):
@@ -255,7 +255,7 @@ def _text_of(item: dict[str, Any], depth: int) -> tuple[Part, ...]:
     return _parts(source.get(key), depth + 1) if key else ()
 
 
-def _keyed(item: dict[str, Any], depth: int) -> list[Part]:
+def _keyed(item: JsonObject, depth: int) -> list[Part]:
     """Read a part that is named by its key: those of Gemini, Bedrock's Converse and DashScope."""
     key = next((key for key in _KEYS if key in item), None)
     if key is None:
@@ -280,21 +280,21 @@ _KEYS = (
 )  # fmt: skip
 
 
-def _reasoning(item: dict[str, Any]) -> Reasoning:
+def _reasoning(item: JsonObject) -> Reasoning:
     pieces = [item.get("thinking"), *_list(item.get("summary")), *_list(item.get("content"))]
     texts = [_joined(piece) for piece in pieces]
     is_opaque = bool(item.get("encrypted_content") or item.get("data"))
     return Reasoning("\n\n".join(filter(None, texts)), is_opaque)
 
 
-def _joined(value: Any) -> str:
+def _joined(value: object) -> str:
     """Return a text that is written as one, as a part, or as a list of parts."""
     if isinstance(value, list):
         return "".join(_joined(piece) for piece in value if not isinstance(piece, list))
     return text(value.get("text")) if isinstance(value, dict) else text(value)
 
 
-def _call(item: Any) -> Part:
+def _call(item: object) -> Part:
     """Read a call of a tool."""
     if not isinstance(item, dict):
         return _other(item)
@@ -304,7 +304,7 @@ def _call(item: Any) -> Part:
     return ToolCall(id, text(inner.get("name")), _written(arguments))
 
 
-def _served_call(name: str, item: dict[str, Any]) -> list[Part]:
+def _served_call(name: str, item: JsonObject) -> list[Part]:
     """Read an item of a tool that the server ran: what it was asked for, and what came of it, if that is there."""
     id, named = text(item.get("call_id")) or text(item.get("id")), text(item.get("name")) or name
     more = {key: value for key, value in item.items() if key not in _CALL_KEYS and value is not None}
@@ -316,7 +316,7 @@ def _served_call(name: str, item: dict[str, Any]) -> list[Part]:
     return [call, *(ToolResult(id, named, (Text(_written(result)),)) for result in results)]
 
 
-def _result(item: dict[str, Any], depth: int) -> ToolResult:
+def _result(item: JsonObject, depth: int) -> ToolResult:
     """Read what a tool returned."""
     id = next((text(item[key]) for key in _RESULT_IDS if item.get(key)), "")
     content = next((item[key] for key in ("content", "output", "response") if key in item), None)
@@ -331,14 +331,14 @@ def _result(item: dict[str, Any], depth: int) -> ToolResult:
     return ToolResult(id, text(item.get("name")), parts, failed)
 
 
-def _cohere_result(item: Any) -> Part:
+def _cohere_result(item: object) -> Part:
     """Read a result of Cohere's first API: the call, and what it returned."""
     if not isinstance(item, dict) or not isinstance(item.get("call"), dict):
         return _other(item)
     return ToolResult("", text(item["call"].get("name")), (Text(_written(item.get("outputs"))),))
 
 
-def _media(kind: _Kind, item: Any) -> Part:
+def _media(kind: _Kind, item: object) -> Part:
     """Read an image, audio, video or file, of which the bytes or the place stand in one of many ways."""
     if isinstance(item, str):  # Ollama's images
         item = {"url" if "://" in item[:16] else "data": item}
@@ -360,7 +360,7 @@ def _media(kind: _Kind, item: Any) -> Part:
     return Media(_kind(kind, media_type), media_type, size, name, source, digest)
 
 
-def _fields(item: Any, depth: int) -> Iterator[tuple[str, Any]]:
+def _fields(item: object, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the fields of an object, then those of the objects in it, which replace them."""
     if isinstance(item, dict) and depth:
         yield from ((key, value) for key, value in item.items() if not isinstance(value, dict))
@@ -379,7 +379,7 @@ def _size(data: bytes) -> int:
     return len(data.rstrip(b"=\r\n")) * 3 // 4
 
 
-def _added_tools(fields: dict[str, Any]) -> list[Tool]:
+def _added_tools(fields: JsonObject) -> list[Tool]:
     """Take the tools out of the items of the Responses API, where some clients send them."""
     items = _list(fields.get("input"))
     added = [item for item in items if _adds_tools(item)]
@@ -388,11 +388,11 @@ def _added_tools(fields: dict[str, Any]) -> list[Tool]:
     return [tool for item in added for tool in _tools("tools", dict(item))]
 
 
-def _adds_tools(item: Any) -> bool:
+def _adds_tools(item: object) -> bool:
     return isinstance(item, dict) and item.get("type") == "additional_tools" and isinstance(item.get("tools"), list)
 
 
-def _tools(key: str, fields: dict[str, Any]) -> Iterator[Tool]:
+def _tools(key: str, fields: JsonObject) -> Iterator[Tool]:
     value: Any = fields.get(key)
     rest = {}
     if key == "toolConfig" and isinstance(value, dict):
@@ -408,7 +408,7 @@ def _tools(key: str, fields: dict[str, Any]) -> Iterator[Tool]:
         yield Tool("more tools", "", compact(value[MOST_PARTS:]), "other")
 
 
-def _declared(item: Any) -> Iterable[Tool]:
+def _declared(item: object) -> Iterable[Tool]:
     """Read one entry of the tools: a tool, or a list of them under a name or, as Gemini's, under a key."""
     if not isinstance(item, dict):
         return [Tool("", "", compact(item), "other")]
@@ -420,7 +420,7 @@ def _declared(item: Any) -> Iterable[Tool]:
     return [_tool(next((item[key] for key in ("function", "custom") if isinstance(item.get(key), dict)), item), item)]
 
 
-def _keyed_tools(item: dict[str, Any]) -> Iterator[Tool]:
+def _keyed_tools(item: JsonObject) -> Iterator[Tool]:
     for key, value in item.items():
         if key in ("functionDeclarations", "function_declarations") and isinstance(value, list):
             yield from (tool for one in value for tool in _function(one))
@@ -432,26 +432,26 @@ def _keyed_tools(item: dict[str, Any]) -> Iterator[Tool]:
             yield Tool(key, "", compact(item), key)
 
 
-def _function(item: Any) -> Iterable[Tool]:
+def _function(item: object) -> Iterable[Tool]:
     return [_tool(item, item)] if isinstance(item, dict) else _declared(item)
 
 
-def _tool(inner: dict[str, Any], item: dict[str, Any]) -> Tool:
+def _tool(inner: JsonObject, item: JsonObject) -> Tool:
     kind = text(item.get("type")) or "function"
     definition = {key: value for key, value in item.items() if key != "cache_control"}
     return Tool(text(inner.get("name")) or kind, text(inner.get("description")), compact(definition), kind)
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def _other(item: Any) -> Other:
+def _other(item: object) -> Other:
     name = ""
     if isinstance(item, dict):
         name = text(item.get("type")) or (next(iter(item)) if len(item) == 1 else "")
     return Other(name, compact(item))
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []

@@ -14,7 +14,7 @@ from typing import Any, Final
 _ALL: Final = "Lists, filters and --format json go by the tape's flags, whatever the limits."
 
 
-def _threshold(default: Any, meaning: str, sign: str, most: float = 1e9) -> Any:
+def _threshold(default: object, meaning: str, sign: str, most: float = 1e9) -> Any:
     return field(default=default, metadata={"doc": meaning, "sign": sign, "most": most})
 
 

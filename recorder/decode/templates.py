@@ -243,7 +243,7 @@ def _fitting(kind: str, values: Sequence[bytes]) -> int:
     return len(values) if fits(values) else _count(lambda value: fits([value]), values)
 
 
-def _count(fits: Callable[[Any], object], values: Iterable[Any]) -> int:
+def _count(fits: Callable[[Any], object], values: Iterable[object]) -> int:
     return sum(1 for _ in takewhile(fits, values))
 
 

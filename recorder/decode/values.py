@@ -3,18 +3,21 @@
 import json
 from typing import Any, Final
 
+JsonObject = dict[str, Any]
+"""A JSON object: its values may have any type, and are checked where they are read."""
+
 MAX_INDEX: Final = 1 << 31
 """Indexes of choices and of tool calls are below this."""
 _MAX_COUNT = 1 << 63
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Return the value if it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 
-def compact(value: Any) -> str:
+def compact(value: object) -> str:
     """Write a JSON value without spaces; "" if it cannot be written."""
     try:
         return _COMPACT.encode(value)
@@ -22,19 +25,19 @@ def compact(value: Any) -> str:
         return ""
 
 
-def usage_in(holder: dict[str, Any], key: str = "usage") -> dict[str, Any] | None:
+def usage_in(holder: JsonObject, key: str = "usage") -> JsonObject | None:
     """Return the usage that an object holds; None if it holds none, or an empty one."""
     usage = holder.get(key)
     return usage if isinstance(usage, dict) and usage else None
 
 
-def count(value: Any) -> int | None:
+def count(value: object) -> int | None:
     """Return a token count if the value is one: a non-negative integer of at most 63 bits, also written as a float."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if type(value) is int and 0 <= value < _MAX_COUNT else None
 
 
-def index(value: Any) -> int | None:
+def index(value: object) -> int | None:
     """Return the index of a choice or of a tool call if the value is one."""
     return value if type(value) is int and 0 <= value < MAX_INDEX else None

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,6 +24,7 @@ from wiretape.recorder.decode.framings.websocket import Kind, Message
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.outcome import Close, Exchange, Reads, Sent
 from wiretape.recorder.decode.payloads import Reader
+from wiretape.recorder.decode.values import JsonObject
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class Conversation:
         self._asked: deque[tuple[int, bool]] = deque()
         """The messages that ask for a response that has not begun, and whether it is to be an answer."""
         self._answers = 0
-        self._usage: dict[str, Any] = {}
+        self._usage: JsonObject = {}
         self.data = bytearray()
         self.kinds: list[Kind] = []
         self.starts: list[int] = []
@@ -189,7 +190,7 @@ class Conversation:
 
 class _Typed(msgspec.Struct):
     type: str = ""
-    generate: Any = None
+    generate: object = None
 
 
 def _typed(text: str) -> _Typed:
@@ -201,7 +202,7 @@ def _typed(text: str) -> _Typed:
         return _Typed()
 
 
-def _summed(before: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+def _summed(before: JsonObject, usage: JsonObject) -> JsonObject:
     """Add up the counts of two usages."""
     summed = dict(before)
     for name, value in usage.items():

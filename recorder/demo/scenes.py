@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 
 Piece = tuple[float, bytes]
@@ -19,7 +20,7 @@ class _Wanted(msgspec.Struct):
     model: str
 
 
-def data(payload: Any) -> bytes:
+def data(payload: object) -> bytes:
     """Return one event: `payload` as compact JSON on one `data:` line."""
     return b"data: " + json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
@@ -27,7 +28,7 @@ def data(payload: Any) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 
-def chunk(model: str, delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
+def chunk(model: str, delta: JsonObject, finish: str | None = None, **more: object) -> JsonObject:
     """Return a chat completion chunk with one choice."""
     return {
         "id": "chatcmpl-demo",
@@ -39,9 +40,9 @@ def chunk(model: str, delta: dict[str, Any], finish: str | None = None, **more: 
     }
 
 
-def usage(prompt: int, completion: int, reasoning: int | None = None) -> dict[str, Any]:
+def usage(prompt: int, completion: int, reasoning: int | None = None) -> JsonObject:
     """Return a usage object."""
-    counted: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion}
+    counted: JsonObject = {"prompt_tokens": prompt, "completion_tokens": completion}
     counted["total_tokens"] = prompt + completion
     if reasoning is not None:
         counted["completion_tokens_details"] = {"reasoning_tokens": reasoning}
@@ -69,7 +70,7 @@ def _openai(model: str) -> Scene:
 def _envelope(_: str) -> Scene:
     """`object` is chat.completion, the model is empty, a tool call comes whole, nothing is said at the end."""
     more = {"id": "stream:chat:1", "object": "chat.completion"}
-    call: dict[str, Any] = {"index": 0, "id": "call_1", "type": "function"}
+    call: JsonObject = {"index": 0, "id": "call_1", "type": "function"}
     call["function"] = {"name": "get_weather", "arguments": '{"city":"Singapore"}'}
     body = [
         *words("", "Let me look that up .", 0.04, **more),
@@ -80,7 +81,7 @@ def _envelope(_: str) -> Scene:
 
 def _pretty(model: str) -> Scene:
     """Payloads over many lines, of which only the first begins with `data:`."""
-    deltas: Iterable[tuple[dict[str, Any], str | None]] = (
+    deltas: Iterable[tuple[JsonObject, str | None]] = (
         ({"role": "assistant"}, None),
         *(({"content": word + " "}, None) for word in _TALE.split()[:8]),
         ({"content": ""}, "stop"),
@@ -103,7 +104,7 @@ def _routed(model: str) -> Scene:
         (0.29, data(chunk(model, {"role": "assistant"}, sansa=sansa))),
         *words(model, "Routed , then answered .", 0.04),
     ]
-    last: dict[str, Any] = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84, 78)}
+    last: JsonObject = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84, 78)}
     last["choices"] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     return answer([*body, (0.02, data(last)), (0.0, DONE)])
 
@@ -130,12 +131,12 @@ def _tool(model: str) -> Scene:
     return answer([*body, (0.01, data(chunk(model, {}, "tool_calls"))), (0.0, DONE)], delay=0.1)
 
 
-def _named(payload: dict[str, Any]) -> bytes:
+def _named(payload: JsonObject) -> bytes:
     """Return one event that bears the name of its payload's type."""
     return f"event: {payload['type']}\n".encode() + data(payload)
 
 
-def _block(kind: str, index: int, **more: Any) -> bytes:
+def _block(kind: str, index: int, **more: object) -> bytes:
     return _named({"type": f"content_block_{kind}", "index": index, **more})
 
 
@@ -161,7 +162,7 @@ def _messages(model: str) -> Scene:
     return answer(body, delay=0.12)
 
 
-def _response(kind: str, **more: Any) -> bytes:
+def _response(kind: str, **more: object) -> bytes:
     return _named({"type": f"response.{kind}", **more})
 
 
@@ -253,7 +254,7 @@ SCENES = {
 """Scene by name; a request asks for one by the model `demo-NAME`."""
 
 
-def request(name: str) -> tuple[str, dict[str, Any]]:
+def request(name: str) -> tuple[str, JsonObject]:
     """Return the path and the body with which a client of its API asks for a scene."""
     path = f"/v1/{name}" if name in ("messages", "responses") else "/v1/chat/completions"
     asked = [{"role": "user", "content": f"Play the scene {name}."}]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import sub
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.random import Generator
@@ -26,6 +26,7 @@ from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import packing, reading
 from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments, sessions, settlements
@@ -189,7 +190,7 @@ def _calls(model: Model, variation: int) -> bool:
     return model.name == "gpt-x" and variation == VARIATIONS - 1
 
 
-def _delta(model: Model, at: int, chunks: int, variation: int) -> dict[str, Any]:
+def _delta(model: Model, at: int, chunks: int, variation: int) -> JsonObject:
     word = f" {_WORDS[(at * (variation + 1) + at // 7) % len(_WORDS)]}"
     if model.reasoning and at < chunks * 2 // 5:
         return {"reasoning_content": word}
@@ -200,19 +201,19 @@ def _delta(model: Model, at: int, chunks: int, variation: int) -> dict[str, Any]
     return {"content": word}
 
 
-def _usage(model: Model, chunks: int) -> dict[str, Any]:
-    counted: dict[str, Any] = {"prompt_tokens": 40, "completion_tokens": chunks + chunks // 4}
+def _usage(model: Model, chunks: int) -> JsonObject:
+    counted: JsonObject = {"prompt_tokens": 40, "completion_tokens": chunks + chunks // 4}
     if model.reasoning:
         counted["completion_tokens_details"] = {"reasoning_tokens": chunks // 2}
     return {**counted, "total_tokens": 40 + chunks + chunks // 4}
 
 
-def _event(model: Model, delta: dict[str, Any], finish: str | None = None) -> bytes:
+def _event(model: Model, delta: JsonObject, finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     return _sent(_envelope(model, choices=[choice]))
 
 
-def _envelope(model: Model, **more: Any) -> dict[str, Any]:
+def _envelope(model: Model, **more: object) -> JsonObject:
     return {
         "id": "chatcmpl-fixture",
         "object": "chat.completion.chunk",
@@ -223,11 +224,11 @@ def _envelope(model: Model, **more: Any) -> dict[str, Any]:
     }
 
 
-def _sent(payload: dict[str, Any]) -> bytes:
+def _sent(payload: JsonObject) -> bytes:
     return b"data: " + _json(payload) + b"\n\n"
 
 
-def _json(payload: dict[str, Any]) -> bytes:
+def _json(payload: JsonObject) -> bytes:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -250,13 +251,13 @@ class _Rows:
     """The rows of some exchanges, table by table."""
 
     def __init__(self) -> None:
-        self.exchanges: list[dict[str, Any]] = []
-        self.bodies: list[dict[str, Any]] = []
-        self.segments: list[dict[str, Any]] = []
-        self.measures: list[dict[str, Any]] = []
-        self.settlements: list[dict[str, Any]] = []
+        self.exchanges: list[JsonObject] = []
+        self.bodies: list[JsonObject] = []
+        self.segments: list[JsonObject] = []
+        self.measures: list[JsonObject] = []
+        self.settlements: list[JsonObject] = []
 
-    def add(self, facts: dict[str, Any], packed: _Packed, random: Generator) -> None:
+    def add(self, facts: JsonObject, packed: _Packed, random: Generator) -> None:
         """Add one exchange, at instants of its own."""
         no, body = facts["no"], packed.template.body
         exchange, its_reads, measured = timed(packed.template, random)
@@ -331,7 +332,7 @@ def _moment(at: int) -> str:
     return (_BEGAN + at * _APART).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _identity_columns(at: int, seed: int, random: Generator) -> dict[str, Any]:
+def _identity_columns(at: int, seed: int, random: Generator) -> JsonObject:
     return {
         "no": at + 1,
         "id": hashlib.sha256(f"{seed}/{at}".encode()).hexdigest()[:16],
@@ -340,7 +341,7 @@ def _identity_columns(at: int, seed: int, random: Generator) -> dict[str, Any]:
     }
 
 
-def _exchange_columns(one: Template, exchange: Exchange, its_reads: Reads) -> dict[str, Any]:
+def _exchange_columns(one: Template, exchange: Exchange, its_reads: Reads) -> JsonObject:
     """Return the columns of a row of exchanges other than those of `_identity_columns`."""
     request = json.dumps({"model": one.model.name, "stream": True}).encode()
     has_response = exchange.status is not None

@@ -15,8 +15,8 @@ from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.outcome import Exchange, Read
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.viewer import rows
-from wiretape.viewer.model.exchange import events
-from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.exchange import events
+from wiretape.viewer.exchange.transcript import Transcript
 
 CONTRACT = (
     "id, started_at, method, path, upstream, model, status, outcome, outcome_detail, error_code, error_message, "

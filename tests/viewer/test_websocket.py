@@ -11,11 +11,11 @@ from tests.recorder.frames import websocket as frames
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.cli import group
-from wiretape.viewer.model.exchange import events
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.opened import Stored
-from wiretape.viewer.model.exchange.opened import opened as open_exchange
-from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.exchange import events
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.opened import Stored
+from wiretape.viewer.exchange.opened import opened as open_exchange
+from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.attribution import Attribution
 from wiretape.viewer.timing.verdicts import verdicts
 

@@ -17,10 +17,10 @@ from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.outcome import Exchange
-from wiretape.viewer.model.exchange import events, markers, tree
-from wiretape.viewer.model.exchange.answer import Answer
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.transcript import KINDS, Transcript
+from wiretape.viewer.exchange import events, markers, tree
+from wiretape.viewer.exchange.answer import Answer
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.transcript import KINDS, Transcript
 from wiretape.viewer.source.tape import queries
 
 IDS = {name: f"{number:016x}" for number, name in enumerate(WIRES)}

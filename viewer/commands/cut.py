@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -89,7 +89,7 @@ def _redactor(patterns: tuple[str, ...]) -> "Redact":
     except re.error as error:
         raise ValueError(f"{error.pattern!r} is no regular expression: {error}") from error
 
-    def give_up(*_: Any) -> None:
+    def give_up(*_: object) -> None:
         raise WiretapeError(
             f"a --redact pattern took more than {REDACT_SECONDS:g} s for one text: write it without a repetition "
             "within a repetition, such as (a+)+, or leave out exchanges with long texts"

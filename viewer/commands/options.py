@@ -37,7 +37,7 @@ _LABEL = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 class _SourceType(click.Path):
     """The path of a tape, or the URL of a centre; a `Place` is left as it is."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the source that is named."""
         if not isinstance(value, str | Path):
             return value
@@ -60,7 +60,7 @@ class _SourceType(click.Path):
 class _TapeType(TapeFile):
     """The path of a tape; a `Place` is left as it is."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the tape that is named."""
         if not isinstance(value, str | Path):
             return value

@@ -120,7 +120,7 @@ def play(
 def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
     """Play an exchange; return what is to be said of its end, or of a text that it does not have."""
     from wiretape.recorder.errors import NotShipped
-    from wiretape.viewer.model import facts
+    from wiretape.viewer.exchange import facts
     from wiretape.viewer.replay import pieces
 
     if not one.facts.has_bytes:

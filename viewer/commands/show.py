@@ -1,8 +1,4 @@
-"""The command `show`: one exchange, as a page or in its parts.
-
-Pages are laid out by
-`report.exchange`.
-"""
+"""The command `show`: one exchange, as a page or in its parts, laid out by `wiretape.viewer.exchange.report`."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -25,7 +21,7 @@ _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and 
 
 def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
     from wiretape.viewer import rows
-    from wiretape.viewer.report import exchange
+    from wiretape.viewer.exchange import report
     from wiretape.viewer.timing.attribution import Attribution
     from wiretape.viewer.timing.verdicts import verdicts
 
@@ -36,29 +32,28 @@ def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
         out.put_one(fields | {"request_headers": request_headers, "response_headers": response_headers})
         return
     judged = verdicts(Attribution(*one.observed()), row.outcome, limits)
-    output.show(exchange.page(row, judged, response_headers, output.width()))
-    output.show(exchange.headers("response headers", response_headers))
+    output.show(report.page(row, judged, response_headers, output.width()))
+    output.show(report.headers("response headers", response_headers))
     if not output.on_terminal():
-        output.show(exchange.headers("request headers", request_headers))
+        output.show(report.headers("request headers", request_headers))
 
 
 def _timing(one: "Recorded", out: Output, limits: Thresholds) -> None:
-    from wiretape.viewer.report import exchange
+    from wiretape.viewer.exchange import report
     from wiretape.viewer.timing import verdicts
     from wiretape.viewer.timing.attribution import Attribution
 
     timed = Attribution(*one.observed())
     judged = verdicts.verdicts(timed, one.detail().outcome, limits)
     if out.is_table:
-        output.show(exchange.timing(timed.slowness(), judged, limits, output.width(), timed.exchange.untimed))
+        output.show(report.timing(timed.slowness(), judged, limits, output.width(), timed.exchange.untimed))
     else:
         out.put(verdicts.FIELDS, map(verdicts.row, judged))
 
 
 def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.viewer import rows
-    from wiretape.viewer.model import facts
-    from wiretape.viewer.report import exchange
+    from wiretape.viewer.exchange import facts, report
 
     row = one.detail()
     if out.format not in (None, "table"):
@@ -67,20 +62,20 @@ def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
     is_bytes = out.format is None and not output.on_terminal()
     if all(getattr(row, field) is None for field in (("content",) if is_bytes else rows.TEXT_FIELDS)):
         more = "; --format json has all of it" if any(getattr(row, field) for field in rows.TEXT_FIELDS) else ""
-        _report_nothing("text", facts.no_text(row, exchange.HINT) + more)
+        _report_nothing("text", facts.no_text(row, report.HINT) + more)
     if is_bytes:
         _write_bytes((row.content or "").encode())
     else:
-        output.show(exchange.answer(row))
+        output.show(report.answer(row))
 
 
 def _events(one: "Recorded", out: Output, _: Thresholds) -> None:
     from rich.text import Text
 
     from wiretape.viewer import rows
-    from wiretape.viewer.model.exchange import events
-    from wiretape.viewer.model.exchange.clocks import Times
-    from wiretape.viewer.model.exchange.transcript import Transcript
+    from wiretape.viewer.exchange import events
+    from wiretape.viewer.exchange.clocks import Times
+    from wiretape.viewer.exchange.transcript import Transcript
 
     decoded = one.observed()[2]
     transcript = Transcript(decoded)
@@ -117,8 +112,7 @@ def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.recorder.decode.outcome import NOT_SHIPPED
     from wiretape.recorder.errors import NotShipped
     from wiretape.viewer import rows
-    from wiretape.viewer.model.exchange import pages
-    from wiretape.viewer.report import exchange
+    from wiretape.viewer.exchange import pages, report
 
     if out.format not in (None, "table"):
         out.put_one(rows.request(one.request()))
@@ -128,47 +122,44 @@ def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
             raise NotShipped(row.id)
         _write_bytes(data)
     else:
-        output.show(exchange.drawn(pages.request(one.known())))
+        output.show(report.drawn(pages.request(one.known())))
         items = one.observed()[2].items()
-        output.show(exchange.messages(item for item in items if item.sender == "client"))
+        output.show(report.messages(item for item in items if item.sender == "client"))
 
 
 def _conversation(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from wiretape.viewer.model.exchange import conversation
-    from wiretape.viewer.model.exchange.conversation import Folding
-    from wiretape.viewer.report import exchange
+    from wiretape.viewer.exchange import conversation, report
+    from wiretape.viewer.exchange.conversation import Folding
 
     turn = one.turn()
     if out.format not in (None, "table"):
         out.put_one(conversation.record(turn))
         return
     folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
-    output.show(exchange.drawn(conversation.lines(turn, folding, exchange.HINT)))
+    output.show(report.drawn(conversation.lines(turn, folding, report.HINT)))
 
 
 def _raw(one: "Recorded", out: Output, _: Thresholds) -> None:
-
     _write_bytes(one.body())
 
 
 def _readable(one: "Recorded") -> None:
     """Show the body on a terminal: text without control characters, the beginning of anything else as hex."""
-    from wiretape.viewer.report import exchange
+    from wiretape.viewer.exchange import report
 
     body, decoded = one.body(), one.observed()[2]
     if decoded.framing == "websocket":
-        output.show(exchange.messages(decoded.items()))
+        output.show(report.messages(decoded.items()))
         return
     if decoded.data != body:
         click.echo("wiretape: the body came compressed and is shown decoded; a pipe gets it as it came", err=True)
-    output.show(exchange.body(decoded.data))
+    output.show(report.body(decoded.data))
 
 
 def _report_no_body(one: "Recorded", things: str) -> None:
-    from wiretape.viewer.model import facts
-    from wiretape.viewer.report import exchange
+    from wiretape.viewer.exchange import facts, report
 
-    _report_nothing(things, facts.no_body(one.detail(), exchange.HINT))
+    _report_nothing(things, facts.no_body(one.detail(), report.HINT))
 
 
 def _report_nothing(things: str, reason: str) -> None:
@@ -207,7 +198,6 @@ def show(id: str, db: "Place | None", part: str, force: bool, thresholds: Thresh
     without any content, standard error says why. A terminal gets raw text without its control characters, and the
     beginning of anything else as hex.
     """
-
     if part == "raw" and out.format is not None:
         raise click.UsageError("--part raw is the body as it came: it has no --format")
     if part not in _JUDGED and (given := options.limits_given()):

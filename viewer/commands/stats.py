@@ -329,9 +329,8 @@ def compare(
 
 def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
     """Show what changed between the requests of two exchanges."""
-    from wiretape.viewer.model.exchange import changes
-    from wiretape.viewer.model.exchange.conversation import Folding
-    from wiretape.viewer.report import exchange
+    from wiretape.viewer.exchange import changes, report
+    from wiretape.viewer.exchange.conversation import Folding
     from wiretape.viewer.rows import only
     from wiretape.viewer.source.tape import exchange as tape
 
@@ -342,7 +341,7 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
     found = changes.changes(a, b)
     if out.is_table and out.columns is None:
         folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
-        output.show(exchange.drawn(changes.lines(found, folding)))
+        output.show(report.drawn(changes.lines(found, folding)))
     else:
         out.put(fields, only(map(asdict, found), fields))
     if exit_code and changes.differ(found):

@@ -16,8 +16,8 @@ from wiretape.recorder.decode.decoder import TimedChunk
 from wiretape.recorder.decode.dialect import Piece
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer import formatting
 from wiretape.viewer.source.tape.exchange import FullExchange
+from wiretape.viewer.text import formatting
 
 COLUMNS: Final = 80
 LINES: Final = 24

@@ -187,7 +187,7 @@ def _ms(ns: NDArray[Any]) -> FloatingArray:
     return FloatingArray(ns / 1e6, np.isnan(ns))
 
 
-def _described(table: str, columns: Sequence[Field], arrays: Sequence[Any]) -> pd.DataFrame:
+def _described(table: str, columns: Sequence[Field], arrays: Sequence[object]) -> pd.DataFrame:
     """Put columns together; what each holds goes into the frame's attributes."""
     frame = pd.DataFrame({field.name: array for field, array in zip(columns, arrays, strict=True)})
     frame.attrs["columns"] = {

@@ -14,9 +14,10 @@ import base64
 import json
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.rows import Headers, Request
@@ -38,7 +39,7 @@ def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
     return count
 
 
-def entry(one: FullExchange) -> dict[str, Any]:
+def entry(one: FullExchange) -> JsonObject:
     """Return one exchange as an entry of an archive."""
     phases = timings(one)
     found = {
@@ -76,7 +77,7 @@ def timings(one: FullExchange) -> dict[str, float]:
     return found
 
 
-def _request(request: Request) -> dict[str, Any]:
+def _request(request: Request) -> JsonObject:
     url = request.upstream + request.path
     found = {
         "method": request.method,
@@ -98,7 +99,7 @@ def _query(url: str) -> list[tuple[str, str]]:
         return []
 
 
-def _post_data(request: Request) -> dict[str, Any]:
+def _post_data(request: Request) -> JsonObject:
     body = request.body or b""
     text, encoding = _text(body)
     found = {"mimeType": _header(request.headers, "content-type"), "text": text}
@@ -109,7 +110,7 @@ def _post_data(request: Request) -> dict[str, Any]:
     return found
 
 
-def _response(one: FullExchange) -> dict[str, Any]:
+def _response(one: FullExchange) -> JsonObject:
     status, headers = one.row.status, one.response_headers
     answered = status is not None
     found = {
@@ -126,11 +127,11 @@ def _response(one: FullExchange) -> dict[str, Any]:
     return found if answered else found | {"_error": one.ending}
 
 
-def _content(one: FullExchange, mime_type: str) -> dict[str, Any]:
+def _content(one: FullExchange, mime_type: str) -> JsonObject:
     if one.decoded.framing == "websocket":
         return {"size": 0, "mimeType": "x-unknown", "text": ""}
     text, encoding = _text(one.decoded.data)
-    found: dict[str, Any] = {"size": len(one.decoded.data)}
+    found: JsonObject = {"size": len(one.decoded.data)}
     if one.decoded.data != one.body:
         found["compression"] = len(one.decoded.data) - len(one.body)
     found |= {"mimeType": mime_type or "x-unknown", "text": text}
@@ -148,7 +149,7 @@ def _seconds(one: FullExchange, at_ns: int | None) -> float | None:
     return None if at_ns is None else (one.started + timedelta(microseconds=at_ns // 1000)).timestamp()
 
 
-def _messages(one: FullExchange) -> list[dict[str, Any]]:
+def _messages(one: FullExchange) -> list[JsonObject]:
     return [
         {"time": _seconds(one, item.at_ns), "eventName": item.type, "eventId": item.id, "data": item.data}
         for item in one.decoded.items()
@@ -156,7 +157,7 @@ def _messages(one: FullExchange) -> list[dict[str, Any]]:
     ]
 
 
-def _frames(one: FullExchange) -> list[dict[str, Any]]:
+def _frames(one: FullExchange) -> list[JsonObject]:
     """Return the messages of a WebSocket, and its control frames; binary data are in base64, as Chrome has them."""
     opcodes = {"event": 1, "close": 8, "ping": 9, "pong": 10}
     return [
@@ -168,7 +169,7 @@ def _frames(one: FullExchange) -> list[dict[str, Any]]:
     ]
 
 
-def _headers(stored: Headers) -> list[dict[str, Any]]:
+def _headers(stored: Headers) -> list[JsonObject]:
     return [{"name": name, "value": value} for name, value in stored]
 
 

@@ -76,11 +76,11 @@ def _groups(found: Iterable[TableRow], texts: Sequence[str]) -> Iterator[list[Ta
         yield group
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     return 0 if value is None else len(value if type(value) is str else str(rows.flat(value)))
 
 
-def _array(arrow: ModuleType, field: Field, type: Any, group: Sequence[TableRow]) -> Any:
+def _array(arrow: ModuleType, field: Field, type: object, group: Sequence[TableRow]) -> Any:
     values, written = [row[field.name] for row in group], _WRITTEN.get(field.kind)
     if written is not None:
         values = [None if value is None else written(value) for value in values]

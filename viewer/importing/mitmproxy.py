@@ -127,7 +127,7 @@ def _table(parts: list[Any]) -> dict[Any, Any]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _found(place: str, value: Any) -> Found:
+def _found(place: str, value: object) -> Found:
     if not isinstance(value, dict):
         raise ValueError("it is no flow")
     if value.get("type") != "http":

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from wiretape.recorder.tape.redact import Redactor
 
@@ -62,7 +62,7 @@ _REDACTOR: Final = Redactor(None)
 _BLOCK: Final = '<script type="application/octet-stream" id="{name}">{data}</script>'
 
 
-def write(out: BinaryIO, page: str, data: Mapping[str, Any], parts: Mapping[str, bytes] | None = None) -> int:
+def write(out: BinaryIO, page: str, data: Mapping[str, object], parts: Mapping[str, bytes] | None = None) -> int:
     """Write a page of `ASSETS` and return its size in bytes.
 
     The script finds `data` by the name data, and each of the `parts`, bytes, by its own name, a word.
@@ -94,7 +94,7 @@ def _policy(style: str, script: str, connect: str) -> str:
     return _POLICY.format(script=_digest(script), style=_digest(style), connect=connect)
 
 
-def encoded(value: Mapping[str, Any]) -> bytes:
+def encoded(value: Mapping[str, object]) -> bytes:
     """Return a value as JSON, in the bytes of a block."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # JSON has escapes for the lone surrogates that UTF-8 has no bytes for.

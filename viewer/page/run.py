@@ -16,9 +16,10 @@ from wiretape.recorder import __version__
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import formatting, rows
-from wiretape.viewer.model import states
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import states
 from wiretape.viewer.page import document, gaps, stream
 from wiretape.viewer.page.document import deltas
 from wiretape.viewer.query import fields
@@ -29,6 +30,7 @@ from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, Text
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, Sample, known, percentiles, row
+from wiretape.viewer.text import formatting
 
 MOST_ROWS: Final = 20_000
 """So many exchanges are in a page at most, the newest."""
@@ -99,7 +101,7 @@ class Run:
     total: int
     every_operation: bool
     left_out: str | None
-    headlines: list[dict[str, Any]]
+    headlines: list[JsonObject]
     groups: Mapping[str, list[Group]]
     smaller: Mapping[str, int]
     failures: Sequence[Failures]
@@ -120,7 +122,7 @@ def write(out: BinaryIO, run: Run) -> int:
     return document.write(out, "run", data(run) | {"gaps": {"count": counts, "middle": middles}}, parts)
 
 
-def data(run: Run) -> dict[str, Any]:
+def data(run: Run) -> JsonObject:
     """Return what the page shows but for the gaps, the exchanges that can be played, and the texts."""
     return {
         "version": __version__,
@@ -148,7 +150,7 @@ def data(run: Run) -> dict[str, Any]:
     }
 
 
-def headlines(sample: Sample) -> list[dict[str, Any]]:
+def headlines(sample: Sample) -> list[JsonObject]:
     """Return the figures that stand at the top of the page, each with its n and, where there is one, its interval."""
     attempts = Attempts.of(sample.outcomes)
     share = compare.wilson(attempts.failed, attempts.judged) if attempts.judged else None
@@ -163,7 +165,7 @@ def headlines(sample: Sample) -> list[dict[str, Any]]:
     return found + [_headline(sample, *one) for one in _HEADLINES]
 
 
-def _headline(sample: Sample, name: str, percent: int) -> dict[str, Any]:
+def _headline(sample: Sample, name: str, percent: int) -> JsonObject:
     quantity = QUANTITIES[name]
     values = known(sample.columns[name][sample.measured])
     (value,) = percentiles(values.copy(), (percent,)) if len(values) else (None,)
@@ -185,7 +187,7 @@ _COUNTED: Final = (
 )  # fmt: skip
 
 
-def _group(one: Group) -> dict[str, Any]:
+def _group(one: Group) -> JsonObject:
     quantities = [QUANTITIES[name] for name in _SHOWN]
     return {
         "name": one.name,
@@ -203,7 +205,7 @@ def _group(one: Group) -> dict[str, Any]:
     }
 
 
-def _comparison(one: Comparison) -> dict[str, Any]:
+def _comparison(one: Comparison) -> JsonObject:
     return {
         "by": one.by,
         "names": one.names,
@@ -213,7 +215,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
     }
 
 
-def _rows(columns: Columns) -> dict[str, Any]:
+def _rows(columns: Columns) -> JsonObject:
     values = columns.values
     instants = [round(rows.timestamp(text).timestamp() * 1e6) for text in values["started_at"]]
     return {
@@ -240,7 +242,7 @@ def _shared(names: Sequence[str | None]) -> list[str | None]:
     return [name if counts[name] > 1 else None for name in names]
 
 
-def _listed(values: Sequence[Any]) -> dict[str, Any]:
+def _listed(values: Sequence[Any]) -> JsonObject:
     """Return a column of texts, or of labels, as the different ones and the place of each there; None stays None."""
     places: dict[Any, int] = {}
     different = list[Any]()
@@ -255,7 +257,7 @@ def _listed(values: Sequence[Any]) -> dict[str, Any]:
     return {"values": different, "places": found}
 
 
-def _stalls(columns: Columns, limits: Thresholds) -> dict[str, Any]:
+def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
     """Return which gaps are stalls: of which row, which of its gaps, and for how long."""
     found = [
         (row, place, gap)
@@ -267,7 +269,7 @@ def _stalls(columns: Columns, limits: Thresholds) -> dict[str, Any]:
     return {"row": deltas(row for row, *_ in found), "gap": [one[1] for one in found], "ns": [one[2] for one in found]}
 
 
-def _language() -> dict[str, Any]:
+def _language() -> JsonObject:
     """Return what the filters of the page are made of: fields by all of their names, as other filters have them."""
     held = {"id", "label", "labels", "has", *TEXTS, *NUMBERS} - {"conversation"}
     own = {name: one for name, one in fields.FIELDS.items() if name in held or (one.rows and set(one.rows) <= held)}
@@ -284,7 +286,7 @@ def _language() -> dict[str, Any]:
     }
 
 
-def _texts(columns: Columns, texts: Mapping[int, Text]) -> dict[str, Any]:
+def _texts(columns: Columns, texts: Mapping[int, Text]) -> JsonObject:
     found = [texts.get(no) for no in columns.numbers]
     return {
         "text": [None if one is None else one.text for one in found],
@@ -350,7 +352,7 @@ def _worst(columns: Columns, members: Iterable[int]) -> int | None:
     return max(complete, key=lambda at: _waited(columns, at), default=None)
 
 
-def _members(columns: Columns, by: str, key: Any) -> list[int]:
+def _members(columns: Columns, by: str, key: object) -> list[int]:
     """Return the rows of a group."""
     name, _, label = by.partition(".")
     values = columns.values[name if not label else "labels"]

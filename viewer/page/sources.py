@@ -11,7 +11,7 @@ from sqlalchemy.exc import NoResultFound
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound, TapeDamaged
-from wiretape.viewer.model.exchange import opened, pages
+from wiretape.viewer.exchange import opened, pages
 from wiretape.viewer.page import document, run, stream
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.syntax import Filter

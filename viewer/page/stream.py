@@ -7,23 +7,23 @@ unless they are asked for, and the page says so.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from wiretape.recorder import __version__
 from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import formatting, rows
-from wiretape.viewer.model import facts, states
-from wiretape.viewer.model.exchange import events, markers, pages
-from wiretape.viewer.model.exchange.opened import Known, Opened
-from wiretape.viewer.model.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
-from wiretape.viewer.model.text import curl
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import events, facts, markers, pages, states
+from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
 from wiretape.viewer.page import document
 from wiretape.viewer.page.document import deltas, without_credentials
 from wiretape.viewer.report import tools as tool_tables
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.stats.tools.summary import Observed, measure_observed, report_of
 from wiretape.viewer.stats.tools.tools import TOOLS
+from wiretape.viewer.text import curl, formatting
 from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.attribution import Attribution, Spread
 from wiretape.viewer.timing.verdicts import Verdict
@@ -61,7 +61,7 @@ def write(out: BinaryIO, one: Source, shared: Shared) -> int:
     return document.write(out, "stream", data(one, shared), parts)
 
 
-def data(one: Source, shared: Shared) -> dict[str, Any]:
+def data(one: Source, shared: Shared) -> JsonObject:
     """Return what the page shows, as one JSON value."""
     row = one.known.row
     return played(one, shared) | {
@@ -70,7 +70,7 @@ def data(one: Source, shared: Shared) -> dict[str, Any]:
         "request": f"{row.method} {row.upstream}{row.path}",
         "none": None if one.opened.verdicts else wording.nothing(one.opened.limits),
         "flags": list(facts.flags(row, ("stall", "burst"))),
-        "facts": [[fact.label, list(fact.parts)] for fact in _facts(one)],
+        "facts": [[fact.label, list(fact.parts)] for fact in facts.told(row, one.opened.verdicts)],
         "slow": [_side(*side) for side in facts.who_was_slow(one.opened.slowness)] if one.opened.slowness else [],
         "headers": {"request": one.known.request.headers, "response": one.known.response_headers},
         "asked": _request(one, shared),
@@ -79,7 +79,7 @@ def data(one: Source, shared: Shared) -> dict[str, Any]:
     }
 
 
-def played(one: Source, shared: Shared) -> dict[str, Any]:
+def played(one: Source, shared: Shared) -> JsonObject:
     """Return what the player of an exchange shows, and what it is known by."""
     row, opened = one.known.row, one.opened
     state = states.state(row, recording=one.recording)
@@ -87,7 +87,7 @@ def played(one: Source, shared: Shared) -> dict[str, Any]:
     return {
         "id": row.id,
         "model": row.model,
-        "state": {"sign": state.sign, "tone": state.tone, "text": formatting.outcome(row.outcome, row.outcome_detail)},
+        "state": {"sign": state.sign, "tone": state.tone, "text": formatting.line(row.ending)},
         "status": row.status,
         "reasons": list(_reasons(one)),
         "brief": wording.brief(verdicts),
@@ -126,21 +126,13 @@ def _shown(verdict: Verdict, shared: Shared) -> Verdict:
     return verdict if shared.text or shared.bodies else replace(verdict, before=None, after=None)
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: Verdict) -> JsonObject:
     sentence, evidence = wording.sentences(verdict)
     names = ("kind", "form", "who", "from_ns", "lasted_ns", "before", "after", "read", "event")
     return {name: getattr(verdict, name) for name in names} | {"sentence": sentence, "evidence": evidence}
 
 
-def _facts(one: Source) -> Iterator[facts.Fact]:
-    row = one.known.row
-    yield from facts.story(row)
-    yield from facts.measured(row, burst=any(verdict.kind == "burst" for verdict in one.opened.verdicts))
-    yield facts.counts(row)
-    yield from facts.transport(row)
-
-
-def _side(name: str, spread: Spread | None, meaning: str) -> list[Any]:
+def _side(name: str, spread: Spread | None, meaning: str) -> list[object]:
     figures = [None] * 4 if spread is None else [spread.n, spread.p50_ns, spread.p99_ns, spread.max_ns]
     return [name, *figures, meaning]
 
@@ -166,7 +158,7 @@ def _marks(one: Source) -> list[tuple[str, int]]:
     return sorted(((name, at_ns) for name, at_ns in marks if at_ns is not None), key=lambda mark: mark[1])
 
 
-def _reads(one: Source) -> dict[str, Any]:
+def _reads(one: Source) -> JsonObject:
     """Return the reads in columns; `skipped` are the bytes that are missing from the tape before each."""
     reads = one.full.reads
     ends = [start + size for start, size in zip(reads.start, reads.size, strict=True)]
@@ -183,7 +175,7 @@ def _reads(one: Source) -> dict[str, Any]:
     }
 
 
-def _events(one: Source, shared: Shared) -> dict[str, Any]:
+def _events(one: Source, shared: Shared) -> JsonObject:
     """Return the events in columns; `types` has the names of the types, `type` the place of each event's there."""
     transcript = one.opened.transcript
     types: dict[str, int] = {}
@@ -211,7 +203,7 @@ def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
     return {event: meaning for event, meaning in meanings if meaning}
 
 
-def _outputs(one: Source) -> dict[str, Any]:
+def _outputs(one: Source) -> JsonObject:
     """Return when each output chunk came, and in which event: the gaps between them are those of `icl`."""
     outputs = Attribution(one.full.facts, one.full.reads, one.full.decoded).outputs
     return {"at": deltas(output.at_ns for output in outputs), "event": deltas(output.item for output in outputs)}
@@ -223,7 +215,7 @@ def _tokens(one: Source) -> list[list[int]]:
     return [[at, output] for at, output in found if at is not None and output is not None]
 
 
-def _texts(transcript: Transcript, shared: Shared) -> Iterator[dict[str, Any]]:
+def _texts(transcript: Transcript, shared: Shared) -> Iterator[JsonObject]:
     """Yield the texts by choice, in the order in which they began; without texts only how long their pieces are."""
     for voice in transcript.voices:
         named = [("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)]
@@ -233,14 +225,14 @@ def _texts(transcript: Transcript, shared: Shared) -> Iterator[dict[str, Any]]:
             yield {"kind": kind, "choice": voice.index, **_pieces(track, shared)}
 
 
-def _pieces(track: Track, shared: Shared) -> dict[str, Any]:
+def _pieces(track: Track, shared: Shared) -> JsonObject:
     spans = [(delta.start, delta.end) for delta in track.deltas()]
     if shared.text or shared.bodies:
         return {"events": deltas(track.events), "pieces": [track.text[start:end] for start, end in spans]}
     return {"events": deltas(track.events), "sizes": [end - start for start, end in spans]}
 
 
-def _request(one: Source, shared: Shared) -> dict[str, Any]:
+def _request(one: Source, shared: Shared) -> JsonObject:
     request = one.known.request
     command = curl.of(request if shared.bodies else replace(request, body=None, size=0))
     left_out = not shared.bodies and request.known_size
@@ -255,7 +247,7 @@ def _request(one: Source, shared: Shared) -> dict[str, Any]:
     }
 
 
-def _tool(name: str, observed: Observed) -> dict[str, Any]:
+def _tool(name: str, observed: Observed) -> JsonObject:
     report = report_of(name, [measure_observed(name, observed)])
     found = tool_tables.rows(report)
     return {

@@ -89,7 +89,7 @@ def read(
     )
 
 
-def _options(arguments: Mapping[str, Any], record: Any, faults: Sequence[str]) -> "Options":
+def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]) -> "Options":
     from wiretape.viewer.replay import planning
     from wiretape.viewer.replay.matching import MODES
 
@@ -108,7 +108,7 @@ def _options(arguments: Mapping[str, Any], record: Any, faults: Sequence[str]) -
     )
 
 
-def _several(name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
+def _several(name: str, arguments: Mapping[str, object]) -> Sequence[str]:
     given = arguments.get(name, ())
     found = (given,) if isinstance(given, str) else given
     if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):

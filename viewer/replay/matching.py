@@ -119,7 +119,7 @@ def _value_of(data: bytes) -> tuple[Any, Callable[[Any], bytes]]:
         return json.loads(data, parse_float=_number), _sorted
 
 
-def _sorted(value: Any) -> bytes:
+def _sorted(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
@@ -143,7 +143,7 @@ def _without_boundary(data: bytes) -> bytes:
     return data.replace(boundary, b"--") if is_multipart else data
 
 
-def _remove(value: Any, path: Sequence[str]) -> None:
+def _remove(value: object, path: Sequence[str]) -> None:
     """Remove a field; in a list, from each element."""
     if isinstance(value, list):
         for element in value:
@@ -394,7 +394,7 @@ def _likeness(head: Head, asked: Asked) -> tuple[int, bool, int]:
     return tail, head.method == asked.method, head.no
 
 
-def _differing(name: str, mine: Any, theirs: Any) -> Iterator[tuple[str, Any, Any]]:
+def _differing(name: str, mine: object, theirs: object) -> Iterator[tuple[str, Any, Any]]:
     """Yield the places where two JSON values differ."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
         for key in [*mine, *(key for key in theirs if key not in mine)]:
@@ -407,7 +407,7 @@ def _differing(name: str, mine: Any, theirs: Any) -> Iterator[tuple[str, Any, An
         yield name or "body", mine, theirs
 
 
-def _told(differing: Iterator[tuple[str, Any, Any]]) -> list[tuple[str, str]]:
+def _told(differing: Iterator[tuple[str, object, object]]) -> list[tuple[str, str]]:
     """Return the first places that differ, each with its description, as text that UTF-8 has bytes for."""
     clean = encoding.Cleaner().text
     return [
@@ -427,7 +427,7 @@ def _names(differences: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(name for name, _ in differences)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if value is _ABSENT:
         return "nothing"
     if isinstance(value, bytes):

@@ -10,10 +10,10 @@ from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.viewer.exchange import events, markers
+from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
+from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.export import asciicast, text
-from wiretape.viewer.model.exchange import events, markers
-from wiretape.viewer.model.exchange.clocks import SINCE_REQUEST, Times
-from wiretape.viewer.model.exchange.transcript import Transcript
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.timing.playback import Playback
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from wiretape.recorder.relay.apis import APIS, BY_NAME
 from wiretape.recorder.relay.environment import BYPASSES, PROXIES
-from wiretape.viewer.model.text.curl import KEYS
+from wiretape.viewer.text.curl import KEYS
 
 KEY: Final = "wiretape-needs-no-key"
 """Stands in for a key: what is answered from a tape goes to no API."""

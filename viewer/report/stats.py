@@ -11,13 +11,13 @@ from rich.text import Text
 from wiretape.recorder.decode.outcome import OUTCOMES
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.formatting import amount
 from wiretape.viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import Bucket
 from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
 from wiretape.viewer.stats.summary import UNMEASURED
+from wiretape.viewer.text.formatting import amount
 
 _UNKNOWN: Final = "–"
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"

@@ -17,8 +17,8 @@ from typing import Any, Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from wiretape.viewer import formatting, sparkline
-from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ns
+from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ending, ns
+from wiretape.viewer.text import formatting, sparkline
 
 NARROWEST: Final = 26
 """A text of more terminal cells than this is cut before a column is dropped; in the first, one of half the width."""
@@ -148,7 +148,7 @@ def number(value: Any) -> str:
     return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 3}f}"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
@@ -336,7 +336,7 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
         return Column(
             name,
             title,
-            lambda row: formatting.outcome(row["outcome"], row["outcome_detail"]),
+            lambda row: formatting.line(ending(row["outcome"], row["outcome_detail"])),
             lambda row: formatting.line(row["outcome"]),
         )
     if name in ("started_at", "last_at"):

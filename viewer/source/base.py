@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from wiretape.recorder.decode.outcome import Exchange, Reads
     from wiretape.recorder.decode.stalls import Thresholds
     from wiretape.recorder.process import Run
-    from wiretape.viewer.model.exchange.opened import Known
-    from wiretape.viewer.model.exchange.turn import Turn
+    from wiretape.viewer.exchange.opened import Known
+    from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.rows import DetailRow, Headers, ListRow, PreviewRow, Request, TableRow
     from wiretape.viewer.stats.heatmap import Heatmap

@@ -200,7 +200,7 @@ def usage(
     )
 
 
-def entry(values: Mapping[str, Any]) -> Price:
+def entry(values: Mapping[str, object]) -> Price:
     """Read an entry of the configuration. Raises `ValueError`."""
     found = {name: setting(name, value) for name, value in values.items()}
     if missing := [name for name in _REQUIRED if name not in values]:
@@ -216,7 +216,7 @@ def entry(values: Mapping[str, Any]) -> Price:
     )
 
 
-def setting(name: str, value: Any) -> Any:
+def setting(name: str, value: object) -> Any:
     """Read the value of a key of an entry. Raises `ValueError`."""
     if name in AMOUNTS:
         return _amount(name, value)
@@ -228,14 +228,14 @@ def setting(name: str, value: Any) -> Any:
     raise ValueError(f"{safe(clipped(name, 100))} is nothing that it may have: there are {known}")
 
 
-def currency(value: Any) -> str:
+def currency(value: object) -> str:
     """Read the name of the currency. Raises `ValueError`."""
     if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
         raise ValueError('it must be up to eight letters in quotes, such as "USD"')
     return value
 
 
-def _amount(name: str, value: Any) -> int:
+def _amount(name: str, value: object) -> int:
     """Return the price of a token in units."""
     number = Decimal(repr(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("nan")
     if not 0 <= number <= _HIGHEST if number.is_finite() else True:
@@ -246,7 +246,7 @@ def _amount(name: str, value: Any) -> int:
     return int(units)
 
 
-def _pattern(name: str, value: Any) -> re.Pattern[str]:
+def _pattern(name: str, value: object) -> re.Pattern[str]:
     texts = value if isinstance(value, list) else [value]
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"{name} must be a text in quotes, in which * stands for anything, or a list of such texts")
@@ -262,7 +262,7 @@ def _expression(text: str) -> str:
     return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
 
 
-def _since(value: Any) -> str:
+def _since(value: object) -> str:
     """Return a time as the tape has it, as far as it is given: it is compared as a text."""
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)

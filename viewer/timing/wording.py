@@ -10,7 +10,7 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer import rows
-from wiretape.viewer.formatting import UNKNOWN, count, line, ms
+from wiretape.viewer.text.formatting import UNKNOWN, count, line, ms
 from wiretape.viewer.timing.verdicts import Verdict
 
 _QUOTED: Final = 24

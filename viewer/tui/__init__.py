@@ -1,4 +1,4 @@
-"""The terminal viewer: thin widgets over the pure models of `wiretape.viewer.model`; no SQL and no parsing in here."""
+"""The terminal viewer: thin widgets over pure models (`viewer.exchange`, `viewer.listing`); no SQL, no parsing."""
 
 import os
 

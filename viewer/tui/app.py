@@ -372,7 +372,7 @@ class ViewerApp(App[int]):
         """The screen, which has what an action needs: `check_action` sees to that."""
         return self.screen
 
-    def _open_menu(self, menu: Callable[[Any], Screen[Any]], content: Any) -> None:
+    def _open_menu(self, menu: Callable[[Any], Screen[Any]], content: object) -> None:
         if not self.screen.is_modal:
             self.push_screen(menu(content))
 

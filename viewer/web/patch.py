@@ -11,7 +11,7 @@ from typing import Any
 Patch = list[Any]
 
 
-def difference(old: Any, new: Any) -> Patch | None:
+def difference(old: object, new: object) -> Patch | None:
     """Return the patch that makes `new` of `old`; None if they are the same."""
     if type(old) is type(new) and old == new:
         return None
@@ -32,7 +32,7 @@ def _of_objects(old: dict[Any, Any], new: dict[Any, Any]) -> Patch:
     return ["{", patches, [name for name in old if name not in new]]
 
 
-def _of_lists(old: Sequence[Any], new: Sequence[Any]) -> Patch:
+def _of_lists(old: Sequence[object], new: Sequence[object]) -> Patch:
     if old == new[: len(old)]:
         return ["[", {}, new[len(old) :]]
     patches = {}

@@ -8,21 +8,21 @@ import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.process import Run
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges
-from wiretape.viewer import formatting
-from wiretape.viewer.model import states
-from wiretape.viewer.model.exchange.opened import Stored
-from wiretape.viewer.model.listing import notices
+from wiretape.viewer.exchange import states
+from wiretape.viewer.exchange.opened import Stored
+from wiretape.viewer.listing import notices
 from wiretape.viewer.page import gaps, run, sources, stream
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import ListRow
@@ -30,8 +30,7 @@ from wiretape.viewer.source.tape import conditions, live, queries
 from wiretape.viewer.source.tape import exchange as tape_exchange
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.run import Columns
-
-Value = dict[str, Any]
+from wiretape.viewer.text import formatting
 
 MOST_ROWS: Final = 2_000
 """A page opens with so many exchanges at most, and grows to twice as many."""
@@ -67,7 +66,7 @@ class Source(Protocol):
     rest_seconds: float
     """How long at most: what passes with time, such as a silence, changes on a tape that nobody writes to."""
 
-    def read(self, connection: Connection) -> Value:
+    def read(self, connection: Connection) -> JsonObject:
         """Read it. Raises `WiretapeError`."""
 
 
@@ -82,7 +81,7 @@ class RunSource:
         self._first = 0
         self._has_begun = False
 
-    def read(self, connection: Connection) -> Value:
+    def read(self, connection: Connection) -> JsonObject:
         """Read the page of the run."""
         settings = self._settings
         selected = None if settings.where is None else conditions.condition(settings.where)
@@ -111,7 +110,7 @@ class RunSource:
             self._first = min(numbers[:MOST_ROWS], default=0)
 
 
-def _gaps(columns: Columns) -> Value:
+def _gaps(columns: Columns) -> JsonObject:
     counts, middles, low, high = gaps.pack_each(columns.gaps)
     packed = [[_base64(one) for one in part] for part in (low, high)]
     return {"gaps": {"count": counts, "middle": middles}, "parts": {"gaps": packed}}
@@ -126,7 +125,7 @@ def _banner(total: int, shown: int) -> Iterator[tuple[str, str]]:
     )
 
 
-def _fill(connection: Connection, columns: Columns) -> Value:
+def _fill(connection: Connection, columns: Columns) -> JsonObject:
     """Measure the exchanges that have not ended as far as they are.
 
     Return who records, how many of them still run, and by their ids when the last read of each came, in µs.
@@ -146,7 +145,7 @@ def _fill(connection: Connection, columns: Columns) -> Value:
     return {"recorder": _line(recorder), "open": running, "last": last}
 
 
-def _so_far(row: ListRow, passed_ms: float | None) -> Iterator[tuple[str, Any]]:
+def _so_far(row: ListRow, passed_ms: float | None) -> Iterator[tuple[str, object]]:
     """Yield the values of a row that still runs by the names of their columns, as a tape has them."""
     measured = {name: getattr(row, name) for name in _GROWING} | {"duration_ms": passed_ms}
     for name, value in measured.items():
@@ -168,12 +167,12 @@ class ExchangeSource:
 
     def __init__(self, settings: Settings, id: str) -> None:
         self._settings, self._id = settings, id
-        self._ended: tuple[Stored, Value] | None = None
-        self._whole: Value = {}
+        self._ended: tuple[Stored, JsonObject] | None = None
+        self._whole: JsonObject = {}
         self._whole_ns = 0
         self._has_begun = False
 
-    def read(self, connection: Connection) -> Value:
+    def read(self, connection: Connection) -> JsonObject:
         """Read the page of the exchange."""
         no = queries.find(connection, self._id)
         try:
@@ -183,7 +182,7 @@ class ExchangeSource:
         except NoResultFound as error:
             raise NotFound(f"exchange {self._id} is not on the tape any more") from error
 
-    def _read(self, connection: Connection, no: int) -> Value:
+    def _read(self, connection: Connection, no: int) -> JsonObject:
         settings = self._settings
         belonging = self._has_begun or no <= MANY
         one = sources.exchange(connection, no, settings.limits, belonging=belonging)

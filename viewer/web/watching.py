@@ -9,10 +9,11 @@ from typing import Final
 from sqlalchemy import Connection
 
 from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.web.values import Source, Value
+from wiretape.viewer.web.values import Source
 
 POLL_SECONDS: Final = 0.1
 AGAIN_SECONDS: Final = 0.5
@@ -26,7 +27,7 @@ SHARE: Final = 5
 class Reading:
     """What a page shows, and what is wrong with it; without a value nothing could be read yet."""
 
-    value: Value | None = None
+    value: JsonObject | None = None
     trouble: str = ""
 
 

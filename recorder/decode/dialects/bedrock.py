@@ -5,11 +5,11 @@ event of another API is claimed. Exceptions are those of any AWS event stream: t
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
-from wiretape.recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "bedrock.converse"
 
@@ -17,7 +17,7 @@ _OPAQUE = ("opaque_reasoning",)
 _MEDIA = ("image", "audio", "video", "document")
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read the payload of one event, or a whole answer; None if it is neither."""
     if event in _EVENTS:
         return read_event(API, event, payload, fault)
@@ -27,7 +27,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     return read_answer(API, payload, fault) if "metrics" in payload and is_answer(payload) else None
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`; `inputTokens` does not include what was read from a cache or written to it."""
     written = count(usage.get("cacheWriteInputTokens"))
     return Tokens(
@@ -43,7 +43,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
 
 
-def _kept_for_an_hour(details: Any, written: int | None) -> int | None:
+def _kept_for_an_hour(details: object, written: int | None) -> int | None:
     """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
     parts = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
     counts = {one.get("ttl"): count(one.get("inputTokens")) for one in parts if isinstance(one.get("ttl"), str)}
@@ -51,26 +51,26 @@ def _kept_for_an_hour(details: Any, written: int | None) -> int | None:
     return hour if parts and hour is not None and hour + (counts.get("5m") or 0) == written else None
 
 
-def read_event(api: str, event: str, payload: dict[str, Any], fault: Fault | None = None) -> Chunk | None:
+def read_event(api: str, event: str, payload: JsonObject, fault: Fault | None = None) -> Chunk | None:
     """Read the payload of an event of ConverseStream; None if it does not have the shape of that event."""
     read = _EVENTS.get(event)
     return read(api, payload, fault) if read is not None else None
 
 
-def read_exception(payload: dict[str, Any], event: str) -> Chunk:
+def read_exception(payload: JsonObject, event: str) -> Chunk:
     """Read an exception or error of an event stream; its type is the code."""
     code = event.partition(":")[2] or None
     message = text(payload.get("message")) or text(payload.get("Message")) or text(payload.get("originalMessage"))
     return Chunk("", fault=Fault(code, message or None))
 
 
-def is_answer(payload: dict[str, Any]) -> bool:
+def is_answer(payload: JsonObject) -> bool:
     """Return whether a JSON object is a whole answer of Converse, or of a Nova model."""
     output = payload.get("output")
     return isinstance(output, dict) and isinstance(output.get("message"), dict) and "stopReason" in payload
 
 
-def read_answer(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def read_answer(api: str, payload: JsonObject, fault: Fault | None) -> Chunk:
     """Read a whole answer."""
     blocks = payload["output"]["message"].get("content")
     answer = _Blocks(blocks if isinstance(blocks, list) else [])
@@ -97,7 +97,7 @@ class _Blocks:
 
     __slots__ = ("content", "has_media", "is_opaque", "reasoning", "tools")
 
-    def __init__(self, blocks: list[Any]) -> None:
+    def __init__(self, blocks: list[object]) -> None:
         self.content: list[str] = []
         self.reasoning: list[str] = []
         self.tools: list[ToolPiece] = []
@@ -106,7 +106,7 @@ class _Blocks:
             if isinstance(block, dict):
                 self._read(block, place)
 
-    def _read(self, block: dict[str, Any], place: int) -> None:
+    def _read(self, block: JsonObject, place: int) -> None:
         self.content.append(text(block.get("text")))
         cited, thought, call = block.get("citationsContent"), block.get("reasoningContent"), block.get("toolUse")
         if isinstance(cited, dict) and isinstance(cited.get("content"), list):
@@ -121,11 +121,11 @@ class _Blocks:
         self.has_media = self.has_media or any(isinstance(block.get(kind), dict) for kind in _MEDIA)
 
 
-def _message_start(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+def _message_start(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
     return Chunk(api, fault=fault) if isinstance(payload.get("role"), str) else None
 
 
-def _block_start(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+def _block_start(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
     if "contentBlockIndex" not in payload:
         return None
     start = payload.get("start")
@@ -137,7 +137,7 @@ def _block_start(api: str, payload: dict[str, Any], fault: Fault | None) -> Chun
     return Chunk(api, pieces=(Piece(0, "", "", "", (tool,), None),), tool=bool(name), fault=fault)
 
 
-def _block_delta(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+def _block_delta(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
     if "contentBlockIndex" not in payload:
         return None
     delta = payload.get("delta")
@@ -156,7 +156,7 @@ def _block_delta(api: str, payload: dict[str, Any], fault: Fault | None) -> Chun
     return Chunk(api, content=isinstance(delta.get("image"), dict), fault=fault)
 
 
-def _thought(api: str, thought: dict[str, Any], fault: Fault | None) -> Chunk:
+def _thought(api: str, thought: JsonObject, fault: Fault | None) -> Chunk:
     reasoning = text(thought.get("text"))
     is_opaque = bool(text(thought.get("redactedContent")))
     pieces = (Piece(0, "", reasoning, "", (), None),)
@@ -164,31 +164,31 @@ def _thought(api: str, thought: dict[str, Any], fault: Fault | None) -> Chunk:
     return Chunk(api, "", "", pieces, reasoning=is_output, fault=fault, flags=_OPAQUE if is_opaque else ())
 
 
-def _block_stop(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+def _block_stop(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
     return Chunk(api, fault=fault) if "contentBlockIndex" in payload else None
 
 
-def _message_stop(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+def _message_stop(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
     if "stopReason" not in payload:
         return None
     piece = Piece(0, "", "", "", (), text(payload["stopReason"]) or None)
     return Chunk(api, pieces=(piece,), fault=fault, ends=True)
 
 
-def _metadata(api: str, payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+def _metadata(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
     usage, metrics = usage_in(payload), payload.get("metrics")
     is_ours = (usage is not None and "inputTokens" in usage) or (isinstance(metrics, dict) and "latencyMs" in metrics)
     return Chunk(api, "", _routed(payload), usage=usage, fault=fault) if is_ours else None
 
 
-def _routed(payload: dict[str, Any]) -> str:
+def _routed(payload: JsonObject) -> str:
     """Return the model that a prompt router chose, if it was asked: only then is a model named."""
     trace = payload.get("trace")
     router = trace.get("promptRouter") if isinstance(trace, dict) else None
     return text(router.get("invokedModelId")) if isinstance(router, dict) else ""
 
 
-_EVENTS: Final[dict[str, Callable[[str, dict[str, Any], Fault | None], Chunk | None]]] = {
+_EVENTS: Final[dict[str, Callable[[str, JsonObject, Fault | None], Chunk | None]]] = {
     "messageStart": _message_start,
     "contentBlockStart": _block_start,
     "contentBlockDelta": _block_delta,

@@ -7,14 +7,14 @@ from the object. The last one has Bedrock's own counts, which are the usage wher
 
 import binascii
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, chat, completions, messages
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
-from wiretape.recorder.decode.values import compact, count, index, text
+from wiretape.recorder.decode.values import JsonObject, compact, count, index, text
 
 API: Final = "bedrock.invoke"
 
@@ -24,7 +24,7 @@ _INPUT = ("prompt_token_count", "inputTextTokenCount", "inputTokenCount")
 _OUTPUT = ("generation_token_count", "totalOutputTextTokenCount", "tokenCount", "outputTokenCount")
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read the payload of one event, or the whole answer of a Nova, Llama, Titan or Mistral model; None for others."""
     if event == "chunk":
         packed = payload.get("bytes")
@@ -34,7 +34,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     return _answer(payload, fault)
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`, in the names of whichever model reports them."""
     for name, read in (
         ("inputTokens", bedrock.tokens),
@@ -54,7 +54,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
 
 
-def _first(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
+def _first(usage: JsonObject, names: tuple[str, ...]) -> int | None:
     return next((number for name in names if (number := count(usage.get(name))) is not None), None)
 
 
@@ -71,9 +71,7 @@ def _unpacked(packed: str, fault: Fault | None) -> Chunk:
     return _nova(inner, fault)
 
 
-def _chunk(
-    inner: dict[str, Any], pieces: tuple[Piece, ...], usage: dict[str, Any] | None, fault: Fault | None
-) -> Chunk:
+def _chunk(inner: JsonObject, pieces: tuple[Piece, ...], usage: JsonObject | None, fault: Fault | None) -> Chunk:
     """Return a chunk of pieces whose finish reasons end the stream, with Bedrock's counts if the model has no usage."""
     return Chunk(
         API,
@@ -88,18 +86,18 @@ def _chunk(
     )
 
 
-def _ends(inner: dict[str, Any], pieces: tuple[Piece, ...]) -> bool:
+def _ends(inner: JsonObject, pieces: tuple[Piece, ...]) -> bool:
     # What a guardrail puts in place of an answer has no finish reason.
     is_finished = bool(pieces) and all([piece.finish_reason for piece in pieces])
     return is_finished or inner.get(_GUARDRAIL) == "INTERVENED"
 
 
-def _metrics(inner: dict[str, Any]) -> dict[str, Any] | None:
+def _metrics(inner: JsonObject) -> JsonObject | None:
     metrics = inner.get(_METRICS)
     return metrics if isinstance(metrics, dict) and metrics else None
 
 
-def _ours(chunk: Chunk | None, usage: dict[str, Any] | None, fault: Fault | None, *, ends: bool = False) -> Chunk:
+def _ours(chunk: Chunk | None, usage: JsonObject | None, fault: Fault | None, *, ends: bool = False) -> Chunk:
     """Return the chunk of another dialect as one of this."""
     if chunk is None:
         return Chunk(API, usage=usage, fault=fault, ends=ends)
@@ -119,7 +117,7 @@ def _ours(chunk: Chunk | None, usage: dict[str, Any] | None, fault: Fault | None
     )
 
 
-def _anthropic(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+def _anthropic(inner: JsonObject, fault: Fault | None) -> Chunk:
     error = inner.get("error")
     if isinstance(error, dict):
         fault = Fault(text(error.get("type")) or None, text(error.get("message")) or None)
@@ -127,7 +125,7 @@ def _anthropic(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     return _ours(messages.parse(inner, fault=fault), None, fault, ends=_METRICS in inner)
 
 
-def _chat(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+def _chat(inner: JsonObject, fault: Fault | None) -> Chunk:
     choices = inner["choices"]
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and "stop_reason" in choice:
@@ -136,14 +134,14 @@ def _chat(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     return _ours(chunk, _metrics(inner), fault, ends=_ends(inner, chunk.pieces if chunk else ()))
 
 
-def _nova(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+def _nova(inner: JsonObject, fault: Fault | None) -> Chunk:
     for name, payload in inner.items():
         if isinstance(payload, dict) and (chunk := bedrock.read_event(API, name, payload, fault)) is not None:
             return chunk
     return Chunk(API, usage=_metrics(inner), fault=fault, ends=_METRICS in inner)
 
 
-def _llama(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+def _llama(inner: JsonObject, fault: Fault | None) -> Chunk:
     usage = {
         name: inner[name] for name in ("prompt_token_count", "generation_token_count") if inner.get(name) is not None
     }
@@ -151,7 +149,7 @@ def _llama(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     return _chunk(inner, (piece,), usage, fault)
 
 
-def _titan(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+def _titan(inner: JsonObject, fault: Fault | None) -> Chunk:
     usage = {
         name: inner[name]
         for name in ("inputTextTokenCount", "totalOutputTextTokenCount")
@@ -161,7 +159,7 @@ def _titan(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     return _chunk(inner, (piece,), usage, fault)
 
 
-def _mistral(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+def _mistral(inner: JsonObject, fault: Fault | None) -> Chunk:
     outputs = inner["outputs"] if isinstance(inner["outputs"], list) else []
     pieces = [
         Piece(place, text(output.get("text")), "", "", (), text(output.get("stop_reason")) or None)
@@ -171,7 +169,7 @@ def _mistral(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     return _chunk(inner, tuple(pieces), None, fault)
 
 
-def _cohere(inner: dict[str, Any], fault: Fault | None) -> Chunk:
+def _cohere(inner: JsonObject, fault: Fault | None) -> Chunk:
     calls = inner.get("tool_calls")
     tools = [
         ToolPiece(None, "", text(call.get("name")), compact(call["parameters"]), whole=True)
@@ -183,7 +181,7 @@ def _cohere(inner: dict[str, Any], fault: Fault | None) -> Chunk:
     return _chunk(inner, (piece,), None, fault)
 
 
-_SHAPES: Final[tuple[tuple[str, Callable[[dict[str, Any], Fault | None], Chunk]], ...]] = (
+_SHAPES: Final[tuple[tuple[str, Callable[[JsonObject, Fault | None], Chunk]], ...]] = (
     ("type", _anthropic),
     ("choices", _chat),
     ("generation", _llama),
@@ -194,7 +192,7 @@ _SHAPES: Final[tuple[tuple[str, Callable[[dict[str, Any], Fault | None], Chunk]]
 """A key that only the objects of one family have, and what reads them."""
 
 
-def _answer(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+def _answer(payload: JsonObject, fault: Fault | None) -> Chunk | None:
     """Read a whole answer, if it is one: those of Anthropic's and of chat models are known by themselves."""
     if "metrics" not in payload and bedrock.is_answer(payload):
         return bedrock.read_answer(API, payload, fault)
@@ -210,7 +208,7 @@ def _answer(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
     return None
 
 
-def _titan_answer(payload: dict[str, Any], results: list[Any], fault: Fault | None) -> Chunk:
+def _titan_answer(payload: JsonObject, results: list[object], fault: Fault | None) -> Chunk:
     found = [result for result in results if isinstance(result, dict)]
     pieces = [
         Piece(place, text(result.get("outputText")), "", "", (), text(result.get("completionReason")) or None)

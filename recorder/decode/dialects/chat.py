@@ -9,11 +9,11 @@ Finding errors, `[DONE]` and broken framing is left to `payloads`, putting delta
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import embeddings
-from wiretape.recorder.decode.values import MAX_INDEX, compact, count, text
+from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, count, text
 
 API: Final = "openai.chat"
 
@@ -26,7 +26,7 @@ _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"}
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this family."""
     choices = payload.get("choices")
     if not isinstance(choices, list):
@@ -53,7 +53,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     )
 
 
-def is_legacy(payload: dict[str, Any], choices: list[Any]) -> bool:
+def is_legacy(payload: JsonObject, choices: list[object]) -> bool:
     """Return whether a payload is of the legacy completions: choices of bare text, or none if it says so itself.
 
     A choice with a delta or a message is of chat, also where text repeats them (Together).
@@ -67,7 +67,7 @@ def is_legacy(payload: dict[str, Any], choices: list[Any]) -> bool:
     return has_text or text(payload.get("object")).startswith("text_completion")
 
 
-def usage_of(payload: dict[str, Any], choices: list[Any]) -> dict[str, Any] | None:
+def usage_of(payload: JsonObject, choices: list[object]) -> JsonObject | None:
     """Return the usage of a payload, wherever the server put it."""
     usage = payload.get("usage")
     if not isinstance(usage, dict):
@@ -75,13 +75,13 @@ def usage_of(payload: dict[str, Any], choices: list[Any]) -> dict[str, Any] | No
     return usage or None
 
 
-def finish_reason(choice: dict[str, Any]) -> str | None:
+def finish_reason(choice: JsonObject) -> str | None:
     """Return why a choice ended; None if it has not."""
     reason = choice.get("finish_reason")
     return reason if isinstance(reason, str) and reason not in _NO_REASON else None
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`."""
     prompt_details, details = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
     reasoning = count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
@@ -99,7 +99,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, finish_ends=True, has_done=True)
 
 
-def _is_chat(payload: dict[str, Any]) -> bool:
+def _is_chat(payload: JsonObject) -> bool:
     kind = text(payload.get("object"))
     if "choices" in payload or kind.startswith("chat.completion"):
         return True
@@ -111,11 +111,11 @@ def _is_chat(payload: dict[str, Any]) -> bool:
     return not is_foreign and not _USAGE_FIELDS.isdisjoint(usage)
 
 
-def _usage_elsewhere(payload: dict[str, Any], choices: list[Any]) -> dict[str, Any] | None:
+def _usage_elsewhere(payload: JsonObject, choices: list[object]) -> JsonObject | None:
     groq = payload.get("x_groq")
     for holder in [groq, *choices] if groq else choices:
         if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
-            usage: dict[str, Any] = holder["usage"]
+            usage: JsonObject = holder["usage"]
             return usage
     return None
 
@@ -125,7 +125,7 @@ class _Choices:
 
     __slots__ = ("content", "flags", "pieces", "reasoning", "tool", "whole")
 
-    def __init__(self, choices: list[Any]) -> None:
+    def __init__(self, choices: list[object]) -> None:
         self.pieces: list[Piece] = []
         self.flags: list[str] = []
         self.content = self.reasoning = self.tool = False
@@ -134,7 +134,7 @@ class _Choices:
             if isinstance(choice, dict):
                 self._read(choice, position)
 
-    def _read(self, choice: dict[str, Any], position: int) -> None:
+    def _read(self, choice: JsonObject, position: int) -> None:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = self._stand_in(choice)
@@ -147,14 +147,14 @@ class _Choices:
             index = position
         self.pieces.append(self._piece(index, delta or {}, reason))
 
-    def _stand_in(self, choice: dict[str, Any]) -> dict[str, Any] | None:
+    def _stand_in(self, choice: JsonObject) -> JsonObject | None:
         message = choice.get("message")
         if isinstance(message, dict):
             self.whole = True
             return message
         return None
 
-    def _piece(self, index: int, delta: dict[str, Any], reason: str | None) -> Piece:
+    def _piece(self, index: int, delta: JsonObject, reason: str | None) -> Piece:
         content = delta.get("content")
         thoughts = ""
         if isinstance(content, str):
@@ -168,7 +168,7 @@ class _Choices:
             return Piece(index, content, "", "", (), reason)
         return self._full_piece(index, delta, content, thoughts, reason)
 
-    def _full_piece(self, index: int, delta: dict[str, Any], content: str, thoughts: str, reason: str | None) -> Piece:
+    def _full_piece(self, index: int, delta: JsonObject, content: str, thoughts: str, reason: str | None) -> Piece:
         reasoning = text(delta.get("reasoning_content")) or text(delta.get("reasoning"))
         details = delta.get("reasoning_details")
         if isinstance(details, list) and details:
@@ -188,7 +188,7 @@ class _Choices:
             self.tool = True
         return Piece(index, content, reasoning, refusal, tools, reason)
 
-    def _parts(self, parts: list[Any]) -> tuple[str, str]:
+    def _parts(self, parts: list[object]) -> tuple[str, str]:
         thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") == "thinking"]
         answers = [part for part in parts if not isinstance(part, dict) or part.get("type") != "thinking"]
         answer = _joined(answers, "text")
@@ -197,7 +197,7 @@ class _Choices:
             self.content = True
         return answer, "".join(_thinking(part) for part in thoughts)
 
-    def _details(self, details: list[Any]) -> str:
+    def _details(self, details: list[object]) -> str:
         blocks = [detail for detail in details if isinstance(detail, dict)]
         if any(isinstance(block.get("data"), str) and block["data"] for block in blocks):
             self.reasoning = True
@@ -205,18 +205,18 @@ class _Choices:
         return "".join(text(block.get("text")) or text(block.get("summary")) for block in blocks)
 
 
-def _joined(parts: Iterable[Any], key: str) -> str:
+def _joined(parts: Iterable[object], key: str) -> str:
     return "".join(
         part if isinstance(part, str) else text(part.get(key)) for part in parts if isinstance(part, str | dict)
     )
 
 
-def _thinking(part: dict[str, Any]) -> str:
+def _thinking(part: JsonObject) -> str:
     thought = part.get("thinking")
     return _joined(thought, "text") if isinstance(thought, list) else text(thought)
 
 
-def _tools(delta: dict[str, Any]) -> tuple[ToolPiece, ...]:
+def _tools(delta: JsonObject) -> tuple[ToolPiece, ...]:
     calls = delta.get("tool_calls")
     if isinstance(calls, dict):
         calls = [calls]
@@ -229,7 +229,7 @@ def _tools(delta: dict[str, Any]) -> tuple[ToolPiece, ...]:
     return tuple(pieces)
 
 
-def _tool(call: dict[str, Any]) -> ToolPiece:
+def _tool(call: JsonObject) -> ToolPiece:
     function, custom = call.get("function"), call.get("custom")
     if not isinstance(function, dict):
         function = {}

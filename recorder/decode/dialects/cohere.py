@@ -7,10 +7,10 @@ cannot be read is absent.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from wiretape.recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "cohere.chat"
 
@@ -18,7 +18,7 @@ _FAILED = frozenset({"ERROR", "ERROR_TOXIC"})
 _FAMILY = ("message-", "content-", "tool-plan-", "tool-call-", "citation-")
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     kind = payload.get("type")
     if type(kind) is not str:
@@ -30,7 +30,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     return _EVENTS[kind](payload, delta if isinstance(delta, dict) else {}, fault)
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`: those of the model, and only where it has none those that are billed."""
     counts = usage.get("tokens")
     if not isinstance(counts, dict):
@@ -47,11 +47,11 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 
-def _is_response(payload: dict[str, Any]) -> bool:
+def _is_response(payload: JsonObject) -> bool:
     return "finish_reason" in payload and isinstance(payload.get("message"), dict) and "choices" not in payload
 
 
-def _response(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def _response(payload: JsonObject, fault: Fault | None) -> Chunk:
     reason = text(payload.get("finish_reason")) or None
     return _chunk(
         _message(payload["message"], reason),
@@ -61,20 +61,20 @@ def _response(payload: dict[str, Any], fault: Fault | None) -> Chunk:
     )
 
 
-def _billed(payload: dict[str, Any], fault: Fault | None) -> Chunk | None:
+def _billed(payload: JsonObject, fault: Fault | None) -> Chunk | None:
     """Read the answer of Cohere's other APIs, embeddings and orders of documents, for its usage."""
     if "embeddings" not in payload and "results" not in payload:
         return None
     meta = _held(payload, "meta")
-    usage: dict[str, Any] = {name: meta[name] for name in ("tokens", "billed_units") if name in meta}
+    usage: JsonObject = {name: meta[name] for name in ("tokens", "billed_units") if name in meta}
     return Chunk(API, text(payload.get("id")), usage=usage, fault=fault) if usage else None
 
 
-def _message_start(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+def _message_start(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
     return _chunk(_message(_held(delta, "message"), None), id=text(payload.get("id")), fault=fault)
 
 
-def _message(message: dict[str, Any], reason: str | None) -> Piece:
+def _message(message: JsonObject, reason: str | None) -> Piece:
     """Read a message, whole or at the start of a stream, where it is empty."""
     content = message.get("content")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
@@ -91,12 +91,12 @@ def _message(message: dict[str, Any], reason: str | None) -> Piece:
     )
 
 
-def _content(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+def _content(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
     content = _held(_held(delta, "message"), "content")
     return _added(text(content.get("text")), text(content.get("thinking")), fault)
 
 
-def _plan(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+def _plan(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
     return _added("", text(_held(delta, "message").get("tool_plan")), fault)
 
 
@@ -107,12 +107,12 @@ def _added(content: str, reasoning: str, fault: Fault | None) -> Chunk:
     return Chunk(API, "", "", pieces, content != "", reasoning != "", fault=fault)
 
 
-def _call(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+def _call(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
     call = _held(_held(delta, "message"), "tool_calls")
     return _chunk(Piece(0, "", "", "", (_tool(call, index(payload.get("index"))),), None), fault=fault)
 
 
-def _tool(call: dict[str, Any], place: int | None) -> ToolPiece:
+def _tool(call: JsonObject, place: int | None) -> ToolPiece:
     function = _held(call, "function")
     arguments = function.get("arguments")
     if isinstance(arguments, dict):
@@ -120,7 +120,7 @@ def _tool(call: dict[str, Any], place: int | None) -> ToolPiece:
     return ToolPiece(place, text(call.get("id")), text(function.get("name")), text(arguments))
 
 
-def _message_end(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+def _message_end(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
     reason = text(delta.get("finish_reason")) or None
     return Chunk(
         API,
@@ -132,16 +132,16 @@ def _message_end(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | 
     )
 
 
-def _fault(reason: str | None, holder: dict[str, Any]) -> Fault | None:
+def _fault(reason: str | None, holder: JsonObject) -> Fault | None:
     code, message = reason if reason in _FAILED else None, text(holder.get("error")) or None
     return Fault(code, message) if code or message else None
 
 
-def _ignored(payload: dict[str, Any], delta: dict[str, Any], fault: Fault | None) -> Chunk:
+def _ignored(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
     return Chunk(API, fault=fault)
 
 
-_EVENTS: Final[dict[str, Callable[[dict[str, Any], dict[str, Any], Fault | None], Chunk]]] = {
+_EVENTS: Final[dict[str, Callable[[JsonObject, JsonObject, Fault | None], Chunk]]] = {
     "message-start": _message_start,
     "content-start": _content,
     "content-delta": _content,
@@ -156,7 +156,7 @@ _EVENTS: Final[dict[str, Callable[[dict[str, Any], dict[str, Any], Fault | None]
 }
 
 
-def _chunk(piece: Piece, id: str = "", usage: dict[str, Any] | None = None, fault: Fault | None = None) -> Chunk:
+def _chunk(piece: Piece, id: str = "", usage: JsonObject | None = None, fault: Fault | None = None) -> Chunk:
     return Chunk(
         API,
         id,
@@ -170,7 +170,7 @@ def _chunk(piece: Piece, id: str = "", usage: dict[str, Any] | None = None, faul
     )
 
 
-def _held(holder: dict[str, Any], key: str) -> dict[str, Any]:
+def _held(holder: JsonObject, key: str) -> JsonObject:
     """Return the object that another one holds under a key; an empty one if there is none."""
     held = holder.get(key)
     return held if isinstance(held, dict) else {}

@@ -3,16 +3,16 @@
 With `echo` the text begins with the prompt, as it came. Log probabilities are ignored.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece
 from wiretape.recorder.decode.dialects import chat
-from wiretape.recorder.decode.values import index, text
+from wiretape.recorder.decode.values import JsonObject, index, text
 
 API: Final = "openai.completions"
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     choices = payload.get("choices")
     if not isinstance(choices, list) or not chat.is_legacy(payload, choices):
@@ -35,7 +35,7 @@ DIALECT: Final = Dialect(
 )
 
 
-def _piece(choice: dict[str, Any], position: int) -> Piece | None:
+def _piece(choice: JsonObject, position: int) -> Piece | None:
     added, reason = choice.get("text"), chat.finish_reason(choice)
     if reason is None and not isinstance(added, str):
         return None

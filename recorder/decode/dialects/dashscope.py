@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
-from wiretape.recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "dashscope"
 
@@ -25,7 +25,7 @@ _Grow = Callable[[_Key, str], str]
 """Returns what a text adds to the one before it of the same choice, part and tool call."""
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object, all of whose text is new; None if it is not of this API."""
     return _read(payload, fault, _all)
 
@@ -35,7 +35,7 @@ def parser(body: bytes | None) -> Parse:
     return parse if _is_incremental(body) else _Stream().parse
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`; `input_tokens` includes what the cache read and wrote."""
     prompt, output = usage.get("prompt_tokens_details"), usage.get("output_tokens_details")
     prompt, output = prompt if isinstance(prompt, dict) else {}, output if isinstance(output, dict) else {}
@@ -63,7 +63,7 @@ class _Stream:
         self._before: dict[_Key, str] = {}
         self._is_incremental = False
 
-    def parse(self, payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    def parse(self, payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
         return _read(payload, fault, self._added)
 
     def _added(self, key: _Key, new: str) -> str:
@@ -91,7 +91,7 @@ def _all(key: _Key, new: str) -> str:
     return new
 
 
-def _read(payload: dict[str, Any], fault: Fault | None, grow: _Grow) -> Chunk | None:
+def _read(payload: JsonObject, fault: Fault | None, grow: _Grow) -> Chunk | None:
     output, request_id = payload.get("output"), payload.get("request_id")
     if not isinstance(request_id, str):
         return None
@@ -113,14 +113,14 @@ def _read(payload: dict[str, Any], fault: Fault | None, grow: _Grow) -> Chunk | 
     )
 
 
-def _text(output: dict[str, Any], grow: _Grow) -> tuple[Piece, bool]:
+def _text(output: JsonObject, grow: _Grow) -> tuple[Piece, bool]:
     """Read an output that is a text or a voice, without choices; the flag says whether it has what is no text."""
     audio = output.get("audio")
     piece = Piece(0, grow((0, "content", 0), text(output.get("text"))), "", "", (), _reason(output))
     return piece, isinstance(audio, dict) and bool(audio.get("data"))
 
 
-def _choice(choice: dict[str, Any], place: int, grow: _Grow) -> tuple[Piece, bool]:
+def _choice(choice: JsonObject, place: int, grow: _Grow) -> tuple[Piece, bool]:
     """Read a choice; the flag says whether it has output that is no text."""
     if "index" in choice and (number := index(choice["index"])) is not None:
         place = number
@@ -153,6 +153,6 @@ def _tools(calls: list[Any], choice: int, grow: _Grow) -> tuple[ToolPiece, ...]:
     return tuple(pieces)
 
 
-def _reason(holder: dict[str, Any]) -> str | None:
+def _reason(holder: JsonObject) -> str | None:
     reason = holder.get("finish_reason")
     return reason if isinstance(reason, str) and reason not in _NO_REASON else None

@@ -1,14 +1,14 @@
 """The answer of OpenAI's embeddings API, as a `Chunk` without output: its model and its usage."""
 
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
-from wiretape.recorder.decode.values import count, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, count, text, usage_in
 
 API: Final = "openai.embeddings"
 
 
-def is_list(payload: dict[str, Any]) -> bool:
+def is_list(payload: JsonObject) -> bool:
     """Return whether a payload is a list of embeddings."""
     data = payload.get("data")
     if payload.get("object") != "list" or "choices" in payload or "type" in payload:
@@ -18,14 +18,14 @@ def is_list(payload: dict[str, Any]) -> bool:
     return isinstance(data[0], dict) and data[0].get("object") == "embedding"
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     if not is_list(payload):
         return None
     return Chunk(API, text(payload.get("id")), text(payload.get("model")), usage=usage_in(payload), fault=fault)
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`; some servers count only the total."""
     return Tokens(input=count(usage.get("prompt_tokens")), total=count(usage.get("total_tokens")))
 

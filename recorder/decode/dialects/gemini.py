@@ -7,10 +7,10 @@ reasoning. A function call comes whole, or with its arguments in pieces that are
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
-from wiretape.recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "gemini"
 
@@ -28,7 +28,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _Path = tuple[str | int, ...]
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object by itself; None if it is not of this API."""
     return _Stream().parse(payload, event, fault)
 
@@ -38,7 +38,7 @@ def parser(request: bytes | None = None) -> Parse:
     return _Stream().parse
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usageMetadata`: the prompt and what tools add to it, the answer and thoughts before it.
 
     A count that is 0 is not sent.
@@ -77,7 +77,7 @@ class _Stream:
         self._calls: dict[int, _Call] = {}
         self._begun = 0
 
-    def parse(self, payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    def parse(self, payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
         """Read one JSON object; None if it is not of this API."""
         if not _FOREIGN.isdisjoint(payload):
             return None
@@ -92,7 +92,7 @@ class _Stream:
             return Chunk(API, usage=payload, fault=fault)
         return None
 
-    def _answer(self, answer: dict[str, Any], fault: Fault | None) -> Chunk:
+    def _answer(self, answer: JsonObject, fault: Fault | None) -> Chunk:
         output = _Output()
         pieces: list[Piece] = []
         ends = False
@@ -120,7 +120,7 @@ class _Stream:
             ends,
         )
 
-    def _candidate(self, candidate: dict[str, Any], position: int, output: "_Output", pieces: list[Piece]) -> None:
+    def _candidate(self, candidate: JsonObject, position: int, output: "_Output", pieces: list[Piece]) -> None:
         content, reason = candidate.get("content"), candidate.get("finishReason")
         if not isinstance(reason, str) or reason in _NO_REASON:
             reason = None
@@ -136,7 +136,7 @@ class _Stream:
         said, thought, tools = self._parts(parts, place, output)
         pieces.append(Piece(place, said, thought, "", tools, reason))
 
-    def _parts(self, parts: list[Any], candidate: int, output: "_Output") -> tuple[str, str, tuple[ToolPiece, ...]]:
+    def _parts(self, parts: list[object], candidate: int, output: "_Output") -> tuple[str, str, tuple[ToolPiece, ...]]:
         said = thought = ""
         tools: list[ToolPiece] = []
         for part in parts:
@@ -155,7 +155,7 @@ class _Stream:
                 output.content = True
         return said, thought, tuple(tools)
 
-    def _call(self, call: dict[str, Any], candidate: int, output: "_Output", tools: list[ToolPiece]) -> None:
+    def _call(self, call: JsonObject, candidate: int, output: "_Output", tools: list[ToolPiece]) -> None:
         name, id, arguments, values = text(call.get("name")), text(call.get("id")), call.get("args"), _values(call)
         begun = self._calls.get(candidate)
         continues = call.get("willContinue") is True
@@ -204,7 +204,7 @@ class _Call:
         self._path: _Path = ()
         self._in_string = False
 
-    def add(self, value: dict[str, Any]) -> str:
+    def add(self, value: JsonObject) -> str:
         """Return the text that a value adds, with what leads from the value before it to its path."""
         path, string = _path(value.get("jsonPath")), value.get("stringValue")
         written = compact(string)[1:-1] if isinstance(string, str) else _scalar(value)
@@ -239,7 +239,7 @@ class _Call:
         return '"' + closed if self._in_string else closed
 
 
-def _is_answer(payload: dict[str, Any]) -> bool:
+def _is_answer(payload: JsonObject) -> bool:
     candidates = payload.get("candidates")
     if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict):
         first = candidates[0]
@@ -253,34 +253,34 @@ def _is_answer(payload: dict[str, Any]) -> bool:
     return has_usage and ("candidates" in payload or len(payload) == 1)
 
 
-def _is_embedding(payload: dict[str, Any]) -> bool:
+def _is_embedding(payload: JsonObject) -> bool:
     several = payload.get("embeddings")
     one = several[0] if isinstance(several, list) and several else payload.get("embedding")
     return isinstance(one, dict) and isinstance(one.get("values"), list)
 
 
-def _is_textless(part: dict[str, Any]) -> bool:
+def _is_textless(part: JsonObject) -> bool:
     return any(isinstance(part.get(name), dict) and part[name] for name in _TEXTLESS)
 
 
-def _block_reason(answer: dict[str, Any]) -> str:
+def _block_reason(answer: JsonObject) -> str:
     feedback = answer.get("promptFeedback")
     return text(feedback.get("blockReason")) if isinstance(feedback, dict) else ""
 
 
-def _values(call: dict[str, Any]) -> list[dict[str, Any]]:
+def _values(call: JsonObject) -> list[JsonObject]:
     values = call.get("partialArgs")
     return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
-def _scalar(value: dict[str, Any]) -> str | None:
+def _scalar(value: JsonObject) -> str | None:
     for name in ("numberValue", "boolValue"):
         if isinstance(value.get(name), int | float):
             return compact(value[name])
     return "null" if "nullValue" in value else None
 
 
-def _path(value: Any) -> _Path:
+def _path(value: object) -> _Path:
     """Return the steps of a JSONPath that names one value: keys and places; () if they cannot be read."""
     if not isinstance(value, str) or not value.startswith("$"):
         return ()

@@ -1,9 +1,9 @@
 """One JSON payload of OpenAI's images API, as a `Chunk`: images are output without text, and usage is counted."""
 
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
-from wiretape.recorder.decode.values import count, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, count, text, usage_in
 
 API: Final = "openai.images"
 
@@ -11,11 +11,11 @@ _KINDS = ("image_generation.", "image_edit.")
 _IMAGE_KEYS = ("b64_json", "url")
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object, an event or a whole answer; None if it is not of this API."""
     kind = text(payload.get("type"))
     if kind.startswith(_KINDS):
-        images: list[Any] = [payload]
+        images: list[object] = [payload]
     elif "created" in payload and payload.keys().isdisjoint(("choices", "object", "type")) and _is_list(payload):
         images = payload["data"]
     else:
@@ -29,7 +29,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     )
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`."""
     return Tokens(
         input=count(usage.get("input_tokens")),
@@ -41,7 +41,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="image", parse=parse, tokens=tokens)
 
 
-def _is_list(payload: dict[str, Any]) -> bool:
+def _is_list(payload: JsonObject) -> bool:
     images = payload.get("data")
     if not isinstance(images, list) or not images or not isinstance(images[0], dict):
         return False

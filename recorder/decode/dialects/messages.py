@@ -10,10 +10,10 @@ that the last `message_delta` replaces. Without that one, the count of output to
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from wiretape.recorder.decode.values import compact, count, index, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "anthropic.messages"
 
@@ -26,7 +26,7 @@ _PLACEHOLDERS = frozenset({"output_tokens", "output_tokens_details"})
 """Counts of an answer that has not begun."""
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     kind = payload.get("type")
     if type(kind) is not str:
@@ -45,7 +45,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     return Chunk(API, fault=fault) if is_ours else None
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`; `input` is without the tokens that the cache read and wrote."""
     details, written = usage.get("output_tokens_details"), count(usage.get("cache_creation_input_tokens"))
     return Tokens(
@@ -61,7 +61,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
 
 
-def _kept_for_an_hour(split: Any, written: int | None) -> int | None:
+def _kept_for_an_hour(split: object, written: int | None) -> int | None:
     """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
     if not isinstance(split, dict):
         return None
@@ -69,17 +69,17 @@ def _kept_for_an_hour(split: Any, written: int | None) -> int | None:
     return hour if hour is not None and hour + (minutes or 0) == written else None
 
 
-def _is_message(payload: dict[str, Any]) -> bool:
+def _is_message(payload: JsonObject) -> bool:
     # An item of OpenAI's conversations has this type, too, and none of these keys.
     return isinstance(payload.get("content"), list) and not _MESSAGE_KEYS.isdisjoint(payload)
 
 
-def _is_error(payload: dict[str, Any]) -> bool:
+def _is_error(payload: JsonObject) -> bool:
     error = payload.get("error")
     return isinstance(error, dict) and "type" in error and "code" not in error and payload.keys() <= _ERROR_KEYS
 
 
-def _message_start(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def _message_start(payload: JsonObject, fault: Fault | None) -> Chunk:
     message = payload.get("message")
     if not isinstance(message, dict):
         return Chunk(API, fault=fault)
@@ -88,7 +88,7 @@ def _message_start(payload: dict[str, Any], fault: Fault | None) -> Chunk:
     return _message(message, fault)
 
 
-def _message(message: dict[str, Any], fault: Fault | None, *, whole: bool = False) -> Chunk:
+def _message(message: JsonObject, fault: Fault | None, *, whole: bool = False) -> Chunk:
     """Read a message, whole or at the start of a stream, where its content is empty but for servers that differ."""
     content = message.get("content")
     blocks = [
@@ -121,12 +121,12 @@ def _message(message: dict[str, Any], fault: Fault | None, *, whole: bool = Fals
     )
 
 
-def _block_start(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def _block_start(payload: JsonObject, fault: Fault | None) -> Chunk:
     block = payload.get("content_block")
     return _block(block, index(payload.get("index")), fault) if isinstance(block, dict) else Chunk(API, fault=fault)
 
 
-def _block(block: dict[str, Any], place: int | None, fault: Fault | None = None, *, whole: bool = False) -> Chunk:
+def _block(block: JsonObject, place: int | None, fault: Fault | None = None, *, whole: bool = False) -> Chunk:
     """Read a content block: a `whole` one, or the beginning of one to which deltas add."""
     kind = block.get("type")
     if kind == "text":
@@ -143,7 +143,7 @@ def _block(block: dict[str, Any], place: int | None, fault: Fault | None = None,
     return Chunk(API, fault=fault)
 
 
-def _block_delta(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def _block_delta(payload: JsonObject, fault: Fault | None) -> Chunk:
     delta = payload.get("delta")
     if isinstance(delta, dict):
         kind = delta.get("type")
@@ -156,27 +156,27 @@ def _block_delta(payload: dict[str, Any], fault: Fault | None) -> Chunk:
     return Chunk(API, fault=fault)
 
 
-def _message_delta(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def _message_delta(payload: JsonObject, fault: Fault | None) -> Chunk:
     delta = payload.get("delta")
     reason = text(delta.get("stop_reason")) if isinstance(delta, dict) else ""
     pieces = (Piece(0, "", "", "", (), reason),) if reason else ()
     return Chunk(API, pieces=pieces, usage=usage_in(payload), fault=fault)
 
 
-def _message_stop(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def _message_stop(payload: JsonObject, fault: Fault | None) -> Chunk:
     return Chunk(API, fault=fault, ends=True)
 
 
-def _ping(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def _ping(payload: JsonObject, fault: Fault | None) -> Chunk:
     # Gateways put the same into the streams of other APIs: it does not tell whose stream it is.
     return Chunk("", fault=fault, ping=True)
 
 
-def _ignored(payload: dict[str, Any], fault: Fault | None) -> Chunk:
+def _ignored(payload: JsonObject, fault: Fault | None) -> Chunk:
     return Chunk(API, fault=fault)
 
 
-_EVENTS: Final[dict[str, Callable[[dict[str, Any], Fault | None], Chunk]]] = {
+_EVENTS: Final[dict[str, Callable[[JsonObject, Fault | None], Chunk]]] = {
     "message_start": _message_start,
     "content_block_start": _block_start,
     "content_block_delta": _block_delta,

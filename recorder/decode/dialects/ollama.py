@@ -3,10 +3,10 @@
 Each line adds to the text; the one with `done` is the last and has the counters and durations. Tool calls come whole.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from wiretape.recorder.decode.values import compact, count, text
+from wiretape.recorder.decode.values import JsonObject, compact, count, text
 
 API: Final = "ollama"
 
@@ -20,7 +20,7 @@ _COUNTERS = (
 )
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     done, model = payload.get("done"), payload.get("model")
     if not isinstance(model, str) or "choices" in payload or "candidates" in payload:
@@ -48,7 +48,7 @@ def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None =
     )
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of the last line's counters."""
     return Tokens(input=count(usage.get("prompt_eval_count")), output=count(usage.get("eval_count")))
 
@@ -56,16 +56,16 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 
-def _usage(payload: dict[str, Any]) -> dict[str, Any] | None:
+def _usage(payload: JsonObject) -> JsonObject | None:
     return {name: payload[name] for name in _COUNTERS if name in payload} or None
 
 
-def _tools(message: dict[str, Any]) -> tuple[ToolPiece, ...]:
+def _tools(message: JsonObject) -> tuple[ToolPiece, ...]:
     calls = message.get("tool_calls")
     return tuple(_tool(call) for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
 
 
-def _tool(call: dict[str, Any]) -> ToolPiece:
+def _tool(call: JsonObject) -> ToolPiece:
     function = call.get("function")
     if not isinstance(function, dict):
         function = {}

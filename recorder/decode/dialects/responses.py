@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
-from wiretape.recorder.decode.values import MAX_INDEX, compact, count, index, text, usage_in
+from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, count, index, text, usage_in
 
 API: Final = "openai.responses"
 REQUEST: Final = "response.create"
@@ -117,7 +117,7 @@ class _Stream:
         self._calls: set[str] = set()
         self._places: dict[str, int] = {}
 
-    def parse(self, payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    def parse(self, payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
         """Read one JSON object; None if it is not of this API."""
         kind = payload.get("type") or event
         if not isinstance(kind, str) or "choices" in payload:
@@ -136,7 +136,7 @@ class _Stream:
             return Chunk(API, ping=True, fault=fault)
         return Chunk(API, fault=fault) if kind == "error" and "sequence_number" in payload else None
 
-    def _delta(self, payload: dict[str, Any], kind: str, field: str, fault: Fault | None) -> Chunk:
+    def _delta(self, payload: JsonObject, kind: str, field: str, fault: Fault | None) -> Chunk:
         delta = payload.get("delta")
         if not isinstance(delta, str) or not delta:
             return Chunk(API, fault=fault)
@@ -154,7 +154,7 @@ class _Stream:
             return Chunk(API, "", "", (Piece(0, "", "", delta, (), None),), True, False, False, None, fault)
         return Chunk(API, "", "", (Piece(0, "", delta, "", (), None),), False, True, False, None, fault)
 
-    def _event(self, payload: dict[str, Any], kind: str, fault: Fault | None) -> Chunk:
+    def _event(self, payload: JsonObject, kind: str, fault: Fault | None) -> Chunk:
         if kind == "response.steer.failed":
             return Chunk(API)  # its error is that of what was asked meanwhile, not of the response
         item = payload.get("item")
@@ -180,7 +180,7 @@ class _Stream:
             return self._response(response if isinstance(response, dict) else {}, kind, fault)
         return Chunk(API, fault=fault)
 
-    def _response(self, response: dict[str, Any], kind: str, fault: Fault | None) -> Chunk:
+    def _response(self, response: JsonObject, kind: str, fault: Fault | None) -> Chunk:
         ends = kind in _ENDS
         status = text(response.get("status"))
         # Some servers (vLLM) have one last event for all, and tell by the status how the response ended.
@@ -201,7 +201,7 @@ class _Stream:
             ends=ends or (not kind and status in _FINISHED),
         )
 
-    def _place(self, payload: dict[str, Any], id: Any) -> int | None:
+    def _place(self, payload: JsonObject, id: object) -> int | None:
         place = index(payload.get("output_index"))
         if place is None and isinstance(id, str) and id:
             place = self._places.setdefault(id, MAX_INDEX - 1 - len(self._places))
@@ -240,12 +240,12 @@ class _Stream:
         return _chunk(self._unseen(parts, kind), fault=fault)
 
 
-def parse(payload: dict[str, Any], event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
     """Read one JSON object as if it were all that came; None if it is not of this API."""
     return _Stream().parse(payload, event, fault)
 
 
-def tokens(usage: dict[str, Any]) -> Tokens:
+def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`."""
     input_details, output_details = usage.get("input_tokens_details"), usage.get("output_tokens_details")
     if not isinstance(input_details, dict):
@@ -263,7 +263,7 @@ def tokens(usage: dict[str, Any]) -> Tokens:
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, parser=lambda request: _Stream().parse)
 
 
-def _id(item: Any) -> str:
+def _id(item: object) -> str:
     return (text(item.get("id")) or text(item.get("call_id"))) if isinstance(item, dict) else ""
 
 
@@ -287,7 +287,7 @@ def _item(item: Any, place: int | None) -> Iterator[_Part]:
         yield _Part(_IMAGE, place, text(item.get("result")))
 
 
-def _parts(parts: Any, place: int | None) -> Iterator[_Part]:
+def _parts(parts: object, place: int | None) -> Iterator[_Part]:
     for part in parts if isinstance(parts, list) else ():
         kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(kind, str) and kind in _PARTS:
@@ -295,11 +295,11 @@ def _parts(parts: Any, place: int | None) -> Iterator[_Part]:
             yield _Part(field, place, text(part.get(key)))
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return compact(value) if isinstance(value, dict | list) else text(value)
 
 
-def _fault(error: Any) -> Fault:
+def _fault(error: object) -> Fault:
     if not isinstance(error, dict):
         return Fault(None, text(error) or None)
     code = error.get("code")
@@ -307,7 +307,7 @@ def _fault(error: Any) -> Fault:
     return Fault(code or text(error.get("type")) or None, text(error.get("message")) or None)
 
 
-def _finish_reason(status: str, details: Any) -> str | None:
+def _finish_reason(status: str, details: object) -> str | None:
     if status == "incomplete" and isinstance(details, dict):
         return text(details.get("reason")) or status
     return status if status in _FINISHED else None
@@ -319,7 +319,7 @@ def _chunk(
     id: str = "",
     model: str = "",
     finish_reason: str | None = None,
-    usage: dict[str, Any] | None = None,
+    usage: JsonObject | None = None,
     fault: Fault | None = None,
     ends: bool = False,
 ) -> Chunk:

@@ -23,8 +23,8 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import cells, schema
 from wiretape.viewer.cli import group
+from wiretape.viewer.exchange import opened
 from wiretape.viewer.export import frames
-from wiretape.viewer.model.exchange import opened
 from wiretape.viewer.source.tape import exchange, live, overview, queries
 
 pytestmark = pytest.mark.damages

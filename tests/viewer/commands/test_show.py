@@ -16,8 +16,8 @@ from tests.viewer.tui.growing import recorder
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer import rows
-from wiretape.viewer.model.exchange import markers
-from wiretape.viewer.model.exchange import opened as opening
+from wiretape.viewer.exchange import markers
+from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.timing import verdicts
 

@@ -25,7 +25,7 @@ from wiretape.viewer.commands import options
 from wiretape.viewer.commands import stats as commands
 from wiretape.viewer.commands.stats import check, stats
 from wiretape.viewer.commands.stats import compare as comparing
-from wiretape.viewer.model.exchange import changes
+from wiretape.viewer.exchange import changes
 from wiretape.viewer.report import tools as reports
 from wiretape.viewer.stats import compare, summary
 from wiretape.viewer.stats.tools import tools

@@ -12,7 +12,7 @@ from tests.browser import Page, chromium
 from tests.viewer.commanding import run
 from tests.viewer.conftest import ODD
 from tests.viewer.page.streams import long_stream, one_event, stalled_stream
-from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.source.tape import queries
 
 pytestmark = pytest.mark.nightly

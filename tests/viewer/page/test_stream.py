@@ -23,14 +23,14 @@ from tests.viewer.conftest import (
     response,
 )
 from tests.viewer.page.streams import long_stream
-from wiretape.viewer import sparkline
-from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.report import tools
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape.columns import among
 from wiretape.viewer.source.tape.observed import measured
 from wiretape.viewer.stats.tools.summary import report_of
 from wiretape.viewer.stats.tools.tools import TOOLS as OTHERS
+from wiretape.viewer.text import sparkline
 
 EVERY = (COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE)
 

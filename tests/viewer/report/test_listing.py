@@ -15,12 +15,11 @@ from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE, LIVE, ODD
 from wiretape.viewer import rows
 from wiretape.viewer.commands import output
-from wiretape.viewer.model import facts
-from wiretape.viewer.model.exchange import events as event_tables
-from wiretape.viewer.model.exchange import pages
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.transcript import Transcript
-from wiretape.viewer.report import exchange, tables
+from wiretape.viewer.exchange import events as event_tables
+from wiretape.viewer.exchange import facts, pages, report
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.report import tables
 from wiretape.viewer.source.tape import exchange as tape
 from wiretape.viewer.source.tape import queries
 
@@ -138,16 +137,16 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
     return [
         listing(connection),
         listing(connection, 100),
-        exchange.page(replace(row, path=HOSTILE, method=HOSTILE, id=HOSTILE, flags=[HOSTILE]), []),
-        exchange.answer(replace(row, reasoning=HOSTILE, refusal=HOSTILE)),
-        exchange.drawn(pages.request(asked)),
+        report.page(replace(row, path=HOSTILE, method=HOSTILE, id=HOSTILE, flags=[HOSTILE]), []),
+        report.answer(replace(row, reasoning=HOSTILE, refusal=HOSTILE)),
+        report.drawn(pages.request(asked)),
         tables.grid(rows.EVENT_FIELDS, events).lines,
         map(Text, event_tables.lines(transcript, Times())),
-        exchange.headers("response", [[HOSTILE, HOSTILE]]),
-        exchange.page(row, [], [[f"{HOSTILE}-request-id", HOSTILE]]),
-        exchange.body(HOSTILE.encode()),
-        exchange.body(HOSTILE.encode() + b"\xff\x00\x1b[2J"),
-        [Text(facts.no_text(replace(row, tool_calls=None, content=None), exchange.HINT))],
+        report.headers("response", [[HOSTILE, HOSTILE]]),
+        report.page(row, [], [[f"{HOSTILE}-request-id", HOSTILE]]),
+        report.body(HOSTILE.encode()),
+        report.body(HOSTILE.encode() + b"\xff\x00\x1b[2J"),
+        [Text(facts.no_text(replace(row, tool_calls=None, content=None), report.HINT))],
         tables.grid(("a",), [{"a": HOSTILE}]).lines,
     ]
 
@@ -165,7 +164,7 @@ def test_no_recorded_control_reaches_a_terminal_or_a_pipe(
 
 
 def test_markup_in_recorded_text_is_shown_as_it_is(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = STYLE.sub("", on_terminal(exchange.answer(detail(connection, ODD)), monkeypatch))
+    shown = STYLE.sub("", on_terminal(report.answer(detail(connection, ODD)), monkeypatch))
     assert "[/ [bold]x[/bold]" in shown
 
 

@@ -12,8 +12,8 @@ from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.outcome import FAILURES, Exchange, Reads
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer import rows
-from wiretape.viewer.model.exchange.opened import Known
-from wiretape.viewer.model.exchange.turn import Turn
+from wiretape.viewer.exchange.opened import Known
+from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.rows import DetailRow, Headers, Request, TableRow
 from wiretape.viewer.source.base import (
     ALL,

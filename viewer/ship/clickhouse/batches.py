@@ -36,7 +36,7 @@ class Encoder:
         self,
         rows: Sequence[Values],
         labels: Sequence[Mapping[str, str]] = (),
-        added: Mapping[str, Any] = MappingProxyType({}),
+        added: Mapping[str, object] = MappingProxyType({}),
     ) -> bytes:
         """Return rows as the server reads them; `labels` are those of each, `added` are columns that all share."""
         if not rows:

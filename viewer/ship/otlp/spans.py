@@ -13,6 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from wiretape.recorder.decode import stalls
 from wiretape.recorder.decode.decoder import Decoded
+from wiretape.viewer.rows import ending
 from wiretape.viewer.ship.otlp.attributes import Origin, Value, of_labels, pairs, user_labels
 from wiretape.viewer.ship.otlp.context import context
 from wiretape.viewer.stats.conventions import MEASURED, Conventions
@@ -147,8 +148,7 @@ def _unix_ns(started_ns: int, at_ns: int = 0) -> int:
 
 def _failure(one: Traced) -> str:
     """Return how an exchange failed, in wiretape's words."""
-    detail = f" ({one.outcome_detail})" if one.outcome_detail else ""
-    return f"{one.counted.judged.outcome or ''}{detail}"
+    return ending(one.counted.judged.outcome or "", one.outcome_detail)
 
 
 def _seconds(ns: int | None) -> float | None:

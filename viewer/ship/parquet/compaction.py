@@ -8,10 +8,11 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
+from types import ModuleType
 from typing import Any, Final
 
 from wiretape.viewer.ship.parquet import layout
-from wiretape.viewer.ship.parquet.arrays import Arrays
+from wiretape.viewer.ship.parquet.arrays import Arrays, ArrowValue
 from wiretape.viewer.ship.parquet.files import SUFFIX, File, Files, cause
 from wiretape.viewer.ship.parquet.layout import VERSION
 from wiretape.viewer.source.clickhouse.tables import EngineTable
@@ -59,7 +60,7 @@ def _groups(files: Files, small: Sequence[File]) -> Iterator[list[str]]:
 def _merge(files: Files, directory: str, paths: Sequence[str], key: Sequence[str]) -> None:
     schema, newest = _schema(files, paths), _newest(files, paths, key)
 
-    def kept() -> Iterator[Any]:
+    def kept() -> Iterator[ArrowValue]:
         for place, rows in _batches(files, paths):
             is_kept = [place + row in newest for row in range(len(rows))]
             if not all(is_kept):  # what filters takes memory of its own
@@ -74,12 +75,12 @@ def _merge(files: Files, directory: str, paths: Sequence[str], key: Sequence[str
 
 
 @contextmanager
-def _opened(files: Files, path: str) -> Iterator[Any]:
+def _opened(files: Files, path: str) -> Iterator[ArrowValue]:
     with files.open(path) as file:
         yield files.arrow.parquet.ParquetFile(file)
 
 
-def _schema(files: Files, paths: Sequence[str]) -> Any:
+def _schema(files: Files, paths: Sequence[str]) -> ArrowValue:
     schemas = []
     for path in paths:
         with _opened(files, path) as parquet:
@@ -98,7 +99,7 @@ def _newest(files: Files, paths: Sequence[str], key: Sequence[str]) -> set[int]:
     return {row for _, row in found.values()}
 
 
-def _batches(files: Files, paths: Sequence[str], columns: list[str] | None = None) -> Iterator[tuple[int, Any]]:
+def _batches(files: Files, paths: Sequence[str], columns: list[str] | None = None) -> Iterator[tuple[int, ArrowValue]]:
     """Yield the rows of files, some of a row group at once, and the place of the first of them."""
     place = 0
     for path in paths:
@@ -109,7 +110,7 @@ def _batches(files: Files, paths: Sequence[str], columns: list[str] | None = Non
                     place += len(batch)
 
 
-def _fitted(arrow: Any, rows: Any, schema: Any) -> Any:
+def _fitted(arrow: ModuleType, rows: ArrowValue, schema: ArrowValue) -> ArrowValue:
     """Return a table with the columns of a schema; those that an older version did not have are null."""
     own = set(rows.schema.names)
     columns = [rows.column(one.name) if one.name in own else arrow.nulls(len(rows), one.type) for one in schema]

@@ -11,14 +11,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from sqlalchemy import LargeBinary
 
 from wiretape.recorder.tape.cells import declared
 from wiretape.viewer import rows
-from wiretape.viewer.ship.parquet.arrays import Arrays, Build
+from wiretape.viewer.ship.parquet.arrays import Arrays, ArrowValue, Build
 from wiretape.viewer.ship.sink import Origin
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.tables import EngineColumn, EngineTable
@@ -75,10 +75,10 @@ class Maker:
 
     def table(
         self,
-        values: Sequence[Sequence[Any]],
+        values: Sequence[Sequence[object]],
         labels: Sequence[Mapping[str, str]] = (),
-        added: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Any:
+        added: Mapping[str, object] = MappingProxyType({}),
+    ) -> ArrowValue:
         """Return rows as a table; `labels` are those of each, `added` are columns that all share."""
         of_source = iter(zip(*values, strict=True))
         shared = {"tenant": self._origin.tenant, **added}
@@ -96,14 +96,14 @@ class Maker:
         return json.dumps({**self._origin.labels, **own}, ensure_ascii=False, sort_keys=True)
 
 
-def _field(arrow: ModuleType, column: EngineColumn, type: Any) -> Any:
+def _field(arrow: ModuleType, column: EngineColumn, type: object) -> ArrowValue:
     name, about = column.name, column.meaning
     if name == _LABEL_NAMES:
         name, about = "labels", "its labels: {key: value}"
     return arrow.field(name, type, metadata={"meaning": about})
 
 
-def _type(arrow: ModuleType, column: EngineColumn) -> tuple[Any, Build]:
+def _type(arrow: ModuleType, column: EngineColumn) -> tuple[ArrowValue, Build]:
     """Return the type of a column, and what makes an array of its values."""
     arrays, source = Arrays(arrow), column.source
     integers = arrow.list_(arrow.int64())
@@ -131,7 +131,7 @@ def _microseconds(moment: str) -> int:
     return (rows.timestamp(moment) - _EPOCH) // _MICROSECOND
 
 
-def write(arrow: ModuleType, schema: Any, parts: Iterable[Any], out: Any) -> None:
+def write(arrow: ModuleType, schema: ArrowValue, parts: Iterable[ArrowValue], out: ArrowValue) -> None:
     """Write tables to an open file as row groups of about `GROUP_BYTES`."""
     with _writer(arrow, schema, out) as writer:
         group, size = [], 0
@@ -145,7 +145,7 @@ def write(arrow: ModuleType, schema: Any, parts: Iterable[Any], out: Any) -> Non
             writer.write_table(arrow.concat_tables(group))
 
 
-def _writer(arrow: ModuleType, schema: Any, out: Any) -> Any:
+def _writer(arrow: ModuleType, schema: ArrowValue, out: object) -> ArrowValue:
     """Return a writer. Texts come again and again, gaps do not: a dictionary of these takes memory and time."""
     texts, numbers = [], {}
     for field in schema:

@@ -85,7 +85,7 @@ class ArchiveSink(RowSink):
             last, left = found[-1][0], left - len(found)
         return days
 
-    def _write(self, table: EngineTable, versions: Sequence[int], out: Any) -> None:
+    def _write(self, table: EngineTable, versions: Sequence[int], out: object) -> None:
         layout.write(self.files.arrow, self._makers[table.name].schema, self._read(table, versions), out)
 
     def _read(self, table: EngineTable, versions: Sequence[int]) -> Iterator[Any]:

@@ -5,13 +5,12 @@ A cost is proportional to the counts of tokens, as long as the same ones are kno
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Integer, case, func, literal, select
 
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED, column, flagged
+from wiretape.viewer.source.tape.columns import JOINED, Expression, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.overview import group_of
 from wiretape.viewer.source.tape.pricing import ADDITIVE, MOST_TOKENS
@@ -47,7 +46,7 @@ def by_group(
     return costs, known
 
 
-def _counts() -> tuple[ColumnElement[Any], ...]:
+def _counts() -> tuple[Expression, ...]:
     """Return the tokens of the request, of the answer with all reasoning, and those a cache read, wrote and keeps."""
     names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens",
              "cache_creation_input_tokens", "cache_creation_1h_input_tokens")  # fmt: skip
@@ -57,5 +56,5 @@ def _counts() -> tuple[ColumnElement[Any], ...]:
     return input, output + besides, *cached
 
 
-def _one_if(condition: ColumnElement[Any]) -> ColumnElement[int]:
+def _one_if(condition: Expression) -> ColumnElement[int]:
     return case((condition, literal(1, Integer)), else_=literal(0, Integer))

@@ -54,13 +54,13 @@ _ELSEWHERE: Final = {
 class Compiler(SQLCompiler):
     """Writes a statement over `columns.JOINED` as one over the centre's table."""
 
-    def visit_join(self, join: Any, *args: Any, **kwargs: Any) -> str:
+    def visit_join(self, join: Any, *args: object, **kwargs: object) -> str:
         """Write exchanges with their measures, the only join there is, as one table."""
         if join is not columns.JOINED:
             raise NotAtCentre(f"the table {join.right.description}")
         return self.process(join.left, *args, **kwargs)
 
-    def visit_table(self, table: Any, *args: Any, **kwargs: Any) -> str:
+    def visit_table(self, table: Any, *args: object, **kwargs: object) -> str:
         """Write the table, with the newest version of each row only."""
         if table not in (schema.exchanges, schema.measures):
             raise NotAtCentre(f"the table {table.name}")
@@ -77,7 +77,7 @@ class Compiler(SQLCompiler):
             raise NotAtCentre(f"{column.name}")
         return named
 
-    def visit_label(self, label: Any, *args: Any, **kwargs: Any) -> str:
+    def visit_label(self, label: Any, *args: object, **kwargs: object) -> str:
         """Write an expression with its name; NULL for a column that the centre lacks: of it nothing is known there."""
         element = label.element
         is_absent = _is_absent(element)
@@ -91,14 +91,14 @@ class Compiler(SQLCompiler):
         written: str = super().visit_label(known, *args, **kwargs)  # type: ignore[no-untyped-call]
         return written
 
-    def visit_select(self, select_stmt: Any, *args: Any, **kwargs: Any) -> str:
+    def visit_select(self, select_stmt: object, *args: object, **kwargs: object) -> str:
         """Write a query; one within another counts what is there of an open exchange, of which the centre has none."""
         if self.stack:
             return "NULL"
         written: str = super().visit_select(select_stmt, *args, **kwargs)  # type: ignore[no-untyped-call]
         return written
 
-    def visit_unary(self, unary: Any, *args: Any, **kwargs: Any) -> str:
+    def visit_unary(self, unary: Any, *args: object, **kwargs: object) -> str:
         """Write whether there is a label of some kind, which is all that is asked so."""
         if unary.operator is operators.exists:
             fits = self.process(unary.element.element.whereclause)
@@ -120,7 +120,7 @@ class Compiler(SQLCompiler):
         parts.append("NULL" if clause.else_ is None else self.process(clause.else_, **kw))
         return f"multiIf({', '.join(parts)})"
 
-    def visit_binary(self, binary: Any, *args: Any, **kw: Any) -> str:
+    def visit_binary(self, binary: Any, *args: object, **kw: Any) -> str:
         """Write an expression; what compares the start does so by the column that the table is sorted by, too."""
         if binary.operator is operators.is_ and isinstance(binary.right, False_):
             return f"coalesce({self.process(binary.left, **kw)} = 0, 0)"
@@ -131,24 +131,24 @@ class Compiler(SQLCompiler):
         bounds = _bounds(binary.operator, limits if isinstance(limits, list | tuple) else [limits])
         return f"({' AND '.join([text, *bounds])})" if bounds else text
 
-    def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+    def visit_ilike_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
         r"""Write a comparison without regard to the case of ASCII's letters, in which `\` escapes already."""
         return f"lower({self.process(binary.left, **kw)}) LIKE lower({self.process(binary.right, **kw)})"
 
-    def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+    def visit_regexp_match_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
         """Write a search for a regular expression, without regard to case."""
         return f"match({self.process(binary.left, **kw)}, {_fixed('(?i-s)' + re2(binary.right.value))})"
 
-    def visit_json_getitem_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+    def visit_json_getitem_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
         """Write the value of a label, NULL if there is none."""
         place = f"indexOf(label_names, {self.process(binary.right, **kw)})"
         return f"if({place} = 0, NULL, label_values[{place}])"
 
-    def visit_json_valid_func(self, function: Any, **kw: Any) -> str:
+    def visit_json_valid_func(self, function: object, **kw: object) -> str:
         """Write that labels are what they should be: they are not stored as JSON."""
         return "1"
 
-    def visit_typeof_func(self, function: Any, **kw: Any) -> str:
+    def visit_typeof_func(self, function: object, **kw: object) -> str:
         """Write the type that SQLite would name: a column has no values of another one."""
         return "'text'"
 
@@ -177,7 +177,7 @@ class Compiler(SQLCompiler):
         ordered = f"arraySort(arrayFilter(gap -> gap > 0, {gaps}))"
         return f"arrayMap(sorted -> if(empty(sorted), NULL, {rounded}), [{ordered}])[1]"
 
-    def visit_currency_of_func(self, function: Any, **kw: Any) -> str:
+    def visit_currency_of_func(self, function: object, **kw: object) -> str:
         """Write that the engine knows no prices."""
         return "NULL"
 

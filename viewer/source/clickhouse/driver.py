@@ -58,7 +58,7 @@ class Cursor:
         self._next = 0
         self.description: list[tuple[Any, ...]] | None = None
 
-    def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> None:
+    def execute(self, statement: str, parameters: Mapping[str, object] | None = None) -> None:
         """Ask the centre. Raises `Refused` and `Unavailable`."""
         text = statement % {name: literal(value) for name, value in (parameters or {}).items()}
         answer = self._centre.select(text)
@@ -84,7 +84,7 @@ class Cursor:
         """Forget the rows."""
         self._rows = []
 
-    def setinputsizes(self, sizes: Any) -> None:
+    def setinputsizes(self, sizes: object) -> None:
         """Do nothing."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Float, Integer, Select, and_, func, literal, not_, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Float, Integer, and_, func, literal, not_, or_, select, true
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import NullType
@@ -25,7 +25,7 @@ from wiretape.viewer.source.clickhouse import costs, gaps
 from wiretape.viewer.source.clickhouse.client import MemoryExceeded
 from wiretape.viewer.source.clickhouse.errors import NotAtCentre
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED, cache_total, column
+from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, cache_total, column
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.overview import FLAGGED, OUTCOME, group_of, sortable
 from wiretape.viewer.stats import summary
@@ -79,7 +79,7 @@ def _asked(
     connection: Connection,
     by: Sequence[str],
     where: Condition | None,
-    measured: ColumnElement[Any],
+    measured: Expression,
     method: Method,
     bounds: Sequence[Bound],
     drawn: Quantity | None,
@@ -97,8 +97,8 @@ def _asked(
 
 
 def _statement(
-    by: Sequence[str], measured: ColumnElement[Any], plan: gaps.Plan, bounds: Sequence[Bound], drawn: Quantity | None
-) -> Select[Any]:
+    by: Sequence[str], measured: Expression, plan: gaps.Plan, bounds: Sequence[Bound], drawn: Quantity | None
+) -> Statement:
     complete = _COMPLETE
     reported = measures.c.output_tokens.is_not(None)
     after_2xx = _true(exchanges.c.status.between(200, 299))
@@ -126,21 +126,21 @@ def _statement(
     return select(*map(group_of, by), *counted)
 
 
-def _true(condition: ColumnElement[Any]) -> ColumnElement[Any]:
+def _true(condition: Expression) -> Expression:
     return func.coalesce(condition, literal(0)) == 1
 
 
-def _count(condition: Any) -> ColumnElement[int]:
+def _count(condition: object) -> ColumnElement[int]:
     return func.countIf(condition, type_=Integer)
 
 
-def _value(quantity: Quantity) -> ColumnElement[Any]:
+def _value(quantity: Quantity) -> Expression:
     """Return the expression of a quantity: what is whole in ns, other durations in ms."""
     value = column(quantity.column or "")
     return value / literal(1e6, Float) if quantity.unit == "ms" and not quantity.is_whole else value
 
 
-def _spread(drawn: Quantity | None, measured: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
+def _spread(drawn: Quantity | None, measured: Expression) -> Iterator[Expression]:
     """Yield how many values of a quantity are 0, and how many are within each of the buckets, where it is asked for."""
     if drawn is not None and drawn.column is None:
         yield _Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float))
@@ -150,11 +150,11 @@ def _spread(drawn: Quantity | None, measured: ColumnElement[Any]) -> Iterator[Co
         )
 
 
-def _met(bounds: Sequence[Bound], complete: ColumnElement[Any]) -> Iterator[ColumnElement[int]]:
+def _met(bounds: Sequence[Bound], complete: Expression) -> Iterator[ColumnElement[int]]:
     """Yield how many complete exchanges break a bound, and of how many others a bounded value is not known."""
     if not bounds:
         return
-    broken, unknown = list[ColumnElement[Any]](), list[ColumnElement[Any]]()
+    broken, unknown = list[Expression](), list[Expression]()
     for bound in bounds:
         value = column(bound.quantity.column or "")
         amount = value / literal(1e6, Float) if bound.quantity.unit == "ms" else value
@@ -172,7 +172,7 @@ class _Values(FunctionElement[Any]):
     type = NullType()
     inherit_cache = False
 
-    def __init__(self, value: ColumnElement[Any], measured: ColumnElement[Any], method: Method) -> None:
+    def __init__(self, value: Expression, measured: Expression, method: Method) -> None:
         super().__init__(value, measured)
         self.method = method
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, not_, or_, select
+from sqlalchemy import Connection, and_, case, func, literal, not_, or_, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import NullType
 
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED
+from wiretape.viewer.source.tape.columns import JOINED, Expression
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.overview import group_of
 from wiretape.viewer.stats.summary import PERCENTILES, Key, Method
@@ -79,7 +79,7 @@ class Plan:
     is_estimated: bool = False
     one_of: Mapping[Key, int] = field(default_factory=dict)
 
-    def columns(self, by: Sequence[str], measured: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
+    def columns(self, by: Sequence[str], measured: Expression) -> Iterator[Expression]:
         """Yield what is asked of each group; `measured` is the condition for exchanges that are."""
         if self.is_estimated:
             divisors = [(_is_of(by, key), literal(count)) for key, count in self.one_of.items()]
@@ -115,7 +115,7 @@ def plans(
     connection: Connection,
     by: Sequence[str],
     where: Condition | None,
-    measured: ColumnElement[Any],
+    measured: Expression,
     method: Method,
     most: int | None,
 ) -> Iterator[Plan]:
@@ -135,7 +135,7 @@ def plans(
 
 
 def _counted(
-    connection: Connection, by: Sequence[str], where: Condition | None, measured: ColumnElement[Any]
+    connection: Connection, by: Sequence[str], where: Condition | None, measured: Expression
 ) -> dict[Key, tuple[int, int]]:
     """Count the gaps of each group, and those of 0, from their histograms."""
     keys, hist = [group_of(name) for name in by], measures.c.gap_hist
@@ -146,7 +146,7 @@ def _counted(
     return {tuple(row[: len(by)]): (row[-2], row[-1]) for row in rows}
 
 
-def _is_of(by: Sequence[str], key: Key) -> ColumnElement[Any]:
+def _is_of(by: Sequence[str], key: Key) -> Expression:
     """Return the condition that an exchange is of the group with this key."""
     same = [one.is_(None) if part is None else one == part for one, part in zip(map(group_of, by), key, strict=True)]
     return func.coalesce(and_(literal(1) == 1, *same), literal(0)) == 1
@@ -197,7 +197,7 @@ class _Sorted(FunctionElement[Any]):
     type = NullType()
     inherit_cache = False
 
-    def __init__(self, gaps: ColumnElement[Any], measured: ColumnElement[Any], method: Method) -> None:
+    def __init__(self, gaps: Expression, measured: Expression, method: Method) -> None:
         super().__init__(gaps, measured)
         self.method = method
 
@@ -209,7 +209,7 @@ class _Selected(FunctionElement[Any]):
     type = NullType()
     inherit_cache = False
 
-    def __init__(self, gaps: ColumnElement[Any], measured: ColumnElement[Any], n: int, ranks: Sequence[int]) -> None:
+    def __init__(self, gaps: Expression, measured: Expression, n: int, ranks: Sequence[int]) -> None:
         super().__init__(gaps, measured)
         self.levels = [(rank + 0.5) / n for rank in ranks]
 

@@ -3,13 +3,13 @@
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Integer, func, literal, literal_column, select
+from sqlalchemy import Connection, Integer, func, literal, literal_column, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from wiretape.recorder.tape.schema import measures
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED, column
+from wiretape.viewer.source.tape.columns import JOINED, Expression, column
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.overview import SPREAD, Alike, laid
 from wiretape.viewer.stats import heatmap
@@ -20,7 +20,7 @@ _AT_S: Final = literal_column("toInt64(toUnixTimestamp(started))", Integer)
 
 def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
     """Count a metric of `heatmap.METRICS` over time, as `overview.heat` does of a tape."""
-    ends: list[ColumnElement[Any]] = [func.count(), func.min(_AT_S), func.max(_AT_S)]
+    ends: list[Expression] = [func.count(), func.min(_AT_S), func.max(_AT_S)]
     with connection.begin():
         size, first, last = connection.execute(queries.filtered(select(*ends).select_from(JOINED), where)).one()
     if not size:
@@ -29,7 +29,7 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
     value, counts = column(SPREAD[metric]), np.zeros((64, count), np.int64)
     place = func.intDiv(_AT_S - literal(start), literal(step_s), type_=Integer)
 
-    def counted(*by: ColumnElement[Any], sums: ColumnElement[Any]) -> list[tuple[Any, ...]]:
+    def counted(*by: Expression, sums: Expression) -> list[tuple[Any, ...]]:
         statement = select(place, *by, sums).select_from(JOINED).where(value.is_not(None)).group_by(place, *by)
         with connection.begin():
             rows = connection.execute(queries.filtered(statement, where)).all()

@@ -16,7 +16,7 @@ from wiretape.viewer.source.base import Page
 from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.clickhouse.tables import EXCHANGES
 from wiretape.viewer.source.tape import live, queries
-from wiretape.viewer.source.tape.columns import JOINED, column
+from wiretape.viewer.source.tape.columns import JOINED, Expression, column
 from wiretape.viewer.source.tape.conditions import Condition
 
 AT_ONCE: Final = 1024
@@ -34,7 +34,7 @@ def check(centre: Centre) -> None:
     centre.query(f"SELECT 1 FROM {EXCHANGES.name} LIMIT 1")
 
 
-def start_of(number: Any) -> str:
+def start_of(number: object) -> str:
     """Return when an exchange of a centre began, by its number."""
     return str(number).partition(" ")[0]
 
@@ -68,7 +68,7 @@ def ordered(
     return Page([no for no, _ in found], found[-1][1] if found else None, len(found) == AT_ONCE)
 
 
-def _beyond(key: ColumnElement[Any], value: Any, number: int, *, descending: bool) -> ColumnElement[bool]:
+def _beyond(key: Expression, value: object, number: int, *, descending: bool) -> ColumnElement[bool]:
     """Return the condition for what follows in an order."""
     if value is None:
         return and_(key.is_(None), number > _NO)

@@ -18,7 +18,7 @@ from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import cut, file, merge
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer import config
-from wiretape.viewer.model.listing.catalog import PAGE
+from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import ListRow, TableRow
 from wiretape.viewer.source import base

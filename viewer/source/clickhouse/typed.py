@@ -49,7 +49,7 @@ def _each(convert: Convert | None) -> Convert | None:
 
 
 def _together(converts: list[Convert | None]) -> Convert:
-    def converted(values: Sequence[Any]) -> list[Any]:
+    def converted(values: Sequence[object]) -> list[Any]:
         pairs = zip(converts, values, strict=True)
         return [value if convert is None or value is None else convert(value) for convert, value in pairs]
 

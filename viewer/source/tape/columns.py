@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     Float,
     Integer,
+    Select,
     Table,
     TableValuedAlias,
     Text,
@@ -32,6 +33,9 @@ from wiretape.recorder.decode.metrics import METRICS
 from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments
 from wiretape.viewer import rows
 from wiretape.viewer.stats.prices import UNITS
+
+Expression = ColumnElement[Any]
+Statement = Select[*tuple[Any, ...]]
 
 JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
 """What the expressions select from: every exchange, measured or not."""
@@ -70,7 +74,7 @@ def among(numbers: Iterable[int]) -> ColumnElement[bool]:
     return exchanges.c.no.in_(select(listed.c.value))
 
 
-def column(field: str) -> ColumnElement[Any]:
+def column(field: str) -> Expression:
     """Return the expression of a field; of an open exchange, reads and bytes are counted from what is there.
 
     A metric is withheld where the exchange has one of the flags that its entry names: of a burst it is not known how
@@ -96,7 +100,7 @@ def column(field: str) -> ColumnElement[Any]:
     if (metric := METRICS.get(stored)) is not None and metric.withheld:
         value = measures.c[stored]
         return _typed(case((or_(*map(flagged, metric.withheld)), null()), else_=value), value)
-    expression: ColumnElement[Any] = measures.c[stored] if stored in measures.c else exchanges.c[stored]
+    expression: Expression = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     return expression
 
 
@@ -109,9 +113,9 @@ def cost_units() -> ColumnElement[int]:
     return func.cost_of(*facts, *called, *counts, type_=BigInteger)
 
 
-def resolved(function: str) -> ColumnElement[Any]:
+def resolved(function: str) -> Expression:
     """Return what one of the functions of a resolver says of an exchange."""
-    value: ColumnElement[Any] = getattr(func, function)(exchanges.c.no, type_=Integer if function == ABOVE else Text)
+    value: Expression = getattr(func, function)(exchanges.c.no, type_=Integer if function == ABOVE else Text)
     return value
 
 
@@ -127,7 +131,7 @@ def _cache_hit_rate() -> ColumnElement[float]:
     return case((total.is_not(null()), cast(measures.c.cache_read_input_tokens, Float) / total))
 
 
-_WORKED_OUT: Final[dict[str, Callable[[], ColumnElement[Any]]]] = {
+_WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "conversation": lambda: resolved(CONVERSATION),
     "continues": lambda: resolved(CONTINUED),
     "cost": lambda: type_coerce(cost_units() / literal(float(UNITS)), Cost()),
@@ -137,16 +141,16 @@ _WORKED_OUT: Final[dict[str, Callable[[], ColumnElement[Any]]]] = {
 """The expressions of `rows.WORKED_OUT`."""
 
 
-def _sum(value: ColumnElement[Any], table: Table) -> ColumnElement[Any]:
+def _sum(value: Expression, table: Table) -> Expression:
     summed = select(func.coalesce(func.sum(value), 0)).where(table.c.exchange_no == exchanges.c.no)
     return summed.correlate(exchanges).scalar_subquery()
 
 
-def _count(array: ColumnElement[Any]) -> ColumnElement[Any]:
+def _count(array: Expression) -> Expression:
     return case((func.json_valid(array) == 1, func.json_array_length(array)))
 
 
-def last_read() -> ColumnElement[Any]:
+def last_read() -> Expression:
     """Return the expression of when the last read came of an exchange that is open."""
     own = segments.c.exchange_no == exchanges.c.no
     last = select(func.max(segments.c.seq)).where(own).correlate(exchanges).scalar_subquery()
@@ -158,12 +162,12 @@ def last_read() -> ColumnElement[Any]:
     return type_coerce(summed.correlate(exchanges).scalar_subquery(), exchanges.c.end_ns.type)
 
 
-def _typed(one: ColumnElement[Any], column: Column[Any]) -> ColumnElement[Any]:
+def _typed(one: Expression, column: Column[Any]) -> Expression:
     """Return an expression with the type of a column, so that its values are checked as those of the column."""
     return type_coerce(one, column.type)
 
 
-def label(key: str) -> ColumnElement[Any]:
+def label(key: str) -> Expression:
     """Return the expression of a label's value; null where there is none."""
     return case((func.json_valid(exchanges.c.labels) == 1, exchanges.c.labels[key].as_string()))
 

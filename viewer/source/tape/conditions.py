@@ -62,10 +62,10 @@ from wiretape.viewer.query.syntax import (
     Regex,
     Word,
 )
-from wiretape.viewer.source.tape.columns import column, each_label, label
+from wiretape.viewer.source.tape.columns import Expression, column, each_label, label
 
 Condition = ColumnElement[bool]
-Check = Callable[[ColumnElement[Any]], Condition]
+Check = Callable[[Expression], Condition]
 
 WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
 """Where a bare word is looked for, besides `text` and the values of labels, and in which style."""
@@ -154,7 +154,7 @@ def _(filter: Match) -> Condition:
     return _holds(_texts(filter.field), lambda one: _like(one, wanted), filter.negated)
 
 
-def _holds(columns: Sequence[ColumnElement[Any]], check: Check, negated: bool) -> Condition:
+def _holds(columns: Sequence[Expression], check: Check, negated: bool) -> Condition:
     """Require that a column passes the check; negated, that none does although one is known."""
     passed = or_(*(_known(check(one)) for one in columns))
     return and_(or_(*(one.is_not(null()) for one in columns)), not_(passed)) if negated else passed
@@ -164,7 +164,7 @@ def _known(check: Condition) -> Condition:
     return func.coalesce(check, false(), type_=Boolean)
 
 
-def _between(one: ColumnElement[Any], low: Number | None, high: Number | None) -> Condition:
+def _between(one: Expression, low: Number | None, high: Number | None) -> Condition:
     return and_(true() if low is None else one >= low, true() if high is None else one <= high)
 
 
@@ -228,7 +228,7 @@ def _stored_percentile(gaps: bytes | None, fraction: float) -> int | None:
     return gap_percentile(_stored(gaps), fraction)
 
 
-def _stored(gaps: Any) -> bytes:
+def _stored(gaps: object) -> bytes:
     """Return the gaps in a cell, of which nothing has been checked."""
     return packing.unpack_gaps(gaps) if isinstance(gaps, bytes) and packing.are_gaps(gaps) else b""
 
@@ -240,10 +240,10 @@ def _fits_label(pattern: Pattern | None) -> Check:
 _NOT_REUSED: Final = case((exchanges.c.connection_reused.is_(false()), "no"))
 
 
-def _texts(field: str) -> list[ColumnElement[Any]]:
+def _texts(field: str) -> list[Expression]:
     if field == "flags":  # a space around each
         return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
-    own: dict[str, Callable[[], ColumnElement[Any]]] = {
+    own: dict[str, Callable[[], Expression]] = {
         "request_body": lambda: cast(_request(), Text),
         "tool_calls": _called,
         "connection_reused": lambda: case((column("connection_reused"), "yes"), else_=_NOT_REUSED),
@@ -251,14 +251,14 @@ def _texts(field: str) -> list[ColumnElement[Any]]:
     return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
 
 
-def _request() -> ColumnElement[Any]:
+def _request() -> Expression:
     """Return the body of a request without its content encoding."""
     body, headers = column("request_body"), exchanges.c.request_headers
     is_coded = and_(body.is_not(null()), type_coerce(headers, Text).contains('"content-encoding"'))
     return case((is_coded, func.uncoded(headers, body)), else_=body)
 
 
-def _uncoded(headers: str, body: Any) -> Any:
+def _uncoded(headers: str, body: object) -> Any:
     try:
         return encoding.uncoded(json.loads(headers), body) if isinstance(body, bytes) else body
     except (ValueError, TypeError):  # the cell is damaged
@@ -273,7 +273,7 @@ def _called() -> ColumnElement[str]:
     return select(func.group_concat(name + "(" + arguments + ")", "\n")).scalar_subquery()
 
 
-def _like(one: ColumnElement[Any], wanted: Sequence[Pattern]) -> Condition:
+def _like(one: Expression, wanted: Sequence[Pattern]) -> Condition:
     return or_(*(one.ilike("%".join(map(_escaped, shape)), escape="\\") for shape in wanted))
 
 

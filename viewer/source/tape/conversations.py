@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, case, func, null, sele
 from wiretape.recorder.decode.outcome import FAILURES
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
-from wiretape.viewer.model.listing.conversations import tree
+from wiretape.viewer.listing.conversations import tree
 from wiretape.viewer.rows import ConversationRow, TurnRow
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, JOINED, among, column, cost_units, label, resolved

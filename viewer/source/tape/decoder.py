@@ -1,8 +1,8 @@
 """Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
 
 Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started,
-and read ahead, before anybody wants what comes of it. What decoding gives is in
-`wiretape.viewer.model.exchange.opened`; what is read of the tape for it, in `exchange`.
+and read ahead, before anybody wants what comes of it. What decoding gives is in `wiretape.viewer.exchange.opened`;
+what is read of the tape for it, in `exchange`.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from wiretape.recorder.errors import TapeError
 from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
-    from wiretape.viewer.model.exchange.opened import Opened
+    from wiretape.viewer.exchange.opened import Opened
 
 LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""

@@ -25,11 +25,11 @@ from wiretape.recorder.process import Run
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
-from wiretape.viewer.model.exchange import opened
-from wiretape.viewer.model.exchange import turn as turns
-from wiretape.viewer.model.exchange.opened import Known, Stored
-from wiretape.viewer.model.exchange.transcript import Transcript
-from wiretape.viewer.model.exchange.turn import Asked, Turn
+from wiretape.viewer.exchange import opened
+from wiretape.viewer.exchange import turn as turns
+from wiretape.viewer.exchange.opened import Known, Stored
+from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.exchange.turn import Asked, Turn
 from wiretape.viewer.rows import DetailRow, Headers, Request
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import JOINED, column
@@ -62,9 +62,8 @@ class FullExchange:
     @property
     def ending(self) -> str:
         """How it ended: its outcome, and the message of the error or the transport, if there is one."""
-        detail = f" ({self.row.outcome_detail})" if self.row.outcome_detail else ""
         message = self.row.error_message or self.row.ended_detail
-        return f"{self.row.outcome}{detail}{f': {message}' if message else ''}"
+        return f"{self.row.ending}{f': {message}' if message else ''}"
 
 
 def full(connection: Connection, no: int) -> FullExchange:
@@ -164,9 +163,8 @@ def weight(connection: Connection, no: int) -> int:
 
 def preliminary(row: DetailRow) -> Transcript:
     """Return the texts that the tape has already, as if one event had brought them all, until the body is decoded."""
-    texts = [("reasoning", row.reasoning), ("content", row.content), ("refusal", row.refusal)]
     calls = [(call["name"] or "", call["arguments"] or "") for call in row.tool_calls or ()]
-    return Transcript.of_texts({kind: text for kind, text in texts if text}, calls)
+    return Transcript.of_texts({kind: text for kind, text in row.texts.items() if text}, calls)
 
 
 def decode_asked() -> None:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, true
+from sqlalchemy import Connection, func, select, true
 
 from wiretape.recorder.tape.schema import exchanges, measures, sessions, settlements
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED, among
+from wiretape.viewer.source.tape.columns import JOINED, Statement, among
 from wiretape.viewer.source.tape.conditions import Condition
 
 POLL_SECONDS = 0.2
@@ -147,7 +147,7 @@ def _last_ended(connection: Connection, count: int | None, where: Condition | No
     return _in_order_of_ending(rows)
 
 
-def _ends() -> Select[Any]:
+def _ends() -> Statement:
     return select(exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns).select_from(JOINED)
 
 

@@ -2,8 +2,7 @@
 
 As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
 that a line of many megabytes costs no more than any other. An exchange that still runs is measured from what is there,
-unless that is much, and is the same on every screen. What is done with the rows is left to
-`wiretape.viewer.model.listing`.
+unless that is much, and is the same on every screen. What is done with the rows is left to `wiretape.viewer.listing`.
 """
 
 import functools
@@ -12,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, Text, bindparam, case, cast, func, select
+from sqlalchemy import Connection, LargeBinary, Text, bindparam, case, cast, func, select
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
@@ -22,11 +21,11 @@ from wiretape.recorder.decode.outcome import Exchange, Reads
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer import rows
-from wiretape.viewer.model.listing.ranking import Entry
+from wiretape.viewer.listing.ranking import Entry
 from wiretape.viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
 from wiretape.viewer.source.base import Change, Seen
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED, among, column, last_read
+from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, among, column, last_read
 from wiretape.viewer.source.tape.conditions import Condition
 
 LONGEST: Final = 256
@@ -118,18 +117,18 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     return listed
 
 
-def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[Any]) -> ListRow:
+def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[object]) -> ListRow:
     """Return a row of the list, with the values of `short_columns`."""
     return ListRow(no=no, last_read_ms=rows.ms(last_ns), gaps=gaps, **rows.exchange(LISTED, values))
 
 
-def short_columns() -> list[ColumnElement[Any]]:
+def short_columns() -> list[Expression]:
     """Return what a row of the list is made of, texts cut."""
     return [_short(name).label(name) for name in LISTED]
 
 
 @functools.cache
-def _listed() -> Select[Any]:
+def _listed() -> Statement:
     unended = case((exchanges.c.ended_by.is_(None), last_read()))
     is_wide = func.substr(measures.c.icl, 1, 1, type_=LargeBinary) == b"\x08"
     most_bytes = case((is_wide, 1 + 8 * MOST_GAPS), else_=1 + 4 * MOST_GAPS)
@@ -279,7 +278,7 @@ def _numbers_of(connection: Connection, statement: Any) -> list[int]:
         return msgspec.json.decode(connection.execute(statement).scalar_one(), type=list[int])
 
 
-def _short(name: str) -> ColumnElement[Any]:
+def _short(name: str) -> Expression:
     return func.substr(column(name), 1, LONGEST, type_=column(name).type) if name in _TEXTS else column(name)
 
 

@@ -20,13 +20,12 @@ from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
+from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats import heatmap, summary
 from wiretape.viewer.stats.heatmap import Heatmap
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound
 from wiretape.viewer.stats.prices import Paid
 from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
-
-Condition = ColumnElement[bool]
 
 MOST_GAPS: Final = 12_000_000
 """More pooled gaps than this are not held in memory, of 8 bytes each: their figures are left to the command."""
@@ -194,7 +193,7 @@ def _counts(codes: NDArray[np.float64]) -> Counter[str]:
     return Counter({name: count for name, count in zip(_CODES, counts, strict=True) if count})
 
 
-def sortable(key: Iterable[Any]) -> list[tuple[bool, str]]:
+def sortable(key: Iterable[object]) -> list[tuple[bool, str]]:
     """Return what the keys of groups are put in order by: numbers as such, unknown last."""
     return [(part is None, f"{part:>9}" if isinstance(part, int) else str(part)) for part in key]
 

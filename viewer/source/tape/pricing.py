@@ -1,7 +1,7 @@
 """What exchanges cost, as functions of SQL; the prices are read when a statement first asks for them."""
 
 import sqlite3
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -27,7 +27,7 @@ class Pricing:
         connection.create_function(CURRENCY, 1, self._currency)
         connection.create_function(CACHE_TOTAL, 4, _cache_total, deterministic=True)
 
-    def prepare(self, _connection: Connection, _cursor: Any, statement: str, *__: Any) -> None:
+    def prepare(self, _connection: Connection, _cursor: object, statement: str, *__: object) -> None:
         """Read the prices before a statement that asks for a cost. Raises `ConfigError`."""
         if self._prices is None and (f"{COST}(" in statement or f"{CURRENCY}(" in statement):
             from wiretape.viewer import config
@@ -38,15 +38,15 @@ class Pricing:
     def _known(self) -> Prices:
         return self._prices or Prices()
 
-    def _currency(self, cost: Any) -> str | None:
+    def _currency(self, cost: object) -> str | None:
         """Return the currency of a cost; None if there is no cost, or there are no prices."""
         return self._known.currency if cost is not None and self._known else None
 
-    def _cost(self, *facts: Any) -> int | None:
+    def _cost(self, *facts: object) -> int | None:
         return cost(self._known, *facts)
 
 
-def cost(prices: Prices, outcome: Any, flags: Any, started_at: Any, *rest: Any) -> int | None:
+def cost(prices: Prices, outcome: object, flags: object, started_at: object, *rest: object) -> int | None:
     """Return what an exchange cost by prices, given the arguments of `COST`; None if that is not known."""
     names, (input, output, reasoning, *cached) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
     if outcome != "complete" or not isinstance(started_at, str):
@@ -55,15 +55,15 @@ def cost(prices: Prices, outcome: Any, flags: Any, started_at: Any, *rest: Any) 
     return prices.cost(names, started_at, usage(names.api, input, output, *cached, reasoning_besides=besides))
 
 
-def _cache_total(api: Any, input: Any, read: Any, write: Any) -> int | None:
+def _cache_total(api: object, input: object, read: object, write: object) -> int | None:
     known = usage(_text(api), _count(input), None, _count(read), _count(write))
     return None if known.cache_hit_rate is None else known.total_input
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _count(value: Any) -> int | None:
+def _count(value: object) -> int | None:
     """Return a cell of which nothing has been checked, if it is a count."""
     return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, and_, bindparam, event, func, not_, or_, select, type_coerce
+from sqlalchemy import Connection, and_, bindparam, event, func, not_, or_, select, type_coerce
 from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from wiretape.recorder.decode import encoding
@@ -37,7 +37,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.query.patterns import Searches, TooSlow
 from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
 from wiretape.viewer.source.tape import conditions
-from wiretape.viewer.source.tape.columns import JOINED, column, flagged
+from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.pricing import Pricing
 from wiretape.viewer.source.tape.resolver import Resolver, begun
@@ -51,7 +51,7 @@ _HEADS = select(
     *(_exchanges.c[name] for name in ("no", "request_headers", "response_headers", "framing", "path")),
     reading.REQUEST_NEEDED,
 )
-_REQUEST: Final[Select[Any]] = select(
+_REQUEST: Final[Statement] = select(
     *(_exchanges.c[name] for name in ("id", "method", "path", "upstream")),
     *(_exchanges.c[f"request_{name}"] for name in ("headers", "body", "size", "sha256")),
     _exchanges.c.labels,
@@ -123,12 +123,12 @@ def explained(path: Path) -> Iterator[None]:
 
 def in_batches(
     connection: Connection,
-    statement: Select[Any],
+    statement: Statement,
     where: Condition | None = None,
     *,
     newest_first: bool = False,
     limit: int | None = None,
-    fetch: Callable[[Connection, Select[Any]], Sequence[Any]] = cells.fetch,
+    fetch: Callable[[Connection, Statement], Sequence[Any]] = cells.fetch,
 ) -> Iterator[Sequence[Any]]:
     """Yield the rows of a statement over `JOINED`, whose first column is `no`, in the order of that.
 
@@ -211,7 +211,7 @@ def detail_of(connection: Connection, no: int) -> DetailRow:
 
 
 @functools.cache
-def _detail() -> Select[Any]:
+def _detail() -> Statement:
     return _selected(rows.DETAILED).select_from(JOINED).where(_exchanges.c.no == bindparam("no"))
 
 
@@ -389,13 +389,13 @@ def _numbers(
         yield from batch
 
 
-def _selected(fields: Sequence[str]) -> Select[Any]:
+def _selected(fields: Sequence[str]) -> Statement:
     # Labels are left as they are stored, compact: most who ask for them write them so again.
     labels = type_coerce(_exchanges.c.labels, cells.text_of(_exchanges.c.labels))
     return select(_exchanges.c.no, *((labels if field == "labels" else column(field)).label(field) for field in fields))
 
 
-def filtered(statement: Select[Any], where: Condition | None) -> Select[Any]:
+def filtered(statement: Statement, where: Condition | None) -> Statement:
     """Return a statement for the exchanges that fit."""
     return statement if where is None else statement.where(where)
 

@@ -14,7 +14,7 @@ from wiretape.recorder.decode.conversation import Asked, belonging
 from wiretape.recorder.decode.operation import GENERATIONS, operation
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer.model.listing.conversations import Conversations, Link
+from wiretape.viewer.listing.conversations import Conversations, Link
 from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, CONVERSATION, JOINED, among
 
 _LINKS: Final = select(
@@ -46,7 +46,7 @@ class Resolver:
         connection.create_function(ABOVE, 1, lambda no: self.conversations.above(no))
         connection.create_function(CONTINUED, 1, lambda no: self.conversations.id(self.conversations.continued(no)))
 
-    def prepare(self, connection: Connection, _: Any, statement: str, *__: Any) -> None:
+    def prepare(self, connection: Connection, _: object, statement: str, *__: object) -> None:
         """Bring what is known up to date before a statement that asks for it; in the same transaction."""
         if any(f"{function}(" in statement for function in (CONVERSATION, CONTINUED, ABOVE)):
             self.update(connection)

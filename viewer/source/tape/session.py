@@ -1,9 +1,10 @@
 """The exchanges of a tape, or of one run of a recorder, as they end."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Column, Connection, select
 
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode.outcome import Exchange
@@ -15,17 +16,20 @@ from wiretape.viewer.stats.dashboard import Ended
 from wiretape.viewer.stats.tools.request import Judged
 from wiretape.viewer.stats.traced import Traced
 
-_ALIKE = ("clock", "outcome_detail", "response_id", "ttft_ns", "max_stall_ns")
-"""What a `Traced` has by the name of its column."""
 
+def _columns(record: type[Ended] | type[Traced], *worked_out: str) -> dict[str, Column[Any]]:
+    """Return the columns with the names of a record's fields, except those `worked_out`."""
+    found = {**exchanges.c, **measures.c}
+    return {one.name: found[one.name] for one in fields(record) if one.name in found and one.name not in worked_out}
+
+
+_COUNTED = _columns(Ended, "flags", "input_tokens")
+_TOLD = _columns(Traced, "request_headers", "labels")
 _FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
-    exchanges.c.framing, exchanges.c.upstream, exchanges.c.request_model, measures.c.outcome, measures.c.error_code,
-    measures.c.duration_ns, measures.c.operation, measures.c.api, measures.c.response_model, measures.c.flags,
-    measures.c.input_tokens, measures.c.output_tokens, measures.c.cache_read_input_tokens,
-    measures.c.cache_creation_input_tokens, measures.c.reasoning_tokens, exchanges.c.id, exchanges.c.started_at,
-    exchanges.c.request_headers, exchanges.c.labels, measures.c.finish_reason, measures.c.choices,
-    measures.c.conversation_key, *(measures.c[name] if name in measures.c else exchanges.c[name] for name in _ALIKE),
+    exchanges.c.framing, exchanges.c.started_at, exchanges.c.request_headers, exchanges.c.labels, measures.c.outcome,
+    measures.c.error_code, measures.c.duration_ns, measures.c.flags, measures.c.input_tokens, measures.c.finish_reason,
+    measures.c.choices, measures.c.conversation_key, *_COUNTED.values(), *_TOLD.values(),
 ).select_from(JOINED)  # fmt: skip
 
 
@@ -48,30 +52,21 @@ def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
         )
         cached = row.cache_read_input_tokens, row.cache_creation_input_tokens
         counted = Ended(
-            operation=row.operation,
-            api=row.api,
-            upstream=row.upstream,
-            request_model=row.request_model,
-            response_model=row.response_model,
             exchange=exchange,
             judged=Judged(row.outcome, row.error_code, row.duration_ns),
             body=body,
             flags=(row.flags or "").split(),
             input_tokens=prices.usage(row.api, row.input_tokens, row.output_tokens, *cached).total_input,
-            output_tokens=row.output_tokens,
-            cache_read_input_tokens=row.cache_read_input_tokens,
-            cache_creation_input_tokens=row.cache_creation_input_tokens,
-            reasoning_tokens=row.reasoning_tokens,
+            **{name: getattr(row, name) for name in _COUNTED},
         )
         yield Traced(
-            id=row.id,
             counted=counted,
             started_ns=wall_ns(row.started_at),
             request_headers=row.request_headers or [],
             labels=row.labels or {},
             finish_reasons=_finish_reasons(row),
             conversation=row.conversation_key,
-            **{name: getattr(row, name) for name in _ALIKE},
+            **{name: getattr(row, name) for name in _TOLD},
         )
 
 

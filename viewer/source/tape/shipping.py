@@ -9,10 +9,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import JSON, Column, ColumnElement, Connection, Integer, Select, bindparam, func, select, type_coerce
+from sqlalchemy import JSON, Column, Connection, Integer, bindparam, func, select, type_coerce
 
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, exchanges, measures, sessions, settlements
+from wiretape.viewer.source.tape.columns import Expression, Statement
 
 _JOINED = (
     settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
@@ -106,7 +107,7 @@ def of_versions(
 
 
 @functools.cache
-def _statement(columns: tuple[Column[Any], ...]) -> Select[Any]:
+def _statement(columns: tuple[Column[Any], ...]) -> Statement:
     """Return the statement of `settled`, which is built once: that takes as long as running it."""
     version = settlements.c.version
     statement = _selected(columns).where(version > bindparam("after"), version <= bindparam("until"))
@@ -114,11 +115,11 @@ def _statement(columns: tuple[Column[Any], ...]) -> Select[Any]:
 
 
 @functools.cache
-def _by_version(columns: tuple[Column[Any], ...]) -> Select[Any]:
+def _by_version(columns: tuple[Column[Any], ...]) -> Statement:
     return _selected(columns).where(settlements.c.version.in_(bindparam("versions", expanding=True)))
 
 
-def _selected(columns: tuple[Column[Any], ...]) -> Select[Any]:
+def _selected(columns: tuple[Column[Any], ...]) -> Statement:
     first = (settlements.c.version, exchanges.c.labels)
     needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
     statement = select(*first, *map(_as_stored, columns)).select_from(_STREAMED if needs_bodies else _JOINED)
@@ -127,7 +128,7 @@ def _selected(columns: tuple[Column[Any], ...]) -> Select[Any]:
     return statement.order_by(settlements.c.version)
 
 
-def _as_stored(column: Column[Any]) -> ColumnElement[Any]:
+def _as_stored(column: Column[Any]) -> Expression:
     """Return a column with JSON as the text that the tape has, checked all the same."""
     is_json = isinstance(cells.declared(column), JSON)
     return type_coerce(column, cells.text_of(column)) if is_json else column

@@ -17,9 +17,9 @@ from wiretape.recorder.decode.outcome import Exchange, Reads
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED
-from wiretape.viewer.model.exchange.opened import Known
-from wiretape.viewer.model.exchange.turn import Turn
-from wiretape.viewer.model.listing.catalog import PAGE
+from wiretape.viewer.exchange.opened import Known
+from wiretape.viewer.exchange.turn import Turn
+from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import DetailRow, Headers, ListRow, Request, TableRow
 from wiretape.viewer.source import base

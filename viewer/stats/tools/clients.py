@@ -15,8 +15,9 @@ request is issued. Both count tokens as the system reports them.
 import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools import readers
 from wiretape.viewer.stats.tools.request import (
     ClientLeft,
@@ -233,7 +234,7 @@ def _is_error_event(frame: Frame) -> bool:
     return any(name.strip().lower() == b"event" and value.strip().lower() == b"error" for name, _, value in fields)
 
 
-def _aiperf_payloads(request: Request) -> list[tuple[Frame, dict[str, Any]]]:
+def _aiperf_payloads(request: Request) -> list[tuple[Frame, JsonObject]]:
     """Return the payloads that are JSON objects; AIPerf drops what is not, and error payloads have no choices."""
     payloads = []
     for frame in request.frames:
@@ -243,7 +244,7 @@ def _aiperf_payloads(request: Request) -> list[tuple[Frame, dict[str, Any]]]:
     return payloads
 
 
-def _genai_perf_payload(frame: Frame) -> dict[str, Any]:
+def _genai_perf_payload(frame: Frame) -> JsonObject:
     if frame.raw.startswith(b"event:") and b"error" in frame.raw.lower():
         raise ToolError("GenAIPerfException: error event in the SSE response")
     # An event that does not begin with its data is not looked at.
@@ -252,7 +253,7 @@ def _genai_perf_payload(frame: Frame) -> dict[str, Any]:
     return load(frame.data, place(frame.raw))
 
 
-def _has_more_than_text(payload: dict[str, Any]) -> bool:
+def _has_more_than_text(payload: JsonObject) -> bool:
     """Return whether a payload has output that usage counts and genai-perf does not see."""
     choices = payload.get("choices")
     for number, choice in enumerate(choices if isinstance(choices, list) else []):
@@ -264,7 +265,7 @@ def _has_more_than_text(payload: dict[str, Any]) -> bool:
     return isinstance(details, dict) and bool(details.get("reasoning_tokens"))
 
 
-def _genai_perf_text(payload: dict[str, Any]) -> str:
+def _genai_perf_text(payload: JsonObject) -> str:
     choice = _choice_or_error(payload)
     kind = payload.get("object", "text_completion")
     if kind == "text_completion":
@@ -277,7 +278,7 @@ def _genai_perf_text(payload: dict[str, Any]) -> str:
     return str(part(choice, name).get("content") or "")
 
 
-def _choice_or_error(payload: dict[str, Any]) -> dict[str, Any]:
+def _choice_or_error(payload: JsonObject) -> JsonObject:
     choice = first_choice(payload)
     if choice is None:
         if payload.get("choices") == []:
@@ -286,7 +287,7 @@ def _choice_or_error(payload: dict[str, Any]) -> dict[str, Any]:
     return choice
 
 
-def _guidellm_payloads(request: Request) -> Iterator[tuple[Frame, dict[str, Any] | None]]:
+def _guidellm_payloads(request: Request) -> Iterator[tuple[Frame, JsonObject | None]]:
     """Yield the payloads up to `[DONE]`, which is None; an error payload is the request's."""
     for frame in request.frames:
         # httpx ends a line where Python does: at U+2028, too.
@@ -308,7 +309,7 @@ def _guidellm_payloads(request: Request) -> Iterator[tuple[Frame, dict[str, Any]
             yield frame, payload
 
 
-def _is_uncounted(error: Any) -> bool:
+def _is_uncounted(error: object) -> bool:
     """Return whether an error has no code, which the summary takes for a success; any other fails the request."""
     if not isinstance(error, dict) or "message" not in error or "code" not in error:
         raise ToolError("KeyError on an error payload")

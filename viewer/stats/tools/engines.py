@@ -13,10 +13,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Final
 
 from wiretape.recorder.decode.decoder import Decoded, Run
 from wiretape.recorder.decode.dialects import completions, responses
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import (
     Numbers,
     Request,
@@ -51,7 +52,7 @@ class _VllmRule:
     without a token event.
     """
 
-    counts: Callable[[dict[str, Any]], bool]
+    counts: Callable[[JsonObject], bool]
     strips: bool
     usage_ends: bool
     needs_event: bool
@@ -251,13 +252,13 @@ def _is_payload(text: bytes) -> bool:
     return True
 
 
-def _first(choices: Any) -> dict[str, Any]:
+def _first(choices: object) -> JsonObject:
     if not isinstance(choices, list) or not isinstance(choices[0], dict):
         raise ToolError("AttributeError: the choice is no object")
     return choices[0]
 
 
-def _has_streamed_output(choice: dict[str, Any]) -> bool:
+def _has_streamed_output(choice: JsonObject) -> bool:
     delta = choice.get("delta")
     if not isinstance(delta, dict):
         return False
@@ -267,7 +268,7 @@ def _has_streamed_output(choice: dict[str, Any]) -> bool:
     return delta.get("content") == "" and "role" not in delta
 
 
-def _has_delta(choice: dict[str, Any]) -> bool:
+def _has_delta(choice: JsonObject) -> bool:
     if "delta" not in choice:
         raise ToolError("KeyError: 'delta'")
     if not isinstance(choice["delta"], dict):

@@ -5,9 +5,10 @@ Follows AIPerf's `endpoints/{openai_chat,openai_completions,openai_responses,ant
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wiretape.recorder.decode.dialects import chat, completions, messages, responses
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import ToolError, first_choice, part, text_of
 
 
@@ -17,13 +18,13 @@ class _AiperfRead(NamedTuple):
     answer: str = ""
     reasoning: str = ""
     is_content: bool = False
-    reports: dict[str, Any] = {}
+    reports: JsonObject = {}
 
 
-def _aiperf_chat() -> Callable[[dict[str, Any]], _AiperfRead]:
+def _aiperf_chat() -> Callable[[JsonObject], _AiperfRead]:
     """Return a reader of chat completions: the first choice's text, or a tool's name and arguments."""
 
-    def read(payload: dict[str, Any]) -> _AiperfRead:
+    def read(payload: JsonObject) -> _AiperfRead:
         name = {"chat.completion": "message", "chat.completion.chunk": "delta"}.get(str(payload.get("object")))
         delta = part(first_choice(payload) or {}, name) if name else {}
         content, reasoning = delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")
@@ -39,21 +40,21 @@ def _aiperf_chat() -> Callable[[dict[str, Any]], _AiperfRead]:
     return read
 
 
-def _aiperf_completions() -> Callable[[dict[str, Any]], _AiperfRead]:
+def _aiperf_completions() -> Callable[[JsonObject], _AiperfRead]:
     """Return a reader of completions: the first choice's text."""
 
-    def read(payload: dict[str, Any]) -> _AiperfRead:
+    def read(payload: JsonObject) -> _AiperfRead:
         is_known = payload.get("object") in ("completion", "text_completion")
         return _AiperfRead(str((first_choice(payload) or {}).get("text") or "") if is_known else "", reports=payload)
 
     return read
 
 
-def _aiperf_responses() -> Callable[[dict[str, Any]], _AiperfRead]:
+def _aiperf_responses() -> Callable[[JsonObject], _AiperfRead]:
     """Return a reader of Responses: deltas, and the end of each text, which has that text if no delta had it."""
     streamed = set[tuple[str, str]]()
 
-    def read(payload: dict[str, Any]) -> _AiperfRead:
+    def read(payload: JsonObject) -> _AiperfRead:
         delta = str(payload.get("delta") or "")
         place = str(payload.get("output_index")), str(payload.get("content_index"))
         match payload.get("type"):
@@ -75,10 +76,10 @@ def _aiperf_responses() -> Callable[[dict[str, Any]], _AiperfRead]:
     return read
 
 
-def _aiperf_messages() -> Callable[[dict[str, Any]], _AiperfRead]:
+def _aiperf_messages() -> Callable[[JsonObject], _AiperfRead]:
     """Return a reader of Messages: text, thinking, and the input of tools, not their names."""
 
-    def read(payload: dict[str, Any]) -> _AiperfRead:
+    def read(payload: JsonObject) -> _AiperfRead:
         delta = part(payload, "delta")
         match payload.get("type"), delta.get("type"):
             case "message_start", _:
@@ -96,7 +97,7 @@ def _aiperf_messages() -> Callable[[dict[str, Any]], _AiperfRead]:
     return read
 
 
-AIPERF: Final[dict[str, Callable[[], Callable[[dict[str, Any]], _AiperfRead]]]] = {
+AIPERF: Final[dict[str, Callable[[], Callable[[JsonObject], _AiperfRead]]]] = {
     chat.API: _aiperf_chat,
     completions.API: _aiperf_completions,
     responses.API: _aiperf_responses,
@@ -112,7 +113,7 @@ class _GuidellmRead(NamedTuple):
     reasoning: bool = False
     begins_call: bool = False
     is_call: bool = False
-    usage: Any = None
+    usage: object = None
     ends: bool = False
 
     @property
@@ -121,7 +122,7 @@ class _GuidellmRead(NamedTuple):
         return bool(self.text) or self.begins_call or self.is_call
 
 
-def _guidellm_chat(payload: dict[str, Any]) -> _GuidellmRead:
+def _guidellm_chat(payload: JsonObject) -> _GuidellmRead:
     choice = first_choice(payload) or {}
     if not isinstance(choice.get("delta", {}), dict):
         raise ToolError("AttributeError: the delta is no object")
@@ -134,12 +135,12 @@ def _guidellm_chat(payload: dict[str, Any]) -> _GuidellmRead:
     return _GuidellmRead(text, reasoning, begins_call=bool(calls), usage=payload.get("usage"))
 
 
-def _guidellm_completions(payload: dict[str, Any]) -> _GuidellmRead:
+def _guidellm_completions(payload: JsonObject) -> _GuidellmRead:
     text = text_of((first_choice(payload) or {}).get("text") or "")
     return _GuidellmRead(text, usage=payload.get("usage"))
 
 
-def _guidellm_responses(payload: dict[str, Any]) -> _GuidellmRead:
+def _guidellm_responses(payload: JsonObject) -> _GuidellmRead:
     """Read an event; reasoning is that of summaries only, and each event of a function call is output."""
     match payload.get("type"):
         case "response.output_text.delta":
@@ -158,7 +159,7 @@ def _guidellm_responses(payload: dict[str, Any]) -> _GuidellmRead:
     return _GuidellmRead()
 
 
-def _begins_call(payload: dict[str, Any]) -> bool:
+def _begins_call(payload: JsonObject) -> bool:
     if part(payload, "item").get("type") != "function_call":
         return False
     if "output_index" not in payload:
@@ -166,7 +167,7 @@ def _begins_call(payload: dict[str, Any]) -> bool:
     return True
 
 
-GUIDELLM: Final[dict[str, Callable[[dict[str, Any]], _GuidellmRead]]] = {
+GUIDELLM: Final[dict[str, Callable[[JsonObject], _GuidellmRead]]] = {
     chat.API: _guidellm_chat,
     completions.API: _guidellm_completions,
     responses.API: _guidellm_responses,
@@ -180,7 +181,7 @@ _GUIDELLM_USAGE: Final = {
 """The names of the count of a usage, and of that in its details."""
 
 
-def guidellm_tokens(usage: Any, api: str) -> int:
+def guidellm_tokens(usage: object, api: str) -> int:
     """Return the tokens of a usage, 0 where it has none: the answer's own, and those of images, video and audio."""
     if not isinstance(usage, dict):
         raise ToolError("AttributeError: the usage is no object")

@@ -20,6 +20,7 @@ import msgspec
 from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
 from wiretape.recorder.decode.dialects import chat, registry
 from wiretape.recorder.decode.outcome import NOT_SHIPPED, Exchange
+from wiretape.recorder.decode.values import JsonObject
 
 Numbers = dict[str, "float | list[float] | array[float] | None"]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown.
@@ -208,7 +209,7 @@ def admitted(seen: Request, whole: Request, *, is_stream: bool, is_whole: bool, 
     return whole
 
 
-def load(text: bytes | str, place: str) -> dict[str, Any]:
+def load(text: bytes | str, place: str) -> JsonObject:
     """Parse a JSON object as a tool does; `place` is what the error is to name."""
     payload = load_any(text, place)
     if not isinstance(payload, dict):
@@ -236,7 +237,7 @@ def place(line: bytes) -> str:
     return "SSE field line"
 
 
-def first_choice(payload: dict[str, Any]) -> dict[str, Any] | None:
+def first_choice(payload: JsonObject) -> JsonObject | None:
     """Return the first choice of a payload, {} where it is no object, None where there is no choice."""
     choices = payload.get("choices")
     if not isinstance(choices, list) or not choices:
@@ -244,7 +245,7 @@ def first_choice(payload: dict[str, Any]) -> dict[str, Any] | None:
     return choices[0] if isinstance(choices[0], dict) else {}
 
 
-def part(choice: dict[str, Any], name: str) -> dict[str, Any]:
+def part(choice: JsonObject, name: str) -> JsonObject:
     """Return a choice's `delta` or `message`, {} where it has none."""
     value = choice.get(name)
     return value if isinstance(value, dict) else {}
@@ -257,7 +258,7 @@ def text_of(content: Any) -> str:
     return content
 
 
-def completion_tokens(payload: dict[str, Any], api: str = chat.API) -> int | None:
+def completion_tokens(payload: JsonObject, api: str = chat.API) -> int | None:
     """Return the output tokens that the usage in a payload, or in a part of one, reports."""
     usage = payload.get("usage")
     return registry.BY_API[api].tokens(usage).output if isinstance(usage, dict) else None

@@ -18,13 +18,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
 from wiretape.viewer.stats.tools.request import (
     LEFT,
@@ -96,13 +97,13 @@ def summarise(way: str, metric: str, unit: str, series: Series, factor: float = 
     return Summary(metric, unit, count, **{name: float(value) for name, value in statistics.items()})
 
 
-def _numpy(values: Values, _: Values | None, ddof: int) -> dict[str, Any]:
+def _numpy(values: Values, _: Values | None, ddof: int) -> JsonObject:
     deviation = {"std": values.std(ddof=ddof)} if len(values) > ddof else {}
     # There can be tens of millions: they are sorted where they are.
     return {**deviation, "percentiles": np.percentile(values, _PERCENTS, overwrite_input=True)}
 
 
-def _inverse_cdf(values: Values, weights: Values | None) -> dict[str, Any]:
+def _inverse_cdf(values: Values, weights: Values | None) -> JsonObject:
     weights = np.ones(len(values)) if weights is None else weights
     order = np.argsort(values, kind="stable")
     order = order[weights[order] > 0]
@@ -120,13 +121,13 @@ def _inverse_cdf(values: Values, weights: Values | None) -> dict[str, Any]:
     }
 
 
-def _loadgen(values: Values, _: Values | None) -> dict[str, Any]:
+def _loadgen(values: Values, _: Values | None) -> JsonObject:
     ordered, count = np.sort(values), len(values)
     places = [int(count * (percent / 100)) for percent in _PERCENTS]
     return {"mean": ordered.sum() // count, "percentiles": ordered[places]}
 
 
-def _buckets(values: Values, _: Values | None, bounds: Sequence[float]) -> dict[str, Any]:
+def _buckets(values: Values, _: Values | None, bounds: Sequence[float]) -> JsonObject:
     # A value on a bound belongs to the bucket below it.
     counts = np.bincount(np.searchsorted(bounds, values, side="left"), minlength=len(bounds) + 1).tolist()
     return {"percentiles": [_quantile(counts, bounds, percent / 100) for percent in _PERCENTS]}
@@ -142,7 +143,7 @@ def _quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> f
     return bounds[-1]
 
 
-WAYS: Final[dict[str, Callable[[Values, Values | None], dict[str, Any]]]] = {
+WAYS: Final[dict[str, Callable[[Values, Values | None], JsonObject]]] = {
     "numpy": partial(_numpy, ddof=0),
     "pandas": partial(_numpy, ddof=1),
     "inverse_cdf": _inverse_cdf,

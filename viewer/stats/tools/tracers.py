@@ -7,8 +7,9 @@ first item that the SDK below yields: any event with JSON data.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import (
     ClientLeft,
     Frame,
@@ -93,7 +94,7 @@ def traceloop(request: Request) -> Numbers:
     return {**numbers, "generate_s": None if end_ns is None else (end_ns - (first_ns or 0)) / 1e9}
 
 
-def _items(request: Request) -> Iterator[tuple[Frame, dict[str, Any]]]:
+def _items(request: Request) -> Iterator[tuple[Frame, JsonObject]]:
     """Yield the payloads up to `[DONE]`, as OpenAI's SDK does; it raises on one with an error."""
     for frame in request.frames:
         if frame.comment or not frame.whole or not frame.data:
@@ -106,5 +107,5 @@ def _items(request: Request) -> Iterator[tuple[Frame, dict[str, Any]]]:
         yield frame, payload
 
 
-def _is_passed_on(delta: dict[str, Any]) -> bool:
+def _is_passed_on(delta: JsonObject) -> bool:
     return bool(delta.get("content")) or any(delta.get(name) is not None for name in ("role", *_OUTPUTS))

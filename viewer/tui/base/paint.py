@@ -17,7 +17,7 @@ from textual.filter import LineFilter
 from textual.strip import Strip
 
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.model import states
+from wiretape.viewer.exchange import states
 
 Part: TypeAlias = "tuple[str, Style | None]"
 """A text, recorded or not, and its style."""

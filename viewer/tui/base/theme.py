@@ -1,4 +1,4 @@
-"""The viewer's two themes, what each tone of `wiretape.viewer.model.states` looks like in them, and measures of
+"""The viewer's two themes, what each tone of `wiretape.viewer.exchange.states` looks like in them, and measures of
 colours.
 
 Widgets name colours by their meaning (`$success`, `$warning`, `$error`, `$text-muted`). Every text colour of these two
@@ -21,7 +21,7 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
-from wiretape.viewer.model.states import Tone, cut
+from wiretape.viewer.text.cells import Tone, cut
 from wiretape.viewer.tui.base import paint
 
 DARK: Final = Theme(

@@ -6,12 +6,11 @@ from typing import ClassVar, Final
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from wiretape.viewer.model import states
-from wiretape.viewer.model.exchange.race import Part
-from wiretape.viewer.model.listing import ranking
-from wiretape.viewer.model.listing.ranking import Score
-from wiretape.viewer.model.text import wrap
-from wiretape.viewer.model.text.diff import Divergence
+from wiretape.viewer.exchange.race import Part
+from wiretape.viewer.listing import ranking
+from wiretape.viewer.listing.ranking import Score
+from wiretape.viewer.text import cells, wrap
+from wiretape.viewer.text.diff import Divergence
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.widgets.cursor import Toned
 
@@ -45,7 +44,7 @@ class LanePane(Toned):
     def __init__(self, name: str) -> None:
         super().__init__(id=f"lane-{name.lower()}")
         self._head = name
-        self._status: Sequence[states.Part] = ()
+        self._status: Sequence[cells.Part] = ()
         self._parts: Sequence[Part] = ()
         self._moving = False
         self._parting: tuple[str, str] | None = None
@@ -56,7 +55,7 @@ class LanePane(Toned):
         """The cells of a line."""
         return max(self.size.width - len(_MARGIN), 1)
 
-    def show(self, head: str, status: Sequence[states.Part], parts: Sequence[Part], running: bool) -> None:
+    def show(self, head: str, status: Sequence[cells.Part], parts: Sequence[Part], running: bool) -> None:
         """Show a lane: what it is, how it stands, its texts so far, and whether more will come."""
         has_grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
         has_changed = has_grown or (head, status) != (self._head, self._status)
@@ -66,7 +65,7 @@ class LanePane(Toned):
         if has_changed:
             self.refresh()
 
-    def show_parting(self, head: str, status: Sequence[states.Part], divergence: Divergence, own: str) -> None:
+    def show_parting(self, head: str, status: Sequence[cells.Part], divergence: Divergence, own: str) -> None:
         """Show where the texts part, instead: the end of what is common, and how this one goes on."""
         self._head, self._status = head, status
         self._parting = (f"{'…' if divergence.is_cut else ''}{divergence.before}", own)
@@ -83,7 +82,7 @@ class LanePane(Toned):
         if y == 0:
             return theme.rule(self, self._head, width)
         if y == height - 1:
-            return self.drawn(states.laid_out([(_MARGIN, "plain"), *self._status], width, right=False))
+            return self.drawn(cells.laid_out([(_MARGIN, "plain"), *self._status], width, right=False))
         if self._lines is None:
             self._lines = self._wrapped(max(self.room - 1, 1), height - 2)
         parts: list[paint.Part] = [(_MARGIN, None)]
@@ -129,7 +128,7 @@ class ScoreTable(Toned):
 
     def render_line(self, y: int) -> Strip:
         """Draw the names, A, B or the difference."""
-        parts: list[states.Part] = [(f" {_SIDES[y]:<{_SIDE - 1}}", "strong")]
+        parts: list[cells.Part] = [(f" {_SIDES[y]:<{_SIDE - 1}}", "strong")]
         for one in ranking.fitting(self.scores, self.size.width - _SIDE) if self.scores else ():
             text = (one.label, one.a, one.b, one.difference)[y]
             parts.append(

@@ -1,6 +1,6 @@
 """Two exchanges side by side, as they came, on one clock; below it their gaps and their figures.
 
-Keys become commands here. What of either has come is in `wiretape.viewer.model.exchange.race`.
+Keys become commands here. What of either has come is in `wiretape.viewer.exchange.race`.
 """
 
 import dataclasses
@@ -12,17 +12,17 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.worker import Worker
 
-from wiretape.viewer import formatting, rows
-from wiretape.viewer.model.exchange import pages
-from wiretape.viewer.model.exchange.clocks import seconds
-from wiretape.viewer.model.exchange.opened import Known
-from wiretape.viewer.model.exchange.pulse import Pulse
-from wiretape.viewer.model.exchange.race import ALIGNMENTS, Drawing, Lane, Part, Race, status
-from wiretape.viewer.model.listing import ranking
-from wiretape.viewer.model.states import ORPHAN
-from wiretape.viewer.model.text import diff
-from wiretape.viewer.model.text.diff import Divergence
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import pages
+from wiretape.viewer.exchange.clocks import seconds
+from wiretape.viewer.exchange.opened import Known
+from wiretape.viewer.exchange.pulse import Pulse
+from wiretape.viewer.exchange.race import ALIGNMENTS, Drawing, Lane, Part, Race, status
+from wiretape.viewer.exchange.states import ORPHAN
+from wiretape.viewer.listing import ranking
 from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.text import diff, formatting
+from wiretape.viewer.text.diff import Divergence
 from wiretape.viewer.tui.base.host import LOOK_SECONDS, Host, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.compare.lane import LanePane, ScoreTable
@@ -336,7 +336,7 @@ class CompareScreen(PlaybackScreen):
 
 def _instead(row: DetailRow, *, over: bool) -> list[Part]:
     """Return what stands where no text came of an exchange."""
-    text = f"no text: {formatting.outcome(row.outcome, row.outcome_detail)}"
+    text = f"no text: {formatting.line(row.ending)}"
     return [Part("instead", len(text), text)] if over else []
 
 

@@ -15,10 +15,10 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import formatting
-from wiretape.viewer.model.listing import ranking
-from wiretape.viewer.model.listing.ranking import LABELS, ORDERS, Entry
+from wiretape.viewer.listing import ranking
+from wiretape.viewer.listing.ranking import LABELS, ORDERS, Entry
 from wiretape.viewer.rows import ListRow
+from wiretape.viewer.text import formatting
 from wiretape.viewer.tui.base import paint
 from wiretape.viewer.tui.base.host import LOOK_SECONDS, host
 from wiretape.viewer.tui.base.keys import BACK, HELP
@@ -220,4 +220,4 @@ def comparison(numbers: Sequence[int]) -> Screen[None]:
 def _description(row: ListRow) -> str:
     texts = [row.id, row.model, formatting.host(row.upstream)]
     flags = [formatting.line(" ".join(row.flags))] if row.flags else []
-    return " · ".join([*map(formatting.line, texts), formatting.outcome(row.outcome, row.outcome_detail), *flags])
+    return " · ".join([*map(formatting.line, texts), formatting.line(row.ending), *flags])

@@ -26,8 +26,9 @@ from wiretape.recorder import children
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer import config, formatting
-from wiretape.viewer.model.states import Part
+from wiretape.viewer import config
+from wiretape.viewer.text import formatting
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import clipboard, paint
 from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import hidden

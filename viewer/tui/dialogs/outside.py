@@ -26,7 +26,7 @@ EDITORS: Final = "VISUAL", "EDITOR"
 _RULE: Final = "-" * 8
 
 
-def page(screen: Any) -> tuple[str, str] | None:
+def page(screen: object) -> tuple[str, str] | None:
     """Return the name and the text of what a screen shows; None if it has nothing that is text."""
     if hasattr(screen, "pages"):
         name, text = screen.pages()

@@ -13,12 +13,12 @@ from textual.message import Message
 from textual.strip import Strip
 
 from wiretape.recorder.decode.metrics import sparkline
-from wiretape.viewer import formatting
-from wiretape.viewer import sparkline as sparks
-from wiretape.viewer.model.exchange import clocks, events
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.transcript import KINDS, UNKNOWN, Transcript
-from wiretape.viewer.model.states import Tone
+from wiretape.viewer.exchange import clocks, events
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.transcript import KINDS, UNKNOWN, Transcript
+from wiretape.viewer.text import formatting
+from wiretape.viewer.text import sparkline as sparks
+from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.widgets.pane import Pane
 

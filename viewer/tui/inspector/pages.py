@@ -6,19 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer import formatting
-from wiretape.viewer.model.exchange import conversation, events, pages
-from wiretape.viewer.model.exchange.answer import Answer
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.conversation import Folding
-from wiretape.viewer.model.exchange.notes import Notes
-from wiretape.viewer.model.exchange.opened import Known, Opened
-from wiretape.viewer.model.exchange.transcript import Transcript
-from wiretape.viewer.model.exchange.turn import Turn
-from wiretape.viewer.model.states import Tone
-from wiretape.viewer.model.text import curl
-from wiretape.viewer.model.text.wrap import WrappedText
+from wiretape.viewer.exchange import conversation, events, pages
+from wiretape.viewer.exchange.answer import Answer
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.conversation import Folding
+from wiretape.viewer.exchange.notes import Notes
+from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.base import Place
+from wiretape.viewer.text import curl, formatting
+from wiretape.viewer.text.cells import Tone
+from wiretape.viewer.text.wrap import WrappedText
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.offers import Copy, Later

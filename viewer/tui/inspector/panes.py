@@ -15,16 +15,16 @@ from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.message import Message
 
-from wiretape.viewer.model.exchange import conversation, events, markers, pages, strips, tree
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.conversation import Folding
-from wiretape.viewer.model.exchange.notes import Notes
-from wiretape.viewer.model.exchange.opened import Known, Opened
-from wiretape.viewer.model.exchange.pulse import Pulse
-from wiretape.viewer.model.exchange.turn import Turn
-from wiretape.viewer.model.facts import Line
-from wiretape.viewer.model.states import Tone
+from wiretape.viewer.exchange import conversation, events, markers, pages, strips, tree
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.conversation import Folding
+from wiretape.viewer.exchange.facts import Line
+from wiretape.viewer.exchange.notes import Notes
+from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.pulse import Pulse
+from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.tape import exchange
+from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.base.host import host, in_thread
 from wiretape.viewer.tui.base.keys import hidden

@@ -16,15 +16,14 @@ from textual.message import Message
 from wiretape.recorder.decode.outcome import Read
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer import formatting
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.opened import Opened
-from wiretape.viewer.model.exchange.transcript import UNKNOWN
-from wiretape.viewer.model.states import Tone
-from wiretape.viewer.model.text import hexdump, json_spans
-from wiretape.viewer.model.text.hexdump import HexDump, Row, TextDump
-from wiretape.viewer.model.text.json_spans import Node
-from wiretape.viewer.model.text.wrap import WrappedText
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.opened import Opened
+from wiretape.viewer.exchange.transcript import UNKNOWN
+from wiretape.viewer.text import formatting, hexdump, json_spans
+from wiretape.viewer.text.cells import Tone
+from wiretape.viewer.text.hexdump import HexDump, Row, TextDump
+from wiretape.viewer.text.json_spans import Node
+from wiretape.viewer.text.wrap import WrappedText
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.widgets.pane import Pane
 

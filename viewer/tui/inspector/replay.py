@@ -15,17 +15,17 @@ from textual.events import Resize
 
 from wiretape.recorder.decode.metrics import sparkline
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer import sparkline as sparks
-from wiretape.viewer.model.exchange.answer import Answer, Part, Run
-from wiretape.viewer.model.exchange.transcript import Transcript
-from wiretape.viewer.model.states import Tone
-from wiretape.viewer.model.text.wrap import WrappedText
+from wiretape.viewer.exchange.answer import Answer, Part, Run
+from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.text import sparkline as sparks
+from wiretape.viewer.text.cells import Tone
+from wiretape.viewer.text.wrap import WrappedText
 from wiretape.viewer.tui.base import paint
 from wiretape.viewer.tui.base.host import in_thread
 from wiretape.viewer.tui.widgets.pane import Pane
 
 if TYPE_CHECKING:
-    from wiretape.viewer.model.text.markdown import Line
+    from wiretape.viewer.text.markdown import Line
 
 Annotation = Literal["none", "heat", "silences"]
 _ANNOTATIONS: Final[tuple[Annotation, ...]] = ("none", "heat", "silences")
@@ -281,7 +281,7 @@ class ReplayPane(Pane):
 
 def _render_texts(texts: Sequence[tuple[str, int] | None], width: int, *, whole: bool) -> "list[list[Line] | None]":
     """Render texts up to a length; None stays None."""
-    from wiretape.viewer.model.text import markdown
+    from wiretape.viewer.text import markdown
 
     most = markdown.MOST if whole else markdown.VISIBLE
     return [None if text is None else markdown.rendered(text[0][: text[1]], width, most) for text in texts]

@@ -14,11 +14,11 @@ from textual.geometry import Region
 
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.model.exchange import events, markers, notes
-from wiretape.viewer.model.exchange.notes import Notes
-from wiretape.viewer.model.exchange.opened import Known, Opened
-from wiretape.viewer.model.exchange.pages import is_dead
-from wiretape.viewer.model.exchange.pulse import Pulse
+from wiretape.viewer.exchange import events, markers, notes
+from wiretape.viewer.exchange.notes import Notes
+from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.pages import is_dead
+from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.base.host import LOOK_SECONDS, host, in_thread

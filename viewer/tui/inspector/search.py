@@ -3,10 +3,10 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from wiretape.viewer.model.exchange import markers
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.opened import Opened
-from wiretape.viewer.model.exchange.transcript import Transcript
+from wiretape.viewer.exchange import markers
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.opened import Opened
+from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.playing.driver import Move
 

@@ -16,11 +16,12 @@ from textual.strip import Strip
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.model.listing import drilling, outline
-from wiretape.viewer.model.listing.outline import Line
-from wiretape.viewer.model.states import Look, Part
+from wiretape.viewer.exchange.states import Look
+from wiretape.viewer.listing import drilling, outline
+from wiretape.viewer.listing.outline import Line
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.host import LOOK_SECONDS, Superseded, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs import offers

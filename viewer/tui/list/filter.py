@@ -27,14 +27,14 @@ from textual.worker import Worker
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.model import states
-from wiretape.viewer.model.listing import drilling
-from wiretape.viewer.model.states import Part, Tone
+from wiretape.viewer.listing import drilling
 from wiretape.viewer.query import completion, parser
 from wiretape.viewer.query.completion import Offer
 from wiretape.viewer.query.operators import symbol
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.query.syntax import Filter
+from wiretape.viewer.text import cells
+from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.list import history
 from wiretape.viewer.tui.list.listing import Query, Vocabulary
@@ -427,11 +427,11 @@ class Completions(Toned):
             return self.drawn([])
         wide = min(max(len(text) for text, _ in self._listed), _WIDEST)
         text, note = self._listed[at]
-        parts: list[Part] = [(f"{states.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
+        parts: list[Part] = [(f"{cells.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
         return self._line(parts, chosen=at == self.chosen)
 
     def _line(self, parts: Sequence[Part], *, chosen: bool = False) -> Strip:
-        laid_out = states.laid_out([(_INDENT, "plain"), *parts], self.size.width, right=False)
+        laid_out = cells.laid_out([(_INDENT, "plain"), *parts], self.size.width, right=False)
         return self.drawn(laid_out, theme.style(self, "completions--chosen") if chosen else None)
 
     @property

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.process import Run
-from wiretape.viewer.model.listing import notices
-from wiretape.viewer.model.listing.catalog import PAGE, Catalog
-from wiretape.viewer.model.listing.notices import Term
+from wiretape.viewer.listing import notices
+from wiretape.viewer.listing.catalog import PAGE, Catalog
+from wiretape.viewer.listing.notices import Term
 from wiretape.viewer.query.completion import FROM_TAPE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.source.tape.decoder import LARGE
@@ -321,8 +321,8 @@ def _terms(source: "Browsed", filter: Filter) -> list[Term]:
 
 def _vocabulary(source: "Browsed") -> Vocabulary:
     from wiretape.viewer.export import fields
-    from wiretape.viewer.formatting import host
     from wiretape.viewer.query.fields import FIELDS, MEANINGS
+    from wiretape.viewer.text.formatting import host
 
     values = {name: source.values(name) for name in FROM_TAPE}
     values |= {"upstream": list(dict.fromkeys(map(host, values["upstream"])))}

@@ -10,8 +10,8 @@ from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import SelectionList, Static
 
-from wiretape.viewer.model.listing.layout import COLUMNS
-from wiretape.viewer.model.states import Part
+from wiretape.viewer.listing.layout import COLUMNS
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.widgets.bar import content
 

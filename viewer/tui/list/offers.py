@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.model.text import curl
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import Place
+from wiretape.viewer.text import curl
 from wiretape.viewer.tui.base.host import Host, TapeReader
 from wiretape.viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
 from wiretape.viewer.tui.list.listing import Query

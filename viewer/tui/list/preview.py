@@ -10,12 +10,12 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.worker import Worker
 
-from wiretape.viewer.model import states
-from wiretape.viewer.model.listing import preview
-from wiretape.viewer.model.states import Look, Part
-from wiretape.viewer.model.text import wrap
+from wiretape.viewer.exchange.states import Look
+from wiretape.viewer.listing import preview
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import Details
+from wiretape.viewer.text import cells, wrap
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.list.listing import Listing
 from wiretape.viewer.tui.widgets.cursor import Toned
@@ -96,10 +96,10 @@ class Preview(Toned):
         if self._details.preview is None:
             return []
         row = self._details.preview.row
-        lines: list[Line] = [list(states.laid_out(preview.heading(row, self._look), width, right=False))]
+        lines: list[Line] = [list(cells.laid_out(preview.heading(row, self._look), width, right=False))]
         lines += [[(line, "plain")] for line in wrap.wrapped(preview.reason(row, self._look), width)]
         figures = preview.figures(row, self._look)
-        wrapped = _between_figures(figures, width) if height >= _HIGH else [states.cut(figures, width)]
+        wrapped = _between_figures(figures, width) if height >= _HIGH else [cells.cut(figures, width)]
         lines += [[(line, "muted")] for line in wrapped]
         name, text, size = preview.text(self._details.preview)
         odd = self._oddities(row, width)
@@ -135,7 +135,7 @@ def _cut(lines: Sequence[Line], room: int, width: int) -> list[Line]:
         return list(lines)
     *kept, last = lines[:room]
     *before, (text, tone) = last
-    shown = states.cut(text, width - sum(cell_len(part) for part, _ in before) - len(_MORE))
+    shown = cells.cut(text, width - sum(cell_len(part) for part, _ in before) - len(_MORE))
     return [*kept, [*before, (shown if shown.endswith(_MORE[-1]) else shown.rstrip() + _MORE, tone)]]
 
 

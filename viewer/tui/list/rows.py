@@ -1,7 +1,7 @@
 """The list of exchanges: only the lines that can be seen are drawn, however many there are.
 
 It is given a `Catalog` and draws what rows that has; for the others it asks with `Wanted`, and is told with `redraw`.
-The cursor stays on its exchange, whatever arrives. What a line says is left to `wiretape.viewer.model.states`.
+The cursor stays on its exchange, whatever arrives. What a line says is left to `wiretape.viewer.exchange.states`.
 """
 
 from collections.abc import Collection
@@ -15,12 +15,12 @@ from textual.events import Click, Resize
 from textual.message import Message
 from textual.strip import Strip
 
-from wiretape.viewer import sparkline
-from wiretape.viewer.model import states
-from wiretape.viewer.model.listing import layout
-from wiretape.viewer.model.listing.catalog import Catalog
-from wiretape.viewer.model.listing.layout import Slot
-from wiretape.viewer.model.states import Look, Part
+from wiretape.viewer.exchange.states import Look
+from wiretape.viewer.listing import layout
+from wiretape.viewer.listing.catalog import Catalog
+from wiretape.viewer.listing.layout import Slot
+from wiretape.viewer.text import cells, sparkline
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.widgets.cursor import CLASSES, CURSOR, MARGIN, CursorList, Toned, css
@@ -194,7 +194,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         parts: list[Part] = [(CURSOR if selected else " ", "accent"), ("*" if marked else " ", "accent")]
         parts += layout.line(row, self.slots, self.look, self.between) if row else [(_LOADING, "muted")]
         tones = self._on_cursor if selected else self._tones
-        strip = paint.strip((text, tones[tone]) for text, tone in states.joined(parts))
+        strip = paint.strip((text, tones[tone]) for text, tone in cells.joined(parts))
         return strip.adjust_cell_length(self.size.width, tones["plain"])
 
     def action_page(self, pages: float) -> None:

@@ -22,13 +22,14 @@ from textual.worker import Worker
 from wiretape.recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing, WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.model import states
-from wiretape.viewer.model.listing import drilling, notices
-from wiretape.viewer.model.listing.catalog import Marks
-from wiretape.viewer.model.states import Look, Part
+from wiretape.viewer.exchange import states
+from wiretape.viewer.exchange.states import Look
+from wiretape.viewer.listing import drilling, notices
+from wiretape.viewer.listing.catalog import Marks
 from wiretape.viewer.query.patterns import TooSlow
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import Unsupported
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.host import LOOK_SECONDS, Host, Superseded, host, in_thread
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.offers import Copy

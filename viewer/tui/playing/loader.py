@@ -17,8 +17,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.model.exchange import opened as opening
-from wiretape.viewer.model.exchange.opened import Known, Opened
+from wiretape.viewer.exchange import opened as opening
+from wiretape.viewer.exchange.opened import Known, Opened
 from wiretape.viewer.source.tape import decoder, exchange, queries
 from wiretape.viewer.source.tape.decoder import Decoder
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread

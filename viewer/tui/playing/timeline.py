@@ -16,14 +16,14 @@ from textual.widget import Widget
 
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.stalls import DEFAULT
-from wiretape.viewer import sparkline
-from wiretape.viewer.model.exchange import markers, strips
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.opened import Known, Opened
-from wiretape.viewer.model.exchange.pulse import Pulse
-from wiretape.viewer.model.exchange.race import Drawing
-from wiretape.viewer.model.exchange.strips import Strips
-from wiretape.viewer.model.states import Tone
+from wiretape.viewer.exchange import markers, strips
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.pulse import Pulse
+from wiretape.viewer.exchange.race import Drawing
+from wiretape.viewer.exchange.strips import Strips
+from wiretape.viewer.text import sparkline
+from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.base.host import in_thread

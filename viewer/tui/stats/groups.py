@@ -8,8 +8,8 @@ from rich.style import Style
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from wiretape.viewer.model.listing.groups import Table
-from wiretape.viewer.model.states import Part, Tone
+from wiretape.viewer.listing.groups import Table
+from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorList, CursorTable, table_keys

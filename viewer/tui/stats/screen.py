@@ -17,13 +17,14 @@ from textual.widgets import Static
 
 from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import config, formatting
-from wiretape.viewer.model.listing import drilling, groups
+from wiretape.viewer import config
+from wiretape.viewer.listing import drilling, groups
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.heatmap import METRICS, Heatmap
+from wiretape.viewer.text import formatting
 from wiretape.viewer.tui.base import paint
 from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden

@@ -16,9 +16,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.model import states
-from wiretape.viewer.model.listing.notices import Lines
-from wiretape.viewer.model.states import Part
+from wiretape.viewer.listing.notices import Lines
+from wiretape.viewer.text import cells
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.widgets.cursor import Toned
 from wiretape.viewer.tui.widgets.pane import fitted
@@ -56,9 +56,9 @@ class HeaderLine(Toned):
         brand, (left, right) = " wiretape ", self._sides
         room = self.size.width - len(brand) - 2
         free = room - sum(cell_len(text) for text, _ in left) - 2
-        parts = list(states.laid_out(left, room, right=False))
+        parts = list(cells.laid_out(left, room, right=False))
         if free > 0:
-            parts = [*parts[:-1], ("  ", "plain"), *states.laid_out(right, free, right=True)]
+            parts = [*parts[:-1], ("  ", "plain"), *cells.laid_out(right, free, right=True)]
         tones = theme.styles(self, self.rich_style)
         drawn: list[paint.Part] = [(brand, theme.style(self, "header--brand")), (" ", None)]
         drawn += [(text, tones[tone]) for text, tone in parts]

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.model import states
+from wiretape.viewer.text import cells
 from wiretape.viewer.tui.base import paint
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.base.theme import CachedLines, theme_styles
@@ -116,7 +116,7 @@ class Heading(Widget):
         """Draw the rule."""
         styles = theme_styles(self)
         title, rule = styles["accent" if self.active else "plain"], styles["muted"]
-        text = states.cut(safe(self.text), self.size.width - 3)
+        text = cells.cut(safe(self.text), self.size.width - 3)
         parts: list[Part] = [("─ ", rule), (text, title), (" ", None), ("─" * self.size.width, rule)]
         return paint.strip(parts, self.size.width, styles["ground"])
 
@@ -129,9 +129,9 @@ def fitted(parts: Iterable[Part], width: int) -> list[Part]:
         text = safe(text)
         size = cell_len(text)
         if size > room and room:
-            return [*kept, (states.cut(text, room), style)]
+            return [*kept, (cells.cut(text, room), style)]
         if size > room:  # the last one that fits ends with `…`
-            return [*kept[:-1], *((states.cut(f"{last} ", cell_len(last)), its) for last, its in kept[-1:])]
+            return [*kept[:-1], *((cells.cut(f"{last} ", cell_len(last)), its) for last, its in kept[-1:])]
         kept.append((text, style))
         room -= size
     return kept

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from tests.viewer.conftest import COMPLETE, MS, TOOLS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeError
-from wiretape.viewer.model.exchange.opened import Opened
+from wiretape.viewer.exchange.opened import Opened
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.decoder import Decoders
 

@@ -11,7 +11,7 @@ from tests.viewer import conversing
 from tests.viewer.conftest import LIMITED, recorded
 from wiretape.recorder.decode.prompt import Prompt, Text
 from wiretape.recorder.errors import NotFound
-from wiretape.viewer.model.exchange.turn import Turn
+from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.tape import exchange, queries
 
 

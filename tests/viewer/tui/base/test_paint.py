@@ -7,9 +7,9 @@ from rich.style import Style
 from textual.color import Color
 
 from tests.viewer.conftest import HOSTILE
-from wiretape.viewer import sparkline
-from wiretape.viewer.model import states
+from wiretape.viewer.exchange import states
 from wiretape.viewer.stats import heatmap
+from wiretape.viewer.text import sparkline
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.base.theme import DARK
 

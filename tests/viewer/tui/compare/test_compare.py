@@ -12,7 +12,7 @@ from tests.viewer.commanding import run
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
-from wiretape.viewer.model.text import wrap
+from wiretape.viewer.text import wrap
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.playing.timeline import RaceStrips
 

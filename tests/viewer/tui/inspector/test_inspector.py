@@ -30,8 +30,8 @@ from tests.viewer.tui.staging import (
     wait_for,
 )
 from tests.viewer.wires import WIRES
-from wiretape.viewer.model.exchange import notes
-from wiretape.viewer.model.exchange.opened import Opened
+from wiretape.viewer.exchange import notes
+from wiretape.viewer.exchange.opened import Opened
 from wiretape.viewer.source.tape import decoder, queries
 from wiretape.viewer.source.tape.decoder import Decoder
 from wiretape.viewer.tui.app import ViewerApp

@@ -17,10 +17,9 @@ from tests.viewer.conftest import DONE, HOSTILE, MS, event, recorded
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
 from wiretape.recorder.tape import digits, packing
-from wiretape.viewer import sparkline
-from wiretape.viewer.model.exchange.notes import path_of
-from wiretape.viewer.model.text import markdown
+from wiretape.viewer.exchange.notes import path_of
 from wiretape.viewer.source.tape import decoder
+from wiretape.viewer.text import markdown, sparkline
 from wiretape.viewer.tui.base import theme as themes
 from wiretape.viewer.tui.inspector.panes import InspectorPanes
 from wiretape.viewer.tui.inspector.screen import InspectorScreen

@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 
 from tests.viewer.exchange_rows import listed as row
 from tests.viewer.tui.staging import wait_for
-from wiretape.viewer.model.listing import layout
-from wiretape.viewer.model.listing.catalog import PAGE, Catalog
+from wiretape.viewer.listing import layout
+from wiretape.viewer.listing.catalog import PAGE, Catalog
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.tui.list.rows import StreamRows
 

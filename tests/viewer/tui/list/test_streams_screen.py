@@ -20,7 +20,7 @@ from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import retention
 from wiretape.recorder.tape.schema import APPLICATION_ID
-from wiretape.viewer.model.listing.layout import COLUMNS
+from wiretape.viewer.listing.layout import COLUMNS
 from wiretape.viewer.query import patterns
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.place import Tape

@@ -9,8 +9,8 @@ from tests.viewer.conftest import DONE, MS, event
 from tests.viewer.tui.growing import recorder
 from tests.viewer.tui.staging import journey, point, shows, staged, wait_for
 from wiretape.recorder.clock import SYSTEM
-from wiretape.viewer.model.exchange.clocks import Times
-from wiretape.viewer.model.exchange.pulse import Pulse
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.playing.timeline import TransportLine

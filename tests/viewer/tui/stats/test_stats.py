@@ -28,7 +28,7 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from wiretape.viewer.model.listing.groups import Table, figure
+from wiretape.viewer.listing.groups import Table, figure
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.stats.heatmap import LEGEND

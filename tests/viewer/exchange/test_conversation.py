@@ -1,0 +1,166 @@
+"""A turn of a conversation in words, in short and in full, and as a record."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from tests.viewer import conversing
+from tests.viewer.conftest import HOSTILE
+from tests.viewer.exchange_rows import detailed
+from wiretape.recorder.decode.prompt import Media, Other, Prompt, Reasoning, Text, ToolCall, ToolResult
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.exchange import changes
+from wiretape.viewer.exchange.conversation import Folding, flattened, lines, parts_lines, record
+from wiretape.viewer.exchange.facts import Line
+from wiretape.viewer.exchange.report import drawn
+from wiretape.viewer.exchange.turn import Turn, asked, turn
+from wiretape.viewer.rows import Request
+
+FIRST = detailed(
+    id=conversing.FIRST, content="I look.",
+    tool_calls=[{"id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'}],
+)  # fmt: skip
+SECOND = detailed(id=conversing.SECOND, request_model="gpt-x", model="gpt-x", content="Yes.", finish_reason="stop")
+
+
+def request(body: bytes) -> Request:
+    return Request("", "POST", "/v1", "", [], body, len(body), "", {})
+
+
+def second() -> Turn:
+    before = asked(FIRST, request(conversing.asked(*conversing.QUESTION)))
+    body = conversing.asked(*conversing.QUESTION, *conversing.GOES_ON, metadata={"user_id": "u"}, temperature=0)
+    return turn(asked(SECOND, request(body)), before)
+
+
+def text(found: Iterable[Line]) -> list[str]:
+    return ["".join(text for text, _ in one).rstrip() for one in found]
+
+
+def test_a_turn_in_short_shows_what_is_new() -> None:
+    assert text(lines(second(), Folding(60, "r shows it"), "")) == [
+        "model       gpt-x",
+        "parameters  stream true  metadata.user_id u  temperature 0",
+        "",
+        "system · 179 characters, as before",
+        "",
+        "tools · 1, as before",
+        "  get_weather",
+        "",
+        "messages · 3, those of earlier turns in short: r shows it",
+        "1 user  Is it cold in Oslo?",
+        '2 assistant  I look. call get_weather {"city": "Oslo"}',
+        f"{'── new since 11110000 ':─<60}",
+        "3 tool",
+        "  result of get_weather  call_1",
+        "    snow",
+        "",
+        "answer · complete, finish reason stop",
+        "  Yes.",
+    ]
+
+
+def test_of_many_messages_the_last_are_shown_and_what_a_program_put_in_front_is_left_out() -> None:
+    messages = [{"role": "user", "content": ["<system-reminder>x</system-reminder>", f"Say {at}."]} for at in range(80)]
+    before = asked(FIRST, request(conversing.asked(*messages)))
+    body = conversing.asked(*messages, {"role": "user", "content": "Go on."})
+    shown = text(lines(turn(asked(SECOND, request(body)), before), Folding(60, "r shows it"), ""))
+    start = shown.index("… 68 earlier messages: r shows it")
+    assert shown[start + 1] == "69 user  Say 68."
+    assert "80 user  Say 79." in shown
+
+
+def test_a_turn_in_full_leaves_nothing_out() -> None:
+    shown = text(lines(second(), Folding(), ""))
+    assert "  Rule 19." in shown
+    assert "  get_weather  Tell the weather." in shown
+    start = shown.index("2 assistant")
+    assert shown[start : start + 5] == [
+        "2 assistant", "  I look.", "  call get_weather  call_1", '    {"city": "Oslo"}',
+        f"{'── new since 11110000 ':─<120}",
+    ]  # fmt: skip
+
+
+def test_a_long_text_is_folded_by_its_lines() -> None:
+    first = turn(asked(FIRST, request(conversing.asked(*conversing.QUESTION))))
+    shown = text(lines(first, Folding(60, "r shows it"), ""))
+    assert "  Rule 10." in shown
+    assert "  Rule 11." not in shown
+    assert "  … 9 more lines: r shows it" in shown
+
+
+def test_a_changed_system_prompt_and_left_out_messages_are_told() -> None:
+    system = {"role": "system", "content": "Be long."}
+    before = asked(FIRST, request(conversing.asked(*conversing.QUESTION, *conversing.GOES_ON)))
+    shown = text(
+        lines(turn(asked(SECOND, request(conversing.asked(system, *conversing.GOES_ON))), before), Folding(40), "")
+    )
+    assert "system · 8 characters, changed since the turn before" in shown
+    assert "── new since 11110000, without 3 of its messages" in "\n".join(shown)
+
+
+def test_every_part_has_its_words() -> None:
+    parts = (
+        Reasoning("Hm.", opaque=True), Text("No.", "refusal"), ToolCall("c", "f", "not JSON"),
+        ToolResult("c", "", (Media("image", "image/png", 5, "a.png"),), failed=True),
+        Other("weird", '{"a":1}'), Other("", ""),
+    )  # fmt: skip
+    assert text(parts_lines(parts, {"c": "f"})) == [
+        "  reasoning, encrypted", "    Hm.", "  No.", "  call f  c", "    not JSON", "  result of f, failed  c",
+        "    [image, image/png, 5 bytes, a.png]", "  weird", '    {"a": 1}', "  JSON", "    (nested too deeply)",
+    ]  # fmt: skip
+
+
+def test_long_arguments_are_indented() -> None:
+    arguments = json.dumps({"text": "x" * 100})
+    assert text(parts_lines([ToolCall("", "f", arguments)]))[1:] == ["    {", f'      "text": "{"x" * 100}"', "    }"]
+
+
+def test_a_request_without_messages_still_has_its_answer() -> None:
+    shown = text(lines(turn(asked(SECOND, request(b""))), Folding(), ""))
+    assert shown == [
+        "request  no messages are known: it has no body",
+        "",
+        "answer · complete, finish reason stop",
+        "  Yes.",
+    ]
+
+
+def test_parameters_have_the_names_of_both_levels() -> None:
+    given: dict[str, Any] = {"a": {"b": 1, "c": {"d": []}}, "e": {}, "f": "g"}
+    assert flattened(given) == {"a.b": "1", "a.c": '{"d":[]}', "e": "{}", "f": "g"}
+
+
+def test_a_record_says_which_messages_are_new() -> None:
+    found = record(second())
+    assert [message["new"] for message in found["messages"]] == [False, False, True]
+    assert (found["id"], found["continues"], found["problem"]) == (conversing.SECOND, conversing.FIRST, None)
+    assert found["messages"][2]["parts"][0]["content"] == [{"text": "snow", "kind": "text"}]
+    assert found["answer"]["parts"] == [{"text": "Yes.", "kind": "text"}]
+    assert json.loads(found["tools"][0]["definition"]) == conversing.TOOLS[0]
+
+
+def test_a_record_is_json_however_deep_a_parameter_is() -> None:
+    body = b'{"messages": [], "seed": NaN, "a": ' + b"[" * 800 + b"]" * 800 + b"}"
+    found = json.dumps(record(turn(asked(SECOND, request(body)))), indent=2, allow_nan=False)
+    assert json.loads(found)["parameters"]["seed"] == "NaN"
+
+
+def test_recorded_text_reaches_no_terminal_as_it_is() -> None:
+    call = {"id": HOSTILE, "function": {"name": HOSTILE, "arguments": HOSTILE}}
+    messages = [
+        {"role": "system", "content": HOSTILE}, {"role": HOSTILE, "name": HOSTILE, "content": HOSTILE},
+        {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": HOSTILE, "content": HOSTILE},
+        {"role": "user", "content": [{"type": HOSTILE}, {"type": "file", "file": {"filename": HOSTILE}}]},
+    ]  # fmt: skip
+    tools = [{"type": HOSTILE, "name": HOSTILE, "description": HOSTILE}]
+    body = json.dumps({"messages": messages, "tools": tools, HOSTILE: HOSTILE, "a": {HOSTILE: HOSTILE}}).encode()
+    for folding in (Folding(), Folding(60, "r shows it")):
+        first = asked(detailed(model=HOSTILE, content=HOSTILE), request(body))
+        shown = "\n".join(one.plain for one in drawn(lines(turn(asked(SECOND, request(body)), first), folding, "")))
+        assert safe(shown, multiline=True) == shown
+    other = asked(SECOND, request(conversing.asked(*conversing.QUESTION)))
+    assert None not in (first.prompt, other.prompt)
+    found = changes.changes(first.prompt or Prompt(), other.prompt or Prompt())
+    compared = "\n".join(one.plain for one in drawn(changes.lines(found, Folding())))
+    assert safe(compared, multiline=True) == compared

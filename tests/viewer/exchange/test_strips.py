@@ -1,0 +1,156 @@
+"""A stream in rows of cells on one axis, and its waits."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection
+
+from tests.cases import each_case
+from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.viewer.exchange import markers, strips
+from wiretape.viewer.exchange.strips import Wait
+from wiretape.viewer.exchange.transcript import KINDS, Transcript
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.text import sparkline
+
+
+@pytest.fixture
+def tools(connection: Connection) -> Transcript:
+    return Transcript(queries.observed(connection, queries.find(connection, TOOLS))[2])
+
+
+def reads(parts: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
+    return [(at * MS, len(data)) for at, data in parts]
+
+
+def test_all_rows_have_one_axis(connection: Connection) -> None:
+    transcript = Transcript(queries.observed(connection, queries.find(connection, COMPLETE))[2])
+    marks = markers.markers(transcript, 100 * MS)
+    drawn = strips.draw(transcript, reads(COMPLETE_READS), marks, 180 * MS, 18)
+    assert drawn.kinds == "         occ    cf"
+    assert drawn.gaps() == ["           ▃    ▄ "]
+    assert drawn.marks == "         BC      D"
+    assert len(drawn.bytes()[0]) == 18
+    assert drawn.bytes()[0][-1] == "█"
+
+
+def test_gaps_are_on_the_absolute_scale_and_end_in_their_cell(tools: Transcript) -> None:
+    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
+    assert drawn.gaps() == [" " + "·" * 12 + "3.0 s" + "·" * 12 + "█"]
+
+
+def test_silences_that_are_not_played_are_marked(tools: Transcript) -> None:
+    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS)
+    assert drawn.gaps() == [" " + "·" * 11 + "┆3.0 s┆" + "·" * 11 + "█"]
+
+
+def test_waits_of_an_incomplete_stream_are_unknown(tools: Transcript) -> None:
+    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS, is_whole=False)
+    assert drawn.gaps() == [" " * 30 + "█"]
+    tools.timed[tools.kinds.index(KINDS.index("tool"))] = 0
+    assert strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31).waits == ()
+
+
+def test_lowest_of_several_rows_has_the_shade() -> None:
+    drawn = strips.draw_gaps(100.0, struct.pack("<3q", 5 * MS, 2 * MS, 1_000 * MS), 1_107 * MS, 12)
+    assert drawn.gaps(4) == [
+        "           ▁",
+        "           █",
+        "           █",
+        " ▆" + "·" * 2 + "1.0 s" + "·" * 2 + "█",
+    ]
+
+
+def test_gaps_are_drawn_before_decoding() -> None:
+    drawn = strips.draw_gaps(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
+    assert drawn.gaps() == [" ▅▂"]
+
+
+def test_an_exchange_without_a_body_is_drawn_empty() -> None:
+    drawn = strips.draw(Transcript.of_texts({}), [], [], 0, 5)
+    rows = (*drawn.bytes(), drawn.kinds, *drawn.gaps(), drawn.marks)
+    assert [row.strip() for row in rows] == ["", "", "", ""]
+
+
+@given(st.integers(1, 10**12), st.integers(1, 300), st.data())
+def test_the_instant_of_a_cell_is_in_that_cell(axis: int, cells: int, data: st.DataObject) -> None:
+    cell = data.draw(st.integers(0, cells - 1))
+    at = strips.instant(cell, axis, cells)
+    assert strips.cell(at, axis, cells) == cell or axis < cells
+
+
+def test_events_without_a_timestamp_are_in_no_row() -> None:
+    facts = Exchange(200, "application/json", None, "end", 0, 0, 9 * MS)
+    body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
+    transcript = Transcript(decode(facts, [], body))
+    marks = markers.markers(transcript, 5 * MS)
+    drawn = strips.draw(transcript, [(5 * MS, len(body))], marks, 9 * MS, 9)
+    assert (drawn.kinds.strip(), drawn.gaps()[0].strip(), drawn.marks.strip()) == ("", "", "B")
+    assert [(marker.sign, marker.at_ns) for marker in marks if marker.sign == "C"] == [("C", None)]
+    transcript.come_by(9 * MS)
+    assert list(transcript.at) == [9 * MS]
+
+
+def test_the_legend_has_the_letters_that_a_stream_has() -> None:
+    body = b"data: x\n\n: x\n\ndata: [DONE]\n\n"
+    for path, last in (("/v1/chat/completions", "! malformed"), ("/", "? other")):
+        facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 9 * MS, path=path)
+        transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
+        assert strips.legend(transcript) == f": comment d done {last}"
+
+
+def found_waits(at: list[int], end: int, cells: int = 30) -> list[Wait]:
+    """Return the waits of outputs at these times, on an axis up to `end`, all in ms."""
+    return strips.waits([ms * MS for ms in at], 0, end * MS, end * MS, cells)
+
+
+def test_waits_before_between_and_after_outputs() -> None:
+    assert found_waits([1000, 1100, 2000, 2900], 3000) == [
+        Wait(0, 8, 1000 * MS, "first"),
+        Wait(11, 18, 900 * MS, "slow"),
+        Wait(20, 27, 900 * MS, "slow"),
+    ]
+    assert found_waits([100], 3000) == [Wait(1, 29, 2900 * MS, "stalled")]
+    assert found_waits([], 3000) == [Wait(0, 29, 3000 * MS, "stalled")]
+
+
+def test_short_waits_are_left_out() -> None:
+    assert found_waits([300, 600, 900], 1200) == []
+    assert found_waits([300, 601, 900], 1200) == [Wait(8, 14, 301 * MS, "slow")]
+
+
+def test_a_wait_within_one_cell_takes_none() -> None:
+    assert found_waits([1000, 1500], 60_000, 10)[0] == Wait(1, 9, 58_500 * MS, "stalled")
+
+
+def test_a_wait_is_shaded_with_its_length_where_there_is_room() -> None:
+    row = "▃         ▇    ▆  ▃"
+    shaded = strips.shaded(row, [Wait(1, 9, 2_400 * MS, "stalled"), Wait(11, 14, 850 * MS, "slow")], 20)
+    assert shaded == "▃··2.4 s··▇····▆  ▃ "
+
+
+def test_a_wait_that_is_not_played_in_full_is_marked() -> None:
+    long, short = Wait(0, 10, 2_400 * MS, "stalled"), Wait(12, 14, 2_400 * MS, "stalled")
+    assert strips.shaded(" " * 15, [long, short], 15, 2_000 * MS) == "··┆2.4 s┆·· ·┆·"
+    assert strips.shaded(" " * 15, [long], 15, 2_500 * MS) == "···2.4 s···    "
+
+
+@each_case(
+    ("ms", "text"), [(301, "301 ms"), (999, "999 ms"), (999.6, "1.0 s"), (2_440, "2.4 s"), (3_600_000, "3,600.0 s")]
+)
+def test_a_length_is_written_in_few_characters(ms: float, text: str) -> None:
+    assert strips.duration(round(ms * MS)) == text
+
+
+@given(st.lists(st.integers(0, 10**11), max_size=20).map(sorted), st.integers(0, 10**11), st.integers(1, 200))
+def test_waits_take_no_cell_in_which_an_output_ended_a_gap(at: list[int], more: int, cells: int) -> None:
+    end = (at[-1] if at else 0) + more
+    taken = [cell for wait in strips.waits(at, 0, end, end, cells) for cell in range(wait.first, wait.last + 1)]
+    assert len(taken) == len(set(taken))
+    assert all(0 <= cell < cells for cell in taken)
+    ended = {sparkline.cell(one, end, cells) for one in at} if end else set()
+    assert not ended & set(taken)

@@ -1,0 +1,126 @@
+"""What of a request the turn before has said, and why a request has no messages."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conversation import ASK, response, side, websocket
+from tests.viewer import conversing
+from tests.viewer.exchange_rows import detailed
+from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.prompt import Message, Text
+from wiretape.viewer.exchange.turn import Turn, answer, asked, asked_over_websocket, over_websocket, turn
+from wiretape.viewer.rows import Request
+
+CALLS = [{"id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'}]
+ANSWERED = detailed(content="I look.", tool_calls=CALLS)
+USER = {"role": "user", "content": "And in Bern?"}
+
+
+def request(body: bytes | None, size: int | None = -1, *headers: list[str]) -> Request:
+    return Request("", "POST", "/v1", "", headers, body, len(body or b"") if size == -1 else size, "", {})
+
+
+def follows(messages: list[Any], before: list[Any] = conversing.QUESTION, **parameters: Any) -> Turn:
+    first = asked(ANSWERED, request(conversing.asked(*before)))
+    return turn(asked(detailed(), request(conversing.asked(*messages, **parameters))), first)
+
+
+def test_the_messages_and_the_answer_of_the_turn_before_are_not_new() -> None:
+    shown = follows([*conversing.QUESTION, *conversing.GOES_ON])
+    assert (shown.repeated, shown.dropped) == (2, 0)
+
+
+def test_an_answer_that_the_client_changed_is_new() -> None:
+    changed = {"role": "assistant", "content": "I looked."}
+    assert follows([*conversing.QUESTION, changed, USER]).repeated == 1
+
+
+def test_reasoning_items_and_calls_of_an_answer_are_not_new() -> None:
+    question = [{"role": "user", "content": "Is it cold?"}]
+    items = [
+        {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"},
+        {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city": "Oslo"}'},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+    ]
+    assert follows([*question, *items, USER], question).repeated == 4
+
+
+def test_messages_of_the_turn_before_that_are_left_out_are_counted() -> None:
+    shown = follows([conversing.QUESTION[0], USER], [*conversing.QUESTION, *conversing.GOES_ON])
+    assert (shown.repeated, shown.dropped) == (0, 3)
+
+
+def test_a_turn_whose_server_keeps_the_messages_repeats_nothing() -> None:
+    kept = follows(conversing.QUESTION, previous_response_id="r")
+    assert (kept.asked.is_rest, kept.repeated, kept.dropped) == (True, 0, 0)
+
+
+def test_each_message_over_a_websocket_goes_on_where_the_one_before_ended() -> None:
+    row = detailed(framing="websocket")
+    asks = [{"input": [], "instructions": "Be brief.", "generate": False}, {"input": "1", "previous_response_id": "r0"},
+            {"input": "2", "previous_response_id": "r1"}, {"input": "3", "previous_response_id": "r2"}]  # fmt: skip
+    bodies = [json.dumps({"type": "response.create", **ask}).encode() for ask in asks]
+    said = [(), (Text("One."),), (Text("Two."),), (Text("Three."),)]
+    found = asked_over_websocket(row, list(zip(bodies, said, strict=True)))
+    assert found.prompt is not None
+    assert [(one.role, *one.parts) for one in found.prompt.messages] == [
+        ("user", Text("1")), ("assistant", Text("One.")), ("user", Text("2")), ("assistant", Text("Two.")),
+        ("user", Text("3")),
+    ]  # fmt: skip
+    assert (found.prompt.system, found.answer, found.earlier) == ((Text("Be brief."),), (Text("Three."),), 4)
+    assert not found.is_rest
+    assert turn(found, found).repeated == 4
+
+
+def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
+    row = detailed(framing="websocket")
+    follow_up = b'{"input": "2", "previous_response_id": "r1"}'
+    bodies = [(b'{"input": "1"}', (Text("One."),)), (follow_up, ()), (b'{"input": "3"}', (Text("Three."),))]
+    found = asked_over_websocket(row, bodies)
+    assert found.prompt is not None
+    assert found.prompt.messages == (Message("user", (Text("3"),)),)
+    assert (found.answer, found.earlier) == ((Text("Three."),), 0)
+    assert "asked for a response" in asked_over_websocket(row, []).problem
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (request(None, 0), "it has no body"),
+        (request(None, None), "has not come to its end yet"),
+        (request(None, 12), "its body of 12 bytes is not on the tape"),
+        (request(b'{"messages": [', 99), "is longer than the tape keeps: of JSON, 14 bytes"),
+        (
+            request(b"a=1", 3, ["Content-Type", "multipart/form-data; boundary=x"]),
+            "no JSON object (multipart/form-data)",
+        ),
+        (request(b'{"a":' * 10_000 + b"}" * 10_000), "nested too deeply"),
+        (request(b"\x1f", 1, ["content-encoding", "gzip2"]), "compressed in a way that is not read (gzip2)"),
+    ],
+)
+def test_a_request_without_messages_says_why(body: Request, why: str) -> None:
+    found = asked(detailed(), body)
+    assert found.prompt is None
+    assert why in found.problem
+
+
+def test_a_request_that_broke_off_says_so() -> None:
+    assert "broke off" in asked(detailed(request_truncated=True), request(b'{"mess')).problem
+
+
+def test_an_answer_is_the_parts_of_a_message() -> None:
+    row = detailed(reasoning="Hm.", content="Yes.", refusal="No.", tool_calls=[])
+    assert [part.kind for part in answer(row)] == ["reasoning", "text", "refusal"]
+
+
+def test_a_response_that_failed_over_a_websocket_has_no_part_in_the_answers() -> None:
+    upstream, client = side(), side(client=True)
+    failed = ['{"type":"error","error":{"code":"bad","message":"No"}}']
+    came = [bytes(upstream.send_data(one)) for said in (failed, response(2, "Two."), failed) for one in said]
+    facts = websocket(
+        [*zip((20, 40, 41, 42, 60), came, strict=True)], [(at, bytes(client.send_data(ASK))) for at in (10, 30, 50)]
+    )
+    decoded = decode(*facts)
+    assert [parts for _, parts in over_websocket(decoded)] == [(), (Text("Two."),), ()]

@@ -1,0 +1,56 @@
+"""Where the time went, as bars."""
+
+from sqlalchemy import Connection
+
+from tests.cases import each_case
+from tests.viewer.conftest import LIVE, MS, TOOLS
+from tests.viewer.exchange_rows import detailed
+from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.exchange import opened, pages
+from wiretape.viewer.exchange.pages import Bar
+from wiretape.viewer.source.tape import exchange, queries
+
+
+def bars(connection: Connection, id: str) -> list[Bar]:
+    no = queries.find(connection, id)
+    found = opened.opened(exchange.stored(connection, no), Thresholds())
+    row = queries.detail(connection, no)
+    return list(pages.bars(found.facts, row, found.transcript, found.verdicts, found.reads_at[-1]))
+
+
+def test_each_stretch_of_time_has_a_bar(connection: Connection) -> None:
+    assert [(bar.name, bar.start_ns / MS, bar.end_ns / MS) for bar in bars(connection, TOOLS)] == [
+        ("connect", 0, 2), ("wait for headers", 2, 20), ("wait for a byte", 20, 50), ("reasoning", 50, 50),
+        ("tool", 3050, 3060), ("stall", 50, 3050), ("end", 3070, 3071.5),
+    ]  # fmt: skip
+
+
+def test_running_exchange_has_no_end_bar(connection: Connection) -> None:
+    assert [bar.name for bar in bars(connection, LIVE)] == ["connect", "wait for headers", "content"]
+
+
+def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
+    assert Bar("x", 0, 50, "wait").cells(100, 10) == (0, 5)
+    assert Bar("x", 50, 100, "wait").cells(100, 10) == (5, 5)
+    assert Bar("x", 100, 100, "wait").cells(100, 10) == (9, 1)
+
+
+@each_case(
+    ("framing", "told"),
+    [
+        ("chunked", "the body's last chunk came"),
+        ("length", "all of Content-Length came"),
+        ("close", "upstream closed the connection, which ends such a body"),
+        (None, "the body ended"),
+    ],
+)
+def test_the_end_says_how_the_body_was_framed(framing: str | None, told: str) -> None:
+    facts = Exchange(200, None, None, "end", 0, 1, 20, framing=framing)
+    assert list(pages.bars(facts, detailed(), None, last_ns=10))[-1] == Bar("end", 10, 20, "end", told)
+
+
+def test_other_ends_are_described_as_on_the_tape() -> None:
+    facts = Exchange(200, None, None, "reset", 0, 1, 20, framing="chunked")
+    told = list(pages.bars(facts, detailed(), None, last_ns=10))[-1].note
+    assert told == "the upstream connection was reset"

@@ -1,0 +1,123 @@
+"""Drilling: the filter of a group, a cell or a failure selects just the exchanges that it counts."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from tests.cases import each_case
+from tests.viewer.conftest import HOSTILE
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.listing import drilling
+from wiretape.viewer.query.parser import FilterError, parse
+from wiretape.viewer.source.tape import conditions, overview, queries
+from wiretape.viewer.stats.metrics import GROUPS
+
+NOON = Clock(lambda: 0, lambda: 1_772_366_400 * 10**9)
+
+
+def selected(connection: Connection, text: str) -> int:
+    return queries.count(connection, conditions.condition(parse(text)))
+
+
+@each_case("name", [*GROUPS, "label.run", "label.k"])
+def test_filter_of_a_group_selects_its_exchanges(name: str, connection: Connection) -> None:
+    rows = overview.figures(connection, name)[0]
+    keys = [row[name] for row in rows]
+    found = {}
+    for row in rows:
+        others = [key for key in keys if key is not row[name]]
+        found[str(row[name])] = selected(connection, drilling.group(name, row[name], others))
+    assert found == {str(row[name]): row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("metric", ["gap", "ttft", "tps"])
+def test_filter_of_a_cell_selects_its_exchanges(metric: str, connection: Connection) -> None:
+    found = overview.heat(connection, metric, (30, 12))
+    assert found is not None
+    for row in range(len(found.bands)):
+        for column in range(found.columns):
+            assert selected(connection, drilling.cell(found, row, column)) == found.exchanges[row][column]
+
+
+def test_filter_of_a_failure_selects_its_exchanges(connection: Connection) -> None:
+    for one in overview.failures(connection):
+        text = drilling.failure(one.outcome, one.detail, one.code, one.status)
+        assert selected(connection, text) == one.count
+
+
+@each_case(
+    ("base", "together"),
+    [
+        ("", "model:gpt"),
+        ("  ", "model:gpt"),
+        ("ttft>1s", "ttft>1s model:gpt"),
+        ("a or b", "(a or b) model:gpt"),
+        ("(a or b)", "(a or b) model:gpt"),
+    ],
+)
+def test_terms_are_added_to_a_filter(base: str, together: str) -> None:
+    assert drilling.joined(base, "model:gpt") == together
+    parse(together)
+
+
+def test_joining_no_terms_changes_nothing() -> None:
+    assert drilling.joined("a or b") == drilling.joined("a or b", "") == "a or b"
+
+
+def test_terms_are_removed_where_they_stand_alone() -> None:
+    assert drilling.without("a is:failed b", "is:failed", "flag:stall") == "a b"
+    assert drilling.without('"a  is:failed"', "is:failed") == '"a  is:failed"'
+    for base in ("(a or b)", "(a or b) c"):
+        assert drilling.joined(base, "c") == f"{base} c"
+    assert drilling.joined("(a) or (b)", "c") == "((a) or (b)) c"
+
+
+def test_path_excludes_queries_where_others_have_one() -> None:
+    assert drilling.group("path", "/v1/x", ["/v1/y?a=1"]) == "path:/v1/x"
+    assert drilling.group("path", "/v1/x", ["/v1/x?a=1"]) == 'path:/v1/x -path~"[?]"'
+
+
+@each_case("value", [HOSTILE.replace("\0", ""), 'a"b\\c*', "or", "", "-x", "a,b", "a:b"])
+def test_any_name_of_a_group_becomes_a_filter_that_parses(value: str) -> None:
+    assert parse(drilling.group("model", value)) == parse(str(parse(drilling.group("model", value))))
+
+
+def test_unprintable_names_become_an_expression(connection: Connection) -> None:
+    text = drilling.group("model", HOSTILE)
+    assert text.isprintable()
+    assert r"\\x1b\\[2J" in text
+    assert selected(connection, text) == 1
+    assert len(str(parse(drilling.group("error_code", "\x1b" * 500)))) < 500
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("model", '-model:*'), ("status", "-status>=0"), ("label.run", "-label:run"),
+])  # fmt: skip
+def test_unknown_is_a_group_of_its_own(name: str, text: str) -> None:
+    assert drilling.group(name, None) == text
+
+
+@pytest.mark.parametrize(("name", "value", "text"), [
+    ("day", "2026-03-01", "since:2026-03-01T00:00Z until:2026-03-02T00:00Z"),
+    ("hour", "2026-03-01T23", "since:2026-03-01T23:00Z until:2026-03-02T00:00Z"),
+])  # fmt: skip
+def test_a_day_and_an_hour_are_a_span_of_time(name: str, value: Any, text: str) -> None:
+    assert drilling.group(name, value) == text
+
+
+def test_filter_without_relative_times_stays_as_typed() -> None:
+    assert drilling.settled("  ttft>1s model:gpt-* ", NOON) == "ttft>1s model:gpt-*"
+    assert drilling.settled("", NOON) == ""
+
+
+def test_relative_time_becomes_a_timestamp() -> None:
+    assert drilling.settled("since:-1h", NOON) == "started_at>=2026-03-01T11:00:00.000000Z"
+
+
+def test_invalid_filter_is_refused() -> None:
+    with pytest.raises(FilterError):
+        drilling.settled("ttft>fast", NOON)
+    with pytest.raises(FilterError):
+        drilling.check("ttft>fast")
+    drilling.check(" ")

@@ -1,0 +1,88 @@
+"""The table of groups: what fits beside each other, and how figures are shown."""
+
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from sqlalchemy import Connection
+
+from tests.cases import each_case
+from wiretape.viewer.listing import groups
+from wiretape.viewer.source.tape import overview
+from wiretape.viewer.stats.metrics import GROUPS
+from wiretape.viewer.stats.summary import FEW
+
+
+@each_case(
+    ("value", "shown"), [(None, "–"), (0.0, "0.0"), (9.94, "9.9"), (99.94, "99.9"), (100, "100"), (12345.6, "12,346")]
+)
+def test_a_figure_has_a_decimal_while_it_is_small(value: Any, shown: str) -> None:
+    assert groups.figure(value) == shown
+
+
+def test_a_percentage_is_given_to_a_tenth() -> None:
+    assert [groups.percent(value) for value in (None, 98.64)] == ["–", "98.6%"]
+
+
+def test_groups_of_the_screen_are_groups_of_the_statistics() -> None:
+    assert set(groups.GROUPS) <= set(GROUPS)
+
+
+@each_case("width", [30, 60, 80, 120, 200])
+def test_a_table_fits_its_width_and_its_lines_are_alike(width: int, connection: Connection) -> None:
+    laid = groups.table("model", overview.figures(connection, "model")[0], width)
+    assert sum(laid.widths) + 2 * (len(laid.widths) - 1) <= width
+    assert {len(line) for line in laid.lines} == {len(laid.heads)} == {len(laid.widths)}
+    assert all(cell_len(text) <= size for line in laid.lines for text, size in zip(line, laid.widths, strict=True))
+
+
+def test_columns_give_way_by_rank(connection: Connection) -> None:
+    rows = overview.figures(connection, "model")[0]
+    assert groups.table("model", rows, 36).heads == ("MODEL", "N", "ERR", "TTFT ms p50")
+    assert groups.table("model", rows, 200).heads[-3:] == ("TRUNCATED", "CLIENT LEFT", "IN ONE READ")
+    assert "GOODPUT" in groups.table("model", rows, 200, objective=True).heads
+
+
+def test_headings_have_units_where_that_costs_no_column(connection: Connection) -> None:
+    rows = overview.figures(connection, "model")[0]
+    assert groups.table("model", rows, 33).heads[-1] == "TTFT p50"
+    assert groups.table("model", rows, 36).heads[-1] == "TTFT ms p50"
+    assert {"TTFT ms p50", "GAP ms p50", "DUR s p50"} <= set(groups.table("model", rows, 200).heads)
+
+
+def test_several_groups_have_a_total(connection: Connection) -> None:
+    rows, total = overview.figures(connection, "model")
+    laid = groups.table("model", rows, 80, total=total)
+    assert laid.total is not None
+    assert laid.total[:2] == ("all", "7")
+    assert len(laid.lines) == len(rows)
+    assert len(laid.total) == len(laid.widths)
+    assert groups.table("model", rows[:1], 80, total=total).total is None
+    assert groups.table("model", rows, 80).total is None
+
+
+def test_pooled_figures_are_pending_until_they_are_read(connection: Connection) -> None:
+    rows = overview.figures(connection, "outcome", gaps=False)[0]
+    laid = groups.table("outcome", rows, 200, pooled=False)
+    assert {line[laid.heads.index("GAP ms p50")] for line in laid.lines} == {"…"}
+
+
+def test_unknown_and_hostile_groups_have_a_safe_name(connection: Connection) -> None:
+    laid = groups.table("model", overview.figures(connection, "model")[0], 120)
+    assert laid.lines[-1][0] == "–"
+    assert all(text.isprintable() for line in laid.lines for text in line)
+
+
+@pytest.mark.parametrize(("failure", "named"), [
+    (("http_error", "rate_limited", None, 429), "429 http_error rate_limited"),
+    (("truncated", "eof", None, 200), "truncated eof"),
+    (("error_event", None, "x\x1b" * 60, None), "error_event " + "x␛" * 23 + "x…"),
+])  # fmt: skip
+def test_a_kind_of_failure_has_a_name(failure: tuple[str, str, str, int], named: str) -> None:
+    assert groups.failure(*failure) == named
+
+
+def test_rough_percentiles_are_noted() -> None:
+    assert groups.rough({"measured_n": 64}) == "p99 from 64 exchanges: rough"
+    assert groups.rough({"measured_n": 1}) == "p99 from 1 exchange: rough"
+    assert groups.rough({"measured_n": 164}) == f"some p99 from fewer than {FEW} values: rough"

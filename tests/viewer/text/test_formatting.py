@@ -1,0 +1,35 @@
+"""Values as text for people."""
+
+import pytest
+
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer.text import formatting
+
+
+def test_unknown_is_a_dash_in_every_kind_of_cell() -> None:
+    assert {formatting.cell(None), formatting.line(None), formatting.ms(None), formatting.count(None)} == {"–"}
+    assert (formatting.ms(0.0), formatting.count(0)) == ("0.0", "0")
+
+
+def test_numbers_are_grouped_and_times_are_to_a_tenth() -> None:
+    assert (formatting.ms(12_345.678), formatting.count(1_234_567)) == ("12,345.7", "1,234,567")
+    assert formatting.moment("2026-03-01T12:00:01.123456Z") == "2026-03-01 12:00:01.123"
+
+
+def test_recorded_text_keeps_to_its_line_and_drives_nothing() -> None:
+    assert formatting.line("a\n\x1b[2J") == "a␊␛[2J"
+    assert formatting.block("a\n\tb\x07") == "a\n    b␇"
+    assert formatting.cell(["a", "b\x1b"]) == "a b␛"
+
+
+def test_a_text_that_is_cut_says_so() -> None:
+    assert (clipped("abcdef", 4), clipped("abcd", 4)) == ("abc…", "abcd")
+
+
+@pytest.mark.parametrize("upstream", ["http://[", "", "not a url"])
+def test_an_upstream_that_is_no_url_is_shown_as_it_is(upstream: str) -> None:
+    assert formatting.host(upstream) == upstream
+
+
+def test_an_upstream_is_shown_as_its_host_and_port() -> None:
+    assert formatting.host("http://127.0.0.1:8000/v1") == "127.0.0.1:8000"

@@ -1,0 +1,189 @@
+"""Pure: what changed between two requests: model, parameters, system prompt, tools, messages."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Final, Literal
+
+from wiretape.recorder.decode.prompt import Message, Prompt, Tool
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer.exchange.conversation import Folding, flattened, folded, parts_lines, tool_names
+from wiretape.viewer.exchange.facts import Line
+from wiretape.viewer.text import diff
+from wiretape.viewer.text.cells import Tone
+from wiretape.viewer.text.formatting import line
+
+FIELDS: Final = {
+    "part": "model, parameter, system, tool or message",
+    "name": "which one: the name of a parameter or a tool, the number and role of a message",
+    "change": "changed, added, removed or moved; same: messages before, between or after others",
+    "a": "what the first request has",
+    "b": "what the second request has",
+}
+"""The fields of a comparison of two requests, and what each means."""
+
+_Kind = Literal["same", "changed", "added", "removed", "moved"]
+_SIGNS: Final[dict[_Kind, tuple[str, Tone]]] = {
+    "same": ("=", "muted"), "changed": ("~", "warning"), "added": ("+", "success"), "removed": ("-", "error"),
+    "moved": ("~", "warning"),
+}  # fmt: skip
+_CONTEXT: Final = 2
+_SHORT: Final = 200
+_NEAR: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two requests, or messages that are the same; the fields are those of `FIELDS`."""
+
+    part: Literal["model", "parameter", "system", "tool", "message"]
+    name: str
+    change: _Kind
+    a: str | None = None
+    b: str | None = None
+
+
+def changes(a: Prompt, b: Prompt) -> list[Change]:
+    """Return how two requests differ; ids of calls are no difference."""
+    found: list[Change] = []
+    if a.model != b.model:
+        found.append(Change("model", "", "changed", a.model, b.model))
+    found += _named("parameter", flattened(a.parameters), flattened(b.parameters))
+    system = _written(Message("system", a.system)), _written(Message("system", b.system))
+    if system[0] != system[1]:
+        found.append(Change("system", "", _kind(*(one or None for one in system)), *(one or None for one in system)))
+    return [*found, *_tools(a.tools, b.tools), *_messages(a, b)]
+
+
+def differ(found: Iterable[Change]) -> bool:
+    """Return whether there is any difference."""
+    return any(one.change != "same" for one in found)
+
+
+def lines(found: Iterable[Change], folding: Folding) -> Iterator[Line]:
+    """Yield the differences for people: of texts, the lines that differ with a little around them."""
+    found = list(found)
+    if not differ(found):
+        yield [("the requests are the same", "success")]
+        return
+    part = ""
+    for one in found:
+        if one.part != part and one.part in ("tool", "message"):
+            yield []
+            yield [(f"{one.part}s", "strong")]
+        part = one.part
+        sign, tone = _SIGNS[one.change]
+        yield from _headed(one, [(f"{sign} ", tone)], folding)
+
+
+def _headed(one: Change, head: Line, folding: Folding) -> Iterator[Line]:
+    """Yield a difference under its heading; a short one beside it."""
+    title = line(f"{one.part} {one.name}".strip() if one.part in ("model", "parameter", "system") else one.name)
+    tone: Tone = "muted" if one.change == "same" else "plain"
+    texts = [text for text in (one.a, one.b) if text is not None]
+    if one.change in ("same", "moved"):
+        yield [*head, (f"{title}{': the same' if one.change == 'same' else ': in another order'}", tone)]
+    elif all(len(text) <= _SHORT and "\n" not in text for text in texts) and one.part in ("model", "parameter"):
+        shown = (
+            clipped(line(text), max(folding.room // 2 - len(title), 20)) for text in (one.a, one.b) if text is not None
+        )
+        yield [*head, (f"{title}  ", tone), (" → ".join(shown), tone)]
+    else:
+        yield [*head, (title, tone)]
+        yield from folded(_difference(one.a, one.b, folding.folds), folding)
+
+
+def _difference(a: str | None, b: str | None, is_short: bool) -> Iterator[Line]:
+    """Yield the lines of a text that came or went, or those that differ between two with a little around them."""
+    if a is None or b is None:
+        sign, tone = _SIGNS["added" if a is None else "removed"]
+        yield from ([(f"    {sign} ", tone), (text, "plain")] for text in (a or b or "").split("\n"))
+        return
+    edits = list(diff.edits(a, b))
+    near = {at + by for at, edit in enumerate(edits) if edit.kind != "same" for by in range(-_CONTEXT, _CONTEXT + 1)}
+    left_out = 0
+    for at, edit in enumerate(edits):
+        if at not in near:
+            left_out += 1
+            continue
+        yield from _left_out(left_out)
+        left_out = 0
+        yield _drawn(edit, is_short)
+    yield from _left_out(left_out)
+
+
+def _left_out(count: int) -> Iterator[Line]:
+    if count:
+        yield [("      ", "plain"), (f"… {counted(count, 'line')} the same", "muted")]
+
+
+def _drawn(edit: diff.Edit, is_short: bool) -> Line:
+    if edit.kind == "same":
+        return [("      ", "plain"), (edit.pieces[0][0], "muted")]
+    sign, tone = _SIGNS[edit.kind]
+    pieces = ((text if differs or not is_short else _around(text), differs) for text, differs in edit.pieces)
+    return [(f"    {sign} ", tone), *((text, tone if differs else "plain") for text, differs in pieces)]
+
+
+def _around(text: str) -> str:
+    """Return the ends of a long text that stands between two differences."""
+    return text if len(text) <= 2 * _NEAR else f"{text[:_NEAR]} … {text[-_NEAR:]}"
+
+
+def _named(part: Literal["parameter", "tool"], a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Change]:
+    for name in dict.fromkeys(chain(a, b)):
+        if a.get(name) != b.get(name):
+            yield Change(part, name, _kind(a.get(name), b.get(name)), a.get(name), b.get(name))
+
+
+def _kind(a: str | None, b: str | None) -> _Kind:
+    return "added" if a is None else "removed" if b is None else "changed"
+
+
+def _tools(a: Iterable[Tool], b: Iterable[Tool]) -> Iterator[Change]:
+    before, after = ({tool.name: _definition(tool) for tool in tools} for tools in (a, b))
+    yield from _named("tool", before, after)
+    if list(before) != list(after) and before.keys() == after.keys():
+        yield Change("tool", "all tools", "moved", ", ".join(before), ", ".join(after))
+
+
+def _definition(tool: Tool) -> str:
+    """Return all of a tool in lines, its description as it reads."""
+    try:
+        return json.dumps(json.loads(tool.definition), ensure_ascii=False, indent=2, sort_keys=True)
+    except (ValueError, RecursionError):
+        return tool.definition
+
+
+def _messages(a: Prompt, b: Prompt) -> Iterator[Change]:
+    sides = [[(one.role, _written(one, tool_names(prompt))) for one in prompt.messages] for prompt in (a, b)]
+    for kind, a_start, a_end, b_start, b_end in diff.opcodes(*sides):
+        if kind == "equal":
+            yield Change("message", _numbers(a_start, a_end, b_start), "same")
+            continue
+        pairs = zip_longest(range(a_start, a_end), range(b_start, b_end))
+        for at, to in pairs:
+            before, after = None if at is None else sides[0][at], None if to is None else sides[1][to]
+            if before and after and before[0] == after[0]:
+                yield Change("message", f"{_place(at, to)} {before[0]}", "changed", before[1], after[1])
+                continue
+            if before:
+                yield Change("message", f"{at + 1} {before[0]}", "removed", before[1])
+            if after:
+                yield Change("message", f"{to + 1} {after[0]}", "added", None, after[1])
+
+
+def _numbers(start: int, end: int, there: int) -> str:
+    first = f"{start + 1}" if end == start + 1 else f"{start + 1}–{end}"
+    return first if start == there else f"{first} ({there + 1} on in B)"
+
+
+def _place(at: int, to: int) -> str:
+    return str(at + 1) if at == to else f"{at + 1} → {to + 1}"
+
+
+def _written(message: Message, names: Mapping[str, str] | None = None) -> str:
+    """Return a message as it is shown, but for the ids of calls."""
+    return "\n".join("".join(text for text, _ in one)[2:] for one in parts_lines(message.parts, names, ids=False))

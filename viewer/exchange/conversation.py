@@ -1,0 +1,286 @@
+"""Pure: a turn of a conversation as lines for people, and as a record for programs.
+
+The lines are the system prompt, the tools, the messages by role with calls and results of tools, and the answer, in
+order; a rule says what is new since the turn before. Whoever draws a line passes it through `safe`.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain, islice
+from typing import Any, Final
+
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.prompt import (
+    Media,
+    Message,
+    Other,
+    Part,
+    Prompt,
+    Reasoning,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    is_element,
+)
+from wiretape.recorder.decode.values import JsonObject, compact
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer.exchange import facts, pages
+from wiretape.viewer.exchange.facts import Fact, Line
+from wiretape.viewer.exchange.turn import Turn
+from wiretape.viewer.text.cells import Tone
+from wiretape.viewer.text.formatting import line
+
+_FOLDED_LINES: Final = 12
+_FOLDED_CHARACTERS: Final = 1500
+_IN_SHORT: Final = 12
+"""So many messages of earlier turns are shown, a line each, where texts are folded."""
+_MOST_FOLDED: Final = 200
+"""So many messages are shown at most where texts are folded."""
+_SLACK: Final = 3
+"""So many lines more are shown rather than counted."""
+_SHORT: Final = 100
+_PLAIN_WIDTH: Final = 120
+_NAMES: Final = 32
+_LABELS: Final = 12
+_INDENT: Final = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """Whether long texts and messages of earlier turns are shortened to `width` cells, and how to see all of them."""
+
+    width: int | None = None
+    remedy: str = ""
+
+    @property
+    def folds(self) -> bool:
+        """Whether anything is shortened."""
+        return self.remedy != ""
+
+    @property
+    def room(self) -> int:
+        """How many cells a line takes that is cut."""
+        return self.width or _PLAIN_WIDTH
+
+
+def lines(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
+    """Yield a turn; `hint` is where its answer's body is to be seen if that has no text."""
+    asked = turn.asked
+    if asked.prompt is None:
+        yield [("request  ", "strong"), (f"no messages are known: {asked.problem}", "warning")]
+    else:
+        yield from _prompt(turn, asked.prompt, folding)
+    yield []
+    yield from _answer(turn, folding, hint)
+
+
+def record(turn: Turn) -> JsonObject:
+    """Return a turn for programs: `new` says of each message whether the turn before had not said it."""
+    prompt, before, row = turn.asked.prompt, turn.before, turn.asked.row
+    asked = None if prompt is None else _plain(prompt) | {"parameters": Cleaner().value(prompt.parameters)}
+    for number, message in enumerate(asked["messages"] if asked else ()):
+        message["new"] = number >= turn.repeated
+    return {
+        "id": row.id,
+        "continues": before.row.id if before else None,
+        "problem": turn.asked.problem or None,
+        **(asked or dict.fromkeys(("model", "system", "tools", "messages", "parameters"))),
+        "answer": {"outcome": row.outcome, "finish_reason": row.finish_reason, "parts": _plain(turn.asked.answer)},
+    }
+
+
+def _plain(value: object) -> Any:
+    """Return a record as an object, and several of them as a list."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
+
+
+def flattened(parameters: Mapping[str, object]) -> dict[str, str]:
+    """Return parameters as texts; those within another one have both names."""
+    found: dict[str, str] = {}
+    for name, value in parameters.items():
+        inner = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {}
+        found |= {key: one if isinstance(one, str) else compact(one) for key, one in (inner or {name: value}).items()}
+    return found
+
+
+def parts_lines(
+    parts: Iterable[Part], names: Mapping[str, str] | None = None, *, ids: bool = True, indent: str = _INDENT
+) -> Iterator[Line]:
+    """Yield parts of a message, each text in its lines; `names` are those of called tools, by the ids of the calls."""
+    for part in parts:
+        yield from _part(part, names or {}, ids, indent)
+
+
+def tool_names(prompt: Prompt) -> dict[str, str]:
+    """Return which tool each call of a prompt's messages is of, by the ids of the calls."""
+    parts = chain.from_iterable(message.parts for message in prompt.messages)
+    return {part.id: part.name for part in parts if isinstance(part, ToolCall) and part.id}
+
+
+def pretty(text: str) -> str:
+    """Return JSON in lines, if it is long; what is no JSON as it is."""
+    try:
+        value = json.loads(text)
+        short = json.dumps(value, ensure_ascii=False)
+        return short if len(short) <= _SHORT else json.dumps(value, ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _prompt(turn: Turn, prompt: Prompt, folding: Folding) -> Iterator[Line]:
+    before = turn.before
+    yield from pages.labelled(Fact("model", (line(prompt.model),)), folding.room, _LABELS)
+    given = ((line(name), line(value)) for name, value in flattened(prompt.parameters).items())
+    most = folding.room - _LABELS if folding.folds else sys.maxsize
+    parts = tuple(clipped(f"{name} {value}", most) for name, value in given)
+    yield from pages.labelled(Fact("parameters", parts), folding.room, _LABELS) if parts else ()
+    yield from _system(prompt, before.prompt if before is not None else None, folding)
+    yield from _tools(prompt, before.prompt if before is not None else None, folding)
+    yield []
+    yield from _messages(turn, prompt, folding)
+
+
+def _messages(turn: Turn, prompt: Prompt, folding: Folding) -> Iterator[Line]:
+    before, names, is_short = turn.before, tool_names(prompt), folding.folds and turn.repeated > 0
+    is_later = turn.since != ""
+    earlier = f", those of earlier turns in short: {folding.remedy}" if is_short else ""
+    if before is not None and turn.asked.is_rest:
+        earlier = f" after those of {before.row.id[:8]}, which the server keeps"
+    yield [("messages", "strong"), (f" · {len(prompt.messages):,}{earlier}", "muted")]
+    first = max(turn.repeated - _IN_SHORT, len(prompt.messages) - _MOST_FOLDED) if folding.folds else 0
+    if first > 0:
+        yield [(f"… {counted(first, 'earlier message')}: {folding.remedy}", "muted")]
+    for number, message in islice(enumerate(prompt.messages), max(first, 0), None):
+        if is_later and number == turn.repeated:
+            yield from _rule(turn, folding.room)
+        if is_short and number < turn.repeated:
+            yield _in_short(number, message, names, folding.room)
+        else:
+            name = f" {line(message.name)}" if message.name else ""
+            yield [(f"{number + 1} {line(message.role)}", "accent"), (name, "plain")]
+            yield from folded(parts_lines(message.parts, names), folding)
+    if is_later and turn.repeated == len(prompt.messages):
+        yield from _rule(turn, folding.room, is_empty=True)
+
+
+def _rule(turn: Turn, width: int, *, is_empty: bool = False) -> Iterator[Line]:
+    dropped = f", without {turn.dropped} of its messages" if turn.dropped else ""
+    nothing = ": nothing" if is_empty else ""
+    text = f"── new since {turn.since}{dropped}{nothing} "
+    yield [(f"{text:─<{min(width, _PLAIN_WIDTH)}}", "success")]
+
+
+def _system(prompt: Prompt, before: Prompt | None, folding: Folding) -> Iterator[Line]:
+    if not prompt.system and not (before and before.system):
+        return
+    written = list(parts_lines(prompt.system))
+    size = counted(max(sum(len(text) + 1 for one in written for text, _ in one[1:]) - 1, 0), "character")
+    yield []
+    yield [("system", "strong"), (f" · {size}{_since(prompt, before, 'system')}", "muted")]
+    if not (folding.folds and before is not None and before.system == prompt.system):
+        yield from folded(written, folding)
+
+
+def _since(prompt: Prompt, before: Prompt | None, name: str) -> str:
+    if before is None:
+        return ""
+    return ", as before" if getattr(prompt, name) == getattr(before, name) else ", changed since the turn before"
+
+
+def _tools(prompt: Prompt, before: Prompt | None, folding: Folding) -> Iterator[Line]:
+    if not prompt.tools:
+        return
+    yield []
+    yield [("tools", "strong"), (f" · {len(prompt.tools):,}{_since(prompt, before, 'tools')}", "muted")]
+    if folding.folds and before is not None and before.tools == prompt.tools:
+        yield [(_INDENT, "plain"), (line(", ".join(tool.name for tool in prompt.tools)), "plain")]
+        return
+    names = min(max(len(tool.name) for tool in prompt.tools), _NAMES)
+    for tool in prompt.tools:
+        room = folding.room - names - 4
+        yield [(f"{_INDENT}{line(tool.name):<{names}}  ", "plain"), (clipped(_described(tool), max(room, 20)), "muted")]
+
+
+def _described(tool: Tool) -> str:
+    lines = (one.strip() for one in tool.description.splitlines())
+    return line(next((one for one in lines if one), "" if tool.type == "function" else tool.type))
+
+
+def _answer(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
+    row, parts = turn.asked.row, turn.asked.answer
+    reason = f", finish reason {line(row.finish_reason)}" if row.finish_reason else ""
+    if row.choices and row.framing != "websocket":
+        reason += f", the first of {len(row.choices) + 1} choices"
+    yield [("answer", "strong"), (f" · {line(row.ending)}{reason}", "muted")]
+    if not parts:
+        yield [(_INDENT, "plain"), (facts.no_text(row, hint), "muted")]
+    yield from folded(parts_lines(parts), folding)
+
+
+def _part(part: Part, names: Mapping[str, str], ids: bool, indent: str) -> Iterator[Line]:
+    deeper = f"{indent}{_INDENT}"
+    match part:
+        case Text():
+            yield from _text(part.text, "error" if part.kind == "refusal" else "plain", indent)
+        case Reasoning():
+            yield [(indent, "plain"), ("reasoning" + ", encrypted" * part.opaque, "muted")]
+            yield from _text(part.text, "muted", deeper) if part.text else ()
+        case ToolCall():
+            yield [(indent, "plain"), (f"call {line(part.name)}", "strong"), (_id(part.id, ids), "muted")]
+            yield from _text(pretty(part.arguments), "plain", deeper) if part.arguments else ()
+        case ToolResult():
+            name = part.name or names.get(part.id, "")
+            told = f"result{f' of {line(name)}' if name else ''}{', failed' * part.failed}"
+            yield [(indent, "plain"), (told, "error" if part.failed else "strong"), (_id(part.id, ids), "muted")]
+            yield from parts_lines(part.content, names, ids=ids, indent=deeper)
+        case Media():
+            yield [(indent, "plain"), (f"[{_media(part)}]", "accent")]
+        case Other():
+            yield [(indent, "plain"), (part.name or "JSON", "warning")]
+            yield from _text(pretty(part.json) or "(nested too deeply)", "muted", deeper)
+
+
+def _id(id: str, shown: bool) -> str:
+    return f"  {line(id)}" if id and shown else ""
+
+
+def _media(part: Media) -> str:
+    size = "" if part.size is None else counted(part.size, "byte")
+    return ", ".join(filter(None, (part.kind, line(part.media_type), size, line(part.name), line(part.source))))
+
+
+def _text(text: str, tone: Tone, indent: str) -> Iterator[Line]:
+    return ([(indent, "plain"), (one, tone)] for one in text.removesuffix("\n").split("\n"))
+
+
+def folded(found: Iterable[Line], folding: Folding) -> Iterator[Line]:
+    """Yield the first lines, and how many more there are."""
+    if not folding.folds:
+        yield from found
+        return
+    rest = list(found)
+    shown = rest if len(rest) <= _FOLDED_LINES + _SLACK else rest[:_FOLDED_LINES]
+    for pieces in shown:
+        text, tone = pieces[-1]
+        yield [*pieces[:-1], (clipped(text, _FOLDED_CHARACTERS), tone)]
+    if more := len(rest) - len(shown):
+        yield [(_INDENT, "plain"), (f"… {counted(more, 'more line')}: {folding.remedy}", "muted")]
+
+
+def _in_short(number: int, message: Message, names: Mapping[str, str], room: int) -> Line:
+    """Return a message in one line."""
+    head = f"{number + 1} {line(message.role)}"
+    text = " ".join(text.strip() for pieces in _first(message, names) for text, _ in pieces if text.strip())
+    return [(f"{head}  ", "muted"), (clipped(line(" ".join(text.split())), max(room - len(head) - 2, 20)), "muted")]
+
+
+def _first(message: Message, names: Mapping[str, str]) -> Iterator[Line]:
+    typed = [part for part in message.parts if not (isinstance(part, Text) and is_element(part.text))]
+    for pieces in islice(parts_lines(typed or message.parts, names, ids=False), _FOLDED_LINES):
+        yield [(text[:_FOLDED_CHARACTERS], tone) for text, tone in pieces]

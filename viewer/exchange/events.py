@@ -1,0 +1,167 @@
+"""Pure: the events of one exchange: each summed up in a line, as a table, and filtered by what is typed."""
+
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from wiretape.recorder.decode import payloads
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.dialect import Chunk
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.encoding import is_utf8
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import rows
+from wiretape.viewer.exchange.clocks import SAME, Times
+from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.text import formatting, json_spans
+
+FILTER_HELP: Final = "kind:tool · gap>100ms · words"
+"""What a filter for events can hold."""
+
+_LONGEST: Final = 200
+_LARGEST: Final = 16_384
+_KIND_WIDTH: Final = max(map(len, KINDS))
+_GAP: Final = re.compile(r"(?:Δ|gap)([<>])([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s)?")
+_ALIASES: Final = {"reason": ("reasoning",), "ping": ("ping", "comment"), "bad": ("malformed",)}
+_ROLE: Final = re.compile(r'"role"\s*:\s*"(\w{1,40})"')
+
+Test = Callable[[Transcript, int], bool]
+
+
+def summary(transcript: Transcript, event: int) -> str:
+    """Return an event in one line: what it adds, in quotes; why the answer ended, its tokens, or its data."""
+    kind = transcript.kind(event)
+    if kind in OUTPUT and (text := transcript.text(event)):
+        return f"'{without_nul(text[:_LONGEST])}'"
+    if kind == "malformed":
+        return _malformed(transcript.payload(event))[:_LONGEST]
+    if transcript.framing == "websocket" and not is_utf8(transcript.bytes(event)):
+        return f"({counted(transcript.ends[event] - transcript.starts[event], 'byte')}, no text)"
+    type, data = transcript.fields(event, _LARGEST)
+    if known := _known(kind, payloads.read(data, type), data):
+        return known[:_LONGEST]
+    return (data if type == "message" or type in data else f"{type} {data}")[:_LONGEST]
+
+
+def meaning(transcript: Transcript, event: int) -> str:
+    """Return why the answer ended, its tokens, the error or the role, without the rest of its data; "" if none."""
+    type, data = transcript.fields(event, _LARGEST)
+    return _known(transcript.kind(event), payloads.read(data, type), data)[:_LONGEST]
+
+
+def without_nul(text: str) -> str:
+    """Return a text with U+FFFD for NUL, as in the tape's own texts."""
+    return text.replace("\0", "\ufffd")
+
+
+def _malformed(payload: bytes) -> str:
+    data = payload[:_LONGEST].decode("utf-8", "replace").strip()
+    if len(payload) > _LARGEST:
+        return f"no JSON: {data}"
+    fault = json_spans.fault(payload)
+    return f"{fault.short if fault else 'broken'}: {data}"
+
+
+def _known(kind: str, chunk: Chunk, data: str) -> str:
+    """Return what is shown instead of the data of an event that adds nothing to the answer; "" for the data."""
+    match kind:
+        case "finish":
+            return ", ".join(piece.finish_reason for piece in chunk.pieces if piece.finish_reason)
+        case "usage":
+            tokens = registry.tokens(chunk)
+            counts = {"in": tokens.input, "out": tokens.output}
+            return ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None)
+        case "error":
+            return (chunk.fault.message or chunk.fault.code or "") if chunk.fault else ""
+        case "role":
+            role = _ROLE.search(data)
+            return role[1] if role else ""
+    return ""
+
+
+def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = None) -> Iterator[str]:
+    """Yield a heading and a line for each event, or for `only` some, safe for a terminal."""
+    number, at = len(str(len(transcript))), times.width(transcript)
+    way = "  " if transcript.framing == "websocket" else ""
+    heads = f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {way}{'kind':<{_KIND_WIDTH}}"
+    yield f"{heads} {'bytes':>9} {'read':>6} data"
+    above = None
+    for event in range(len(transcript)) if only is None else only:
+        size = transcript.ends[event] - transcript.starts[event]
+        gap = SAME if transcript.shares_read(event) else formatting.ms(rows.ms(transcript.gap_ns(event)))
+        read = formatting.UNKNOWN if transcript.reads[event] == UNKNOWN else transcript.reads[event]
+        start = f"{event:>{number}} {times.of(transcript, event, above):>{at}} {gap:>9}"
+        arrow = transcript.arrow(event)
+        kind = f"{arrow and arrow + ' '}{transcript.kind(event):<{_KIND_WIDTH}}"
+        yield f"{start} {kind} {size:>9} {read:>6} {safe(summary(transcript, event))}"
+        above = event
+
+
+def table(transcript: Transcript, decoded: Decoded) -> Iterator[TableRow]:
+    """Yield a row of `rows.EVENT_FIELDS` for each event; the transcript is made of `decoded`.
+
+    `gap_ms` is the time since the event before, None for the first; `delta` what it adds to the answer.
+    """
+    for event, item in enumerate(decoded.items()):
+        yield {
+            "seq": item.seq,
+            "kind": transcript.kind(event),
+            "at_ms": rows.ms(item.at_ns),
+            "gap_ms": rows.ms(transcript.gap_ns(event)),
+            "read": item.read,
+            "type": item.type,
+            "id": item.id,
+            "data": item.data,
+            "start": item.start,
+            "end": item.end,
+            "delta": transcript.text(event) or None,
+            "sender": item.sender,
+        }
+
+
+def parse_filter(text: str) -> list[Test]:
+    """Return the tests that an event must pass to fit a filter. Raises `ValueError` with the reason if it is none."""
+    return [_test(term) for term in text.split()]
+
+
+def filter_error(text: str) -> str | None:
+    """Return what is wrong with a filter; None if nothing is."""
+    try:
+        parse_filter(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def matching(transcript: Transcript, tests: Sequence[Test]) -> "array[int]":
+    """Return the events that pass all tests, ascending."""
+    return array("q", (event for event in range(len(transcript)) if all(test(transcript, event) for test in tests)))
+
+
+def _test(term: str) -> Test:
+    if term.startswith("kind:"):
+        names = {kind for name in term.removeprefix("kind:").split(",") for kind in _ALIASES.get(name, (name,))}
+        if unknown := names - set(KINDS):
+            raise ValueError(f"{min(unknown)} is no kind: there are {', '.join(KINDS)}")
+        return lambda transcript, event: transcript.kind(event) in names
+    if match := _GAP.fullmatch(term):
+        return _gap_test(match[1] == ">", round(float(match[2]) * (1_000_000_000 if match[3] == "s" else 1_000_000)))
+    if re.match(r"(?:Δ|gap)[<>=]", term):
+        raise ValueError(f"{term}: write a duration, as in gap>100ms")
+    words = re.compile(re.escape(term.encode("utf-8", "replace")), re.IGNORECASE)
+    return lambda transcript, event: (
+        words.search(transcript.data, transcript.starts[event], transcript.ends[event]) is not None
+    )
+
+
+def _gap_test(is_above: bool, limit_ns: int) -> Test:
+    def test(transcript: Transcript, event: int) -> bool:
+        gap = transcript.gap_ns(event)
+        if gap is None or transcript.shares_read(event):
+            return False
+        return gap > limit_ns if is_above else gap < limit_ns
+
+    return test

@@ -1,0 +1,276 @@
+"""Pure: the facts of one exchange in words, the same in `show`, in the inspector and in the preview of the list.
+
+Recorded text has passed `safe`; unknown is `–`. Verdicts and their words are in `timing.verdicts` and `timing.wording`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.outcome import FLAGS, NOT_SHIPPED
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.exchange.states import ranked
+from wiretape.viewer.rows import DetailRow, ListRow, value
+from wiretape.viewer.text.cells import Part
+from wiretape.viewer.text.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, span
+from wiretape.viewer.timing.attribution import Slowness, Spread
+from wiretape.viewer.timing.verdicts import Verdict
+
+Line = list[Part]
+"""The pieces of a line, each with its tone."""
+
+Side = tuple[str, Spread | None, str]
+"""The name of a side of the relay, how its delays are distributed (None: unknown), and who that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A label and what is said under it: one text, or figures that stay whole where the line is wrapped."""
+
+    label: str
+    parts: tuple[str, ...]
+
+
+def _story(row: DetailRow) -> Iterator[Fact]:
+    """Yield when an exchange started, which model and what it asked for, how it ended and why, its labels,
+    and its conversation where that was asked for.
+    """
+    other = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
+    answered = f", answer {line(row.response_id)}" if row.response_id else ""
+    yield Fact("started", (f"{moment(row.started_at)} UTC",))
+    yield Fact("model", (f"{line(row.model)}{other}{answered}",))
+    yield Fact("operation", (f"{line(row.operation)}, API {line(row.api)}",))
+    yield Fact("outcome", (f"{line(row.ending)}: {reason(row)}",))
+    yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
+    if row.labels:
+        yield Fact("labels", tuple(line(f"{key}={label}") for key, label in row.labels.items()))
+    if row.conversation is not None:
+        by = f", by {line(row.conversation_key_from)}" if row.conversation_key_from else ""
+        continued = f"continues {line(row.continues)}" if row.continues else "continues nothing that is known"
+        yield Fact("belongs to", (f"conversation {line(row.conversation)}{by}", continued))
+
+
+def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
+    """Yield the durations, the gaps, the tokens and their cost; `burst` withholds the tokens a second."""
+    times = ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
+    gaps = {f"icl {name}": f"icl_{name}" for name in ("p50", "p90", "p99", "max")}
+    gaps |= {"longest gap": "max_stall", "longest silence": "max_silence"}
+    tokens = [f"{name} {count(value(row, f'{name}_tokens'))}" for name in ("input", "output", "reasoning", "total")]
+    yield Fact("times ms", tuple(f"{name} {ms(value(row, f'{name}_ms'))}" for name in times))
+    yield Fact("gaps ms", tuple(f"{label} {ms(value(row, f'{name}_ms'))}" for label, name in gaps.items()))
+    yield Fact("tokens", (*tokens, *_pace(row, burst)))
+    if paid := tuple(_paid(row)):
+        yield Fact("cost", paid)
+
+
+def told(row: DetailRow, verdicts: Iterable[Verdict], headers: Iterable[Fact] = ()) -> Iterator[Fact]:
+    """Yield all facts of an exchange, with those of its `headers` behind its story."""
+    yield from _story(row)
+    yield from headers
+    yield from measured(row, burst=any(verdict.kind == "burst" for verdict in verdicts))
+    yield _counts(row)
+    yield from transport(row)
+
+
+def _paid(row: DetailRow) -> Iterator[str]:
+    if row.cost is not None:
+        yield f"{amount(row.cost)} {line(row.currency)}"
+    if row.cache_hit_rate is not None:
+        yield f"from the cache {100 * row.cache_hit_rate:.1f} % of the input"
+
+
+def _pace(row: ListRow, burst: bool) -> tuple[str, str]:
+    tpot = row.tpot_ms
+    withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None
+    rate = f"withheld ({withheld})" if withheld else ms(1000 / tpot if tpot else None)
+    return f"tpot ms {ms(tpot)}", f"a second {rate}"
+
+
+def _counts(row: DetailRow) -> Fact:
+    """Return how much came: reads, bytes, and of a stream its events and chunks."""
+    of_streams = () if "nonstream" in row.flags else ("events", "comments", "chunks", "output_chunks")
+    names = ("reads", *of_streams, "bytes", "gap_bytes")
+    return Fact("counts", tuple(f"{name.replace('_', ' ')} {count(value(row, name))}" for name in names))
+
+
+def transport(row: DetailRow) -> Iterator[Fact]:
+    """Yield what is known of the connection, of the clock of the timestamps, and of a request that broke off."""
+    connection = {True: "kept from an exchange before, without a connect", False: "new"}
+    if row.connection_reused is not None:
+        yield Fact("connection", (connection[row.connection_reused],))
+    if row.clock is not None:
+        late = () if row.clock_error_ms is None else (f"late by at most {ms(row.clock_error_ms)} ms",)
+        yield Fact("clock", (_CLOCKS.get(row.clock, line(row.clock)), *late))
+    if row.request_truncated:
+        yield Fact("request", ("its body broke off: it was not sent to its end",))
+
+
+def flags(row: ListRow, replaced: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the flags and their meanings, the gravest first; those that verdicts have `replaced` are left out."""
+    for flag in ranked(row.flags):
+        if flag not in replaced:
+            yield flag, FLAGS.get(flag, "not known to this version")
+
+
+def who_was_slow(slowness: Slowness) -> Iterator[Side]:
+    """Yield each side's name, how its delays are distributed, and who that is."""
+    yield "upstream gap", slowness.upstream, "the provider, or the network before the relay"
+    yield "relay delay", slowness.relay, "wiretape itself"
+    yield "client wait", slowness.client, "your program reading slowly"
+    if slowness.unclear is not None:
+        yield "unclear", slowness.unclear, "upstream, relay or client: the tape cannot tell"
+
+
+def fault(row: ListRow) -> str:
+    """Return the code and the message of the error that upstream sent, empty if there was none."""
+    return ": ".join(line(text) for text in (row.error_code, row.error_message) if text)
+
+
+def reason(row: ListRow) -> str:
+    """Return why an exchange ended, or that it has not."""
+    known = _REASONS.get(row.outcome)
+    why = f"{line(row.ending)}, which this version does not know" if known is None else known(row)
+    return f"{why} ({line(row.ended_detail)})" if row.ended_detail else why
+
+
+def no_text(row: DetailRow, hint: str) -> str:
+    """Return why an answer has no content; `hint` is where its body is to be seen."""
+    others = [name.replace("_", " ") for name in ("refusal", "tool_calls", "reasoning") if getattr(row, name)]
+    if others:
+        return f"the answer has only {' and '.join(others)}"
+    if message := fault(row):
+        return f"an error came before any output ({message})"
+    if not row.bytes or row.gap_bytes == row.bytes or NOT_SHIPPED in row.flags:
+        return no_body(row, hint)
+    if row.outcome == "open":
+        return "the exchange is still open, and no content has come or been measured yet"
+    size = f"{counted(row.bytes, 'byte')} of body ({line(row.ending)}); {hint}"
+    unread = "the API of this stream is not decoded:" if "unknown_payload" in row.flags else "no content was found in"
+    return f"{unread} {size}"
+
+
+def no_body(row: DetailRow, hint: str) -> str:
+    """Return why the tape has no body, or one without events."""
+    if not row.bytes:
+        return f"no body came ({line(row.ending)})"
+    if row.gap_bytes == row.bytes:
+        return "nothing of the body is on the tape"
+    if NOT_SHIPPED in row.flags:
+        return FLAGS[NOT_SHIPPED]
+    if "no_timing" in row.flags:
+        return f"nobody knows when the {counted(row.bytes, 'byte')} of the body came: {FLAGS['no_timing']}; {hint}"
+    if "decode_limit" in row.flags:
+        return f"decoding the {counted(row.bytes, 'byte')} of its body stopped at a limit before any came; {hint}"
+    return f"the body of {counted(row.bytes, 'byte')} has none ({line(row.ending)}); {hint}"
+
+
+def number_of(number: int | None, thing: str) -> str:
+    """Return a number of things, which may be unknown."""
+    return f"{UNKNOWN} {thing}s" if number is None else counted(number, thing)
+
+
+def _complete(row: ListRow) -> str:
+    signs = [f"finish reason {line(row.finish_reason)}"] if row.finish_reason else []
+    dialect = registry.BY_API.get(row.api or "")
+    has_done = dialect is not None and dialect.has_done and not {"no_done", "nonstream"} & set(row.flags)
+    signs += ["[DONE]"] if has_done else []
+    return f"all came: {', '.join([*signs, _AFTERWARDS.get(row.ended_by or '', 'then the end')])}"
+
+
+def _truncated(row: ListRow) -> str:
+    if (row.outcome_detail or "").startswith("close_"):
+        return f"upstream closed the WebSocket {_after(row)}, before the answer was complete: {fault(row)}"
+    missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]
+    without = f", without {' or '.join(missing)}" if missing else ""
+    return f"{_CUT.get(row.ended_by or '', 'upstream stopped').format(after=_after(row))}{without}"
+
+
+def _timeout(row: ListRow) -> str:
+    waited = "" if row.duration_ms is None else f" ({span(row.duration_ms)} after the request)"
+    if row.ended_by == "idle_timeout":
+        return f"upstream fell silent {_after(row)}, for longer than the recorder waits{waited}"
+    what = "connection came about" if row.ended_by == "connect_timeout" else "answer came"
+    return f"no {what} for as long as the recorder waits{waited}"
+
+
+def _http_error(row: ListRow) -> str:
+    message = fault(row)
+    return f"upstream answered {cell(row.status)}{f': {message}' if message else ''}"
+
+
+def _error_event(row: ListRow) -> str:
+    message, where = fault(row), _WHERE.get(row.outcome_detail or "", "")
+    if not message and row.outcome_detail == "finish":
+        return "upstream ended the answer with the finish reason error"
+    return f"upstream sent an error{where}{f': {message}' if message else ', without a message'}"
+
+
+def _client_closed(row: ListRow) -> str:
+    did = "stopped reading" if row.ended_by == "client_stalled" else "closed the connection"
+    return f"the client {did} {_after(row)}, before the answer was complete"
+
+
+def _interrupted(row: ListRow) -> str:
+    pid = f" (pid {row.recorder_pid})" if row.recorder_pid else ""
+    did = {"shutdown": "was told to stop", "local": "lacked resources"}.get(row.ended_by or "", "died")
+    return f"the recorder{pid} {did} {_after(row)}, before the answer was complete"
+
+
+def _after(row: ListRow) -> str:
+    if row.events:
+        return f"after {number_of(row.events, 'event')}"
+    return f"after {number_of(row.bytes, 'byte')}" if row.bytes else "before anything of the answer came"
+
+
+_CLOCKS: Final = {
+    "kernel": "kernel (when a read came to this machine)",
+    "loop": "loop (when wiretape took a read)",
+    "imported": "imported (what another program wrote down)",
+    "none": "none (nobody knows when the body came)",
+}
+_AFTERWARDS: Final = {
+    "end": "then the end",
+    "client": "then the client closed the connection",
+    "client_stalled": "then the client stopped reading",
+    "shutdown": "then the recorder was told to stop",
+    "died": "then the recorder died",
+    "local": "then the recorder lacked file descriptors, ports or disk",
+    "idle_timeout": "then nothing, not even the end, until the recorder waited no longer",
+    "eof": "then upstream closed the connection without ending the body",
+    "length": "then upstream closed the connection before its Content-Length",
+    "reset": "then upstream reset the connection",
+    "framing": "then what is no HTTP",
+}
+_CUT: Final = {
+    "end": "upstream ended the answer {after}",
+    "eof": "upstream closed the connection {after}",
+    "length": "upstream closed the connection {after}, before its Content-Length",
+    "reset": "upstream reset the connection {after}",
+    "framing": "upstream sent what is no HTTP {after}",
+}
+_MISSING: Final = {"no_done": "[DONE]", "no_finish": "a finish reason"}
+_WHERE: Final = {"before_output": " before any output", "mid_stream": " in mid-stream"}
+_UNCONNECTED: Final = {
+    "dns": "the name {host} did not resolve",
+    "refused": "{host} refused the connection",
+    "local": "this machine had no file descriptors, ports or disk left for it",
+    "tls": "the TLS handshake with {host} failed",
+    "protocol": "what {host} answered is no HTTP",
+    "framing": "what {host} answered is no HTTP",
+    "reset": "{host} reset the connection without an answer",
+}
+_REASONS: Final[dict[str, Callable[[ListRow], str]]] = {
+    "open": lambda row: "still running" if row.ended_by is None else "ended, and being measured",
+    "complete": _complete,
+    "malformed": lambda row: f"an event is not JSON, although {_complete(row)}",
+    "truncated": _truncated,
+    "timeout": _timeout,
+    "http_error": _http_error,
+    "error_event": _error_event,
+    "connect_error": lambda row: _UNCONNECTED.get(
+        row.ended_by or "", "{host} closed the connection without an answer"
+    ).format(host=line(host(row.upstream))),
+    "client_closed": _client_closed,
+    "interrupted": _interrupted,
+}

@@ -1,0 +1,336 @@
+"""Pure: the pages of one exchange, as lines of pieces and their tones: heading, request, timing, notes.
+
+The words are those of `facts` and `wording`; `show` renders the same lines. Whoever draws a line passes it through
+`safe`, since bodies are as recorded. Unknown is `–`.
+"""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Final
+
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.outcome import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import events, facts, markers, states
+from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
+from wiretape.viewer.exchange.facts import Fact, Line, Side
+from wiretape.viewer.exchange.notes import Notes
+from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.strips import cell as cell_at
+from wiretape.viewer.exchange.transcript import KINDS, UNKNOWN, Transcript
+from wiretape.viewer.rows import DetailRow, Request
+from wiretape.viewer.text import formatting
+from wiretape.viewer.text.cells import Part, Tone
+from wiretape.viewer.text.formatting import cell, line
+from wiretape.viewer.timing import wording
+from wiretape.viewer.timing.attribution import Spread
+from wiretape.viewer.timing.verdicts import Verdict
+
+_BARS: Final[dict[str, tuple[str, Tone]]] = {
+    "wait": ("░", "muted"), "stall": ("×", "error"), "end": ("▌", "muted"), "reasoning": ("▒", "muted"),
+    "content": ("█", "success"), "tool": ("▓", "accent"), "refusal": ("▓", "warning"),
+}  # fmt: skip
+_FRAMED: Final = {
+    "chunked": "the body's last chunk came",
+    "length": "all of Content-Length came",
+    "close": "upstream closed the connection, which ends such a body",
+    "none": "an answer without a body",
+    "websocket": "upstream closed the connection of the WebSocket",
+}
+_LARGEST_JSON: Final = 1 << 20
+_NAMES: Final = 18
+_SHORT_NAMES: Final = 14
+_COUNT: Final = 9
+_FIGURE: Final = 11
+_LONGEST: Final = 40
+_MOST_BARS: Final = 12
+_MOST_VERDICTS: Final = 100
+
+
+def heading(known: Known, opened: Opened | None = None, died: bool = False) -> Line:
+    """Return what an exchange is, and the verdict on its timing once it is judged, in one line."""
+    row = known.row
+    state = states.state(row, recording=not died)
+    path = row.path.partition("?")[0]
+    verdict = wording.brief(opened.verdicts) if opened is not None else ""
+    judged = {one.kind for one in opened.verdicts} if opened is not None else set()
+    flags = " ".join(flag for flag in states.ranked(row.flags) if flag not in judged)
+    return [
+        (f" {row.id[:8]}", "strong"),
+        (f"  {state.sign} {states.ending(row, recording=not died)}", state.tone),
+        (f"  {formatting.cell(row.status)}", "success" if (row.status or 999) < 300 else "error"),
+        (f"  {clipped(row.model or formatting.UNKNOWN, _LONGEST)}", "plain"),
+        (f"  {verdict}" if verdict else "", "error" if "stall" in judged else "warning"),
+        (f"  {flags}" if flags else "", "warning"),
+        (f"  {row.method} {formatting.host(row.upstream)}{path}", "muted"),
+    ]
+
+
+def is_dead(known: Known, wall_ns: int) -> bool:
+    """Return whether nobody records an exchange any more that has not ended."""
+    if known.row.ended_by is not None or known.row.outcome != "open":
+        return False
+    return known.recorder.state(wall_ns) != "running"
+
+
+def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
+    """Return what is wrong with an exchange in one line; None if nothing is."""
+    row = known.row
+    if died:
+        heard = formatting.moment(known.recorder.heartbeat_at)
+        return [(f" recorder pid {known.recorder.pid} gone; last heard of {heard} UTC: this is all there is", "error")]
+    if opened is not None and not opened.facts.has_bytes:
+        return [(" its bytes were not shipped: facts, measures and gaps only", "warning")]
+    if opened is not None and opened.missing:
+        return [(f" missing from the tape: {counted(opened.missing, 'byte')}; the rest is shown", "error")]
+    if opened is not None and UNKNOWN in opened.owners:
+        return [
+            (f" of {counted(_unread(opened), 'byte')} no read is on the tape: when they came is not known", "error")
+        ]
+    if row.outcome in ("complete", "open"):
+        return None
+    return [(f" {facts.reason(row)}", "error" if facts.fault(row) else "warning")]
+
+
+def _unread(opened: Opened) -> int:
+    """Return how many bytes no read on the tape brought."""
+    borders = [*opened.borders, len(opened.transcript.data)]
+    spans = zip(pairwise(borders), opened.owners, strict=True)
+    return sum(end - start for (start, end), owner in spans if owner == UNKNOWN)
+
+
+def silence(known: Known, opened: Opened) -> str:
+    """Return why there is no text to show."""
+    if opened.live and not opened.transcript.data:
+        return "nothing has come yet"
+    return facts.no_text(known.row, "3 shows it")
+
+
+def request(known: Known) -> Iterator[Line]:
+    """Yield a request as it is on the tape, and the head of its response; JSON is indented."""
+    request = known.request
+    yield [(f"{line(request.method)} ", "strong"), (line(f"{request.upstream}{request.path}"), "accent")]
+    yield []
+    yield from headers(request.headers)
+    yield []
+    more = " so far, or until its recorder died" if request.size is None else ""
+    size = f"{counted(request.known_size, 'byte')}{more}"
+    if NOT_SHIPPED in known.row.flags:
+        size += f" · {FLAGS[NOT_SHIPPED]}"
+    is_unknown = request.size is None and "imported" in known.row.flags
+    yield [("body · not known: it is not in what was imported" if is_unknown else f"body · {size}", "muted")]
+    yield from _body(request)
+    if known.response_headers:
+        yield []
+        yield [("response ", "strong"), (cell(known.row.status), "plain")]
+        yield []
+        yield from headers(known.response_headers)
+
+
+def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:
+    """Yield headers as stored, redacted."""
+    return ([(f"{line(name)}: ", "muted"), (line(value), "plain")] for name, value in headers)
+
+
+def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
+    """Yield where the time went, and who was slow, in lines of `width` cells, timestamps as `times` display them."""
+    judged = {verdict.kind for verdict in opened.verdicts} if opened is not None and opened.judged else None
+    burst = "burst" in (known.row.flags if judged is None else judged)
+    told = (*facts.measured(known.row, burst=burst), *facts.transport(known.row))
+    figures = [row for fact in told for row in labelled(fact, width)]
+    if opened is None:
+        yield from (*figures, [])
+        yield [("decoding …", "muted")]
+        return
+    yield from _waterfall(known, opened, width, times)
+    yield []
+    if opened.slowness is None:
+        yield [("who was slow: not known yet …", "muted")]
+    else:
+        yield from who_was_slow(facts.who_was_slow(opened.slowness), width)
+    if opened.judged:
+        yield []
+        yield from _verdicts(opened, times)
+    yield from ([], *figures)
+
+
+def noted(known: Known, notes: Notes, opened: Opened | None, times: Times, *, is_passing: bool = False) -> list[Line]:
+    """Return the labels, the bookmarks with their timestamps as `times` display them, and the note.
+
+    `is_passing`: it is all of a tape that is removed when the viewer ends.
+    """
+    labels = known.row.labels.items()
+    lines: list[Line] = [[("labels", "strong")]]
+    lines += [[(f"  {key} = ", "muted"), (value, "plain")] for key, value in labels]
+    if not labels:
+        lines.append([("  none (they are given when it is recorded)", "muted")])
+    lines += [[], [("bookmarks", "strong"), ("  m sets one, ' goes to the next", "muted")]]
+    for place in notes.bookmarks:
+        text = ""
+        if opened is not None and 0 < place <= len(opened.transcript):
+            transcript, event = opened.transcript, place - 1
+            at = times.with_unit(transcript.at[event]) if transcript.timed[event] else formatting.UNKNOWN
+            text = f"{at}  {transcript.kind(event)}  {clipped(events.without_nul(transcript.text(event)), 60)}"
+        lines.append([(f"  {markers.label(place):<8}", "accent"), (text, "plain")])
+    kept = "it is kept beside the tape, not in it"
+    if is_passing:
+        kept = "notes and bookmarks go with the viewer: 'wiretape pull' makes a tape that keeps them"
+    lines += [[], [("note", "strong"), (f"  enter writes one; {kept}", "muted")]]
+    return [*lines, [("  ", "plain"), (notes.text or formatting.UNKNOWN, "plain")]]
+
+
+def _body(request: Request) -> Iterator[Line]:
+    body = request.plain
+    if body is None or request.body is None:
+        return
+    if body != request.body:
+        coding = line(encoding.coding_of(request.headers) or "")
+        yield [(f"(it came as {coding}; decoded: {counted(len(body), 'byte')})", "muted")]
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        yield [(body[:_LARGEST_JSON].decode("utf-8", "replace"), "plain")]
+        yield [("(not UTF-8)", "warning")]
+        return
+    if len(body) <= _LARGEST_JSON:
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    yield [(text, "plain")]
+    if missing := request.known_size - len(request.body):
+        yield [(f"({counted(missing, 'byte')} more than the tape keeps)", "warning")]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of time from T0 on, in ns, under its name; `kind` says how it is drawn, `note` what else is known."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    kind: str
+    note: str = ""
+
+    def cells(self, axis_ns: int, cells: int) -> tuple[int, int]:
+        """Return its first cell on an axis of so many, and how many it takes: at least one."""
+        first = cell_at(self.start_ns + 1, axis_ns, cells)
+        return first, max(cell_at(self.end_ns, axis_ns, cells) - first + 1, 1)
+
+
+def bars(
+    exchange: Exchange,
+    row: DetailRow,
+    transcript: Transcript | None,
+    verdicts: Sequence[Verdict] = (),
+    last_ns: int | None = None,
+) -> Iterator[Bar]:
+    """Yield the bars of an exchange; `last_ns` is the timestamp of its last read."""
+    connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, rows.ns(row.metrics["ttf_byte_ms"])
+    if connected_ns is not None:
+        yield Bar("connect", 0, connected_ns, "wait")
+    if headers_ns is not None:
+        kept = ", connection kept" if exchange.connection_reused else ""
+        yield Bar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}{kept}")
+        if first_ns is not None:
+            yield Bar("wait for a byte", headers_ns, first_ns, "wait")
+    if transcript is not None:
+        yield from _kind_bars(transcript)
+    for verdict in sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:3]:
+        if verdict.kind == "stall":
+            end_ns = verdict.from_ns + verdict.lasted_ns
+            yield Bar("stall", verdict.from_ns, end_ns, "stall", verdict.who or "unclear")
+    if last_ns is not None and exchange.end_ns is not None:
+        yield Bar("end", min(last_ns, exchange.end_ns), exchange.end_ns, "end", _how_it_ended(exchange))
+
+
+def _kind_bars(transcript: Transcript) -> Iterator[Bar]:
+    for kind in ("reasoning", "content", "tool", "refusal"):
+        code = KINDS.index(kind)
+        first, last = transcript.kinds.find(code), transcript.kinds.rfind(code)
+        if first >= 0 and transcript.timed[first] and transcript.timed[last]:
+            count = transcript.kinds.count(code)
+            note = f"{count:,} event{'s' * (count != 1)}"
+            yield Bar(kind, transcript.at[first], transcript.at[last], kind, note)
+
+
+def _how_it_ended(exchange: Exchange) -> str:
+    if exchange.ended_by == "end":
+        return _FRAMED.get(exchange.framing or "", "the body ended")
+    return next((meaning for by, meaning in ENDED_BY.items() if by == exchange.ended_by), "")
+
+
+def _waterfall(known: Known, opened: Opened, width: int, times: Times) -> Iterator[Line]:
+    last = opened.reads_at[-1] if len(opened.reads_at) else None
+    drawable = bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)
+    room = max(width - _NAMES - 12, 10)
+    yield [(f"{'':{_NAMES}}{'ms':>9}  ", "muted"), (times.axis(opened.end_ns, room), "muted")]
+    for bar in islice(drawable, _MOST_BARS):
+        first, size = bar.cells(opened.end_ns, room)
+        sign, tone = _BARS[bar.kind]
+        lasted = f"{(bar.end_ns - bar.start_ns) / 1e6:>9,.1f}"
+        drawn: Line = [(f"{bar.name:<{_NAMES}}", tone if bar.kind == "stall" else "plain"), (f"{lasted}  ", "strong")]
+        note = f" {bar.note}"
+        if first + size + len(note) <= room:
+            yield [*drawn, (" " * first, "plain"), (sign * size, tone), (note, "muted")]
+        elif len(note) < first:
+            yield [*drawn, (f"{note:>{first - 1}} ", "muted"), (sign * size, tone)]
+        else:
+            yield [*drawn, (" " * first, "plain"), (sign * size, tone)]
+
+
+def who_was_slow(sides: Iterable[Side], width: int) -> Iterator[Line]:
+    """Yield the table of `facts.who_was_slow`; without room beside the figures, their meaning stands below them."""
+    sides = list(sides)
+    names = _NAMES if width >= _NAMES + _COUNT + 3 * _FIGURE else _SHORT_NAMES
+    count = _COUNT if width >= names + _COUNT + 3 * _FIGURE else 0
+    room = width - names - count - 3 * _FIGURE - 4
+    beside = all(len(meaning) <= room for _, _, meaning in sides)
+    titles = f"{'p50 ms':>{_FIGURE}}{'p99 ms':>{_FIGURE}}{'max ms':>{_FIGURE}}"
+    yield [(f"{'who was slow?':<{names}}{'n' if count else '':>{count}}{titles}", "strong")]
+    for name, spread, meaning in sides:
+        figures: Line = [(f"{name:<{names}}{_spread(spread, count)}", "plain")]
+        explained: Line = [("  ", "plain"), (f"← {meaning}", "muted")]
+        yield from ([figures + explained] if beside else [figures, explained])
+
+
+def _spread(spread: Spread | None, count: int) -> str:
+    if spread is None:
+        return f"{formatting.UNKNOWN:>{count or _FIGURE}}".ljust(count + 3 * _FIGURE)
+    figures = "".join(f"{formatting.ms(ns / 1e6):>{_FIGURE}}" for ns in (spread.p50_ns, spread.p99_ns, spread.max_ns))
+    return (f"{spread.n:>{count},}" if count else "") + figures
+
+
+def _verdicts(opened: Opened, times: Times) -> Iterator[Line]:
+    for verdict in opened.verdicts[:_MOST_VERDICTS]:
+        yield from judged(verdict, _NAMES, times.with_unit)
+    if opened.verdicts:
+        return
+    if not any(opened.transcript.timed):
+        none: Part = ("none: nothing that was said has a timestamp of its own", "muted")
+    elif len(opened.transcript) == 1 and not opened.live:
+        none = ("none: the answer is one piece, so it has no gaps", "muted")
+    else:
+        none = (wording.nothing(opened.limits) + " so far" * opened.live, "success")
+    yield [(f"{'verdict':<{_NAMES}}", "strong"), none]
+
+
+def judged(verdict: Verdict, names: int, timestamp: Callable[[int], str] = wording.seconds) -> Iterator[Line]:
+    """Yield what was judged, and its evidence below it, beside a label of `names` cells."""
+    sentence, evidence = wording.sentences(verdict, timestamp)
+    yield [(f"{verdict.kind:<{names}}", "error" if verdict.kind == "stall" else "warning"), (sentence, "plain")]
+    yield [(" " * names, "plain"), (evidence, "muted")]
+
+
+def labelled(fact: Fact, width: int, names: int = _NAMES) -> Iterator[Line]:
+    """Yield a fact beside its label of `names` cells, in as many lines of `width` cells as its parts need."""
+    lines = [""]
+    for part in fact.parts:
+        if lines[-1] and len(lines[-1]) + 2 + len(part) > width - names:
+            lines.append("")
+        lines[-1] += f"  {part}" if lines[-1] else part
+    for number, text in enumerate(lines):
+        yield [(f"{'' if number else fact.label:<{names}}", "strong"), (text, "plain")]

@@ -1,0 +1,76 @@
+"""Pure: one exchange while it may still run: how far it has got by now, and for how long nothing came at a timestamp.
+
+Its reads have their timestamps from the tape; what has passed since the last one only a clock can tell. A tape that is
+written to cannot be read from another machine, so this clock is its recorder's.
+"""
+
+from bisect import bisect_right
+from datetime import datetime
+from itertools import islice
+from operator import sub
+
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.exchange.opened import Opened
+from wiretape.viewer.exchange.states import Silence, silence
+
+
+class Pulse:
+    """Whether one exchange runs, as far as was seen; `died` says that its recorder is gone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.died = False
+        self._clock = clock
+        self._opened: Opened | None = None
+        self._began_ns: int | None = None
+        self._last_ns = self._longest_ns = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether it goes on."""
+        return self._opened is not None and self._opened.live and not self.died
+
+    @property
+    def end_ns(self) -> int:
+        """When it ended, or how far it has got by now, in ns since T0; 0 as long as nothing is known.
+
+        It is never before the last read, whatever becomes of the wall clock.
+        """
+        if self._opened is None:
+            return 0
+        last_ns = self._opened.end_ns
+        return max(self._clock.now() - self._began_ns, last_ns) if self.runs and self._began_ns is not None else last_ns
+
+    def silence(self, at_ns: int) -> Silence | None:
+        """Return the silence that a timestamp of the exchange lies in, None if it is too short.
+
+        It is unknown where bytes are missing from the tape.
+        """
+        opened = self._opened
+        if opened is None or not opened.is_whole or not 0 <= at_ns <= self.end_ns:
+            return None
+        before = bisect_right(opened.reads_at, at_ns)
+        return silence(at_ns, opened.reads_at[before - 1] if before else None, opened.limits)
+
+    @property
+    def longest_silence(self) -> Silence | None:
+        """The longest silence that `silence` returns for any timestamp by now."""
+        if self._opened is None or not self._opened.is_whole:
+            return None
+        lasted_ns = max(self._longest_ns, self.end_ns - self._last_ns)
+        return silence(lasted_ns, None, self._opened.limits)
+
+    def know(self, started_at: str, *, died: bool) -> None:
+        """Take when it began, as on the tape, and whether its recorder is gone."""
+        self.died = died
+        if self._began_ns is None:
+            try:
+                started_ns = round(datetime.fromisoformat(started_at).timestamp() * 1_000_000) * 1000
+            except (ValueError, TypeError):  # no time: nothing can be counted from it
+                return
+            self._began_ns = self._clock.now() - (self._clock.wall_ns() - started_ns)
+
+    def take(self, opened: Opened) -> None:
+        """Take what has come of it by now."""
+        self._opened, at = opened, opened.reads_at
+        self._last_ns = at[-1] if at else 0
+        self._longest_ns = max(at[0], max(map(sub, islice(at, 1, None), at), default=0)) if at else 0

@@ -1,0 +1,335 @@
+"""Pure: two exchanges on one clock, and how each stands there in a line.
+
+The events of both are merged into one sequence, so that one `Playback` plays, steps, seeks, and cuts the silences in
+which neither says anything. Aligning moves both along the time axis until what they are aligned by comes at once: there
+the clock is 0, and before it negative.
+"""
+
+import functools
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, Literal
+
+from wiretape.viewer.exchange import strips
+from wiretape.viewer.exchange.clocks import seconds
+from wiretape.viewer.exchange.events import without_nul
+from wiretape.viewer.exchange.markers import label
+from wiretape.viewer.exchange.states import Silence, state
+from wiretape.viewer.exchange.strips import Wait
+from wiretape.viewer.exchange.transcript import Track, Transcript
+from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.text import formatting, sparkline
+from wiretape.viewer.text.cells import Part as StatusPart
+from wiretape.viewer.timing.playback import Playback
+
+Alignment = Literal["request sent", "first byte", "first content", "content offset"]
+
+ALIGNMENTS: Final[tuple[Alignment, ...]] = ("request sent", "first byte", "first content", "content offset")
+"""What stands at the same place for both; by content offset both always show as much text: that of A sets the pace."""
+
+_BETWEEN: Final = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A text of a lane: what it is, how much of it has come, and all.
+
+    It is `reasoning`, `content`, `refusal` or `tool`, or what is shown `instead`.
+    """
+
+    kind: str
+    length: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Both lanes drawn on one axis, which stands for `axis_ns`; its 0 is `zero_ns` from its beginning."""
+
+    strips: tuple[str, str] = ("", "")
+    waits: tuple[Sequence[Wait], Sequence[Wait]] = ((), ())
+    axis_ns: int = 0
+    zero_ns: int = 0
+
+
+class Lane:
+    """One exchange of a race; `end_ns` and `first_byte_ns` are in ns since T0, the latter None if not known.
+
+    `at` is when each event had certainly come: one without a timestamp when the next had, or at the end. `output_at`
+    are the timestamps of the output chunks that have one. `is_live` says whether more events may come.
+    """
+
+    def __init__(
+        self, transcript: Transcript, end_ns: int, first_byte_ns: int | None, *, is_live: bool = False
+    ) -> None:
+        self.transcript = transcript
+        self.is_live = is_live
+        self.end_ns = max(end_ns, transcript.at[-1] if len(transcript) else 0)
+        self.at = _latest(transcript, self.end_ns)
+        self._outputs = transcript.outputs
+        timed = [event for event in self._outputs if transcript.timed[event]]
+        self.output_at = array("q", (transcript.at[event] for event in timed))
+        content = (transcript.at[event] for event in timed if transcript.kind(event) == "content")
+        self._origins = {"first byte": first_byte_ns, "first content": next(content, None)}
+
+    def origin_ns(self, alignment: Alignment) -> int | None:
+        """Return the timestamp that is aligned; None if there is none."""
+        return self._origins.get(alignment, 0)
+
+    @property
+    def content(self) -> Track:
+        """The text of the first choice."""
+        voices = self.transcript.voices
+        return voices[0].content if voices else Track()
+
+    @functools.cached_property
+    def text(self) -> str:
+        """What the first choice says: its content, else its refusal, else the tools that it calls, a line each."""
+        if not self.transcript.voices:
+            return ""
+        voice = self.transcript.voices[0]
+        calls = "\n".join(f"{call.name.text}({call.arguments.text})" for call in voice.calls)
+        return without_nul(voice.content.text or voice.refusal.text or calls)
+
+    def parts(self, position: int) -> list[Part]:
+        """Return the texts of all choices that are not empty, each as far as it had come after so many events."""
+        texts = (text for voice in self.transcript.voices for text in voice.texts)
+        parts = (Part(kind, track.length(position), without_nul(track.text)) for kind, track in texts)
+        return [part for part in parts if part.length]
+
+    def outputs(self, position: int) -> int:
+        """Return how many of so many events are output chunks."""
+        return bisect_left(self._outputs, position)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether each output chunk has a timestamp."""
+        return len(self._outputs) == len(self.output_at)
+
+    def instant_ns(self, position: int) -> int | None:
+        """Return when the last of so many events came; None before the first, and where it is not known."""
+        return self.transcript.at[position - 1] if position and self.transcript.timed[position - 1] else None
+
+    def gap_ns(self, position: int) -> int | None:
+        """Return the last time between output chunks that had ended after so many events; None if there was none."""
+        count = self._timed_outputs(position)
+        return self.output_at[count - 1] - self.output_at[count - 2] if count > 1 else None
+
+    def chunks_per_s(self, position: int) -> float | None:
+        """Return how many output chunks a second came after the first, of so many events; None if none took time."""
+        count = self._timed_outputs(position)
+        lasted = self.output_at[count - 1] - self.output_at[0] if count > 1 else 0
+        return (count - 1) * 1e9 / lasted if lasted else None
+
+    def _timed_outputs(self, position: int) -> int:
+        return bisect_right(self.output_at, self.at[position - 1]) if position else 0
+
+
+def _latest(transcript: Transcript, end_ns: int) -> "array[int]":
+    latest = array("q", transcript.at)
+    if not all(transcript.timed):
+        for event in range(len(latest) - 1, -1, -1):
+            end_ns = latest[event] = latest[event] if transcript.timed[event] else end_ns
+    return latest
+
+
+class Race:
+    """Two lanes and the clock that drives both; `playback` is played, its positions are counted in merged events."""
+
+    def __init__(self, a: Lane, b: Lane, now: Callable[[], int], alignment: Alignment = "request sent") -> None:
+        self.lanes = a, b
+        self.alignment = alignment
+        self._counts: tuple[Sequence[int], Sequence[int]] = (), ()
+        self._shifts = 0, 0
+        self._at: Sequence[int] = ()
+        self.playback = Playback((), 0, now)
+        self._merge()
+
+    def catch_up(self) -> None:
+        """Follow the end of what still runs once playing has reached it."""
+        if any(self.is_live):
+            self.playback.catch_up()
+
+    def follow(self) -> None:
+        """Go to the end, and stay there as long as one of them runs."""
+        self.playback.pause()
+        self.playback.seek_to(self.playback.end_ns)
+        self.playback.following = any(self.is_live)
+
+    def align(self, alignment: Alignment) -> None:
+        """Align by something else: A stays where it is, B moves; at the start both stay there. Playing goes on."""
+        self.alignment = alignment
+        self._merge()
+
+    def grow(self, a: Lane, b: Lane) -> None:
+        """Replace the lanes by what they have become: the playhead stays, unless it follows the end."""
+        self.lanes = a, b
+        self._merge()
+
+    def pass_on(self, ends_ns: tuple[int, int]) -> None:
+        """Extend each lane that runs to its `ends_ns`, in ns since its T0, while nothing comes of it."""
+        for lane, end_ns in zip(self.lanes, ends_ns, strict=True):
+            if lane.is_live:
+                lane.end_ns = max(lane.end_ns, end_ns)
+        self.playback.grow(self._at, self._end_ns())
+
+    def swap(self) -> None:
+        """Make A of B and B of A."""
+        media_ns = self.playback.media_ns
+        self.lanes = self.lanes[1], self.lanes[0]
+        self._merge()
+        self._move(media_ns)
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """All that each says, as `Lane.text`."""
+        return self.lanes[0].text, self.lanes[1].text
+
+    @property
+    def is_live(self) -> tuple[bool, bool]:
+        """Which of both still run."""
+        return self.lanes[0].is_live, self.lanes[1].is_live
+
+    @property
+    def origin_ns(self) -> int:
+        """Where on the time axis stands what is aligned."""
+        return self._shifts[0] + (self.lanes[0].origin_ns(self.alignment) or 0)
+
+    @property
+    def clock_ns(self) -> int:
+        """How far the playhead is from what is aligned; negative before it."""
+        return self.playback.media_ns - self.origin_ns
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """How many events of each lane have come."""
+        at = self.playback.position
+        return self._counts[0][at], self._counts[1][at]
+
+    def drawing(self, cells: int) -> Drawing:
+        """Draw the gaps of both lanes on one axis of time, in so many cells; waits are shaded where they are known."""
+        axis_ns, drawn, waits = self.playback.end_ns, [], []
+        for lane, shift in zip(self.lanes, self._shifts, strict=True):
+            at, end_ns = [came_ns + shift for came_ns in lane.output_at], lane.end_ns + shift
+            waits.append(strips.waits(at, shift, end_ns, axis_ns, cells) if lane.is_timed else [])
+            line = sparkline.line(at, None if lane.is_live else end_ns, axis_ns, cells)
+            drawn.append(strips.shaded(line, waits[-1], cells).rstrip(" "))
+        return Drawing((drawn[0], drawn[1]), (waits[0], waits[1]), axis_ns, self.origin_ns)
+
+    def lags(self, drawn: Drawing, cells: int) -> bool:
+        """Return whether the race has got further than what is drawn, by a cell or more."""
+        return (self.playback.end_ns - drawn.axis_ns) * cells > drawn.axis_ns
+
+    def places(self, drawn: Drawing, cells: int) -> tuple[int, int]:
+        """Return the cell of the playhead in either strip of so many cells: by content offset each has its own."""
+        a, b = (
+            min((self.lane_ns(lane) + self._shifts[lane]) * cells // max(drawn.axis_ns, 1), cells - 1)
+            for lane in (0, 1)
+        )
+        return a, b
+
+    def lane_ns(self, lane: int) -> int:
+        """Return where the playhead stands in a lane, in ns since its T0; by content offset, where its text does."""
+        if self.alignment == "content offset" and lane == 1:
+            at, position = self.lanes[lane].at, self.positions[lane]
+            return at[position - 1] if position else 0
+        return self.playback.media_ns - self._shifts[lane]
+
+    def _merge(self) -> None:
+        """Merge the events of both lanes as they are aligned; the playhead stays where it is in A."""
+        a, b = self.lanes
+        media_ns, before = self.playback.media_ns, self._shifts[0]
+        origins = [lane.origin_ns(self.alignment) or 0 for lane in self.lanes]
+        self._shifts = max(origins) - origins[0], max(origins) - origins[1]
+        if self.alignment == "content offset":
+            self._at, self._counts = a.at, (range(len(a.transcript) + 1), _by_offset(a, b))
+        else:
+            self._at, self._counts = _merged(a.at, b.at, self._shifts)
+        self.playback.grow(self._at, self._end_ns())
+        self._move(media_ns + self._shifts[0] - before if media_ns else 0)
+
+    def _move(self, at_ns: int) -> None:
+        self.playback.seek_to(at_ns)
+        if self.playback.following:
+            self.follow()
+        elif self.playback.at_end:
+            self.playback.pause()
+
+    def _end_ns(self) -> int:
+        return max(lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True))
+
+
+def _merged(
+    a: Sequence[int], b: Sequence[int], shifts: tuple[int, int]
+) -> "tuple[array[int], tuple[array[int], array[int]]]":
+    """Merge the timestamps of two lanes, and count for each place how many of either have come by then."""
+    tagged = sorted([*((at + shifts[0], 0) for at in a), *((at + shifts[1], 1) for at in b)])
+    counts = array("q", [0]), array("q", [0])
+    for _, lane in tagged:
+        counts[lane].append(counts[lane][-1] + 1)
+        counts[1 - lane].append(counts[1 - lane][-1])
+    return array("q", (at for at, _ in tagged)), counts
+
+
+def _by_offset(a: Lane, b: Lane) -> "array[int]":
+    """Count for each position of A how many events B needed for as much text; at A's end all of B have come."""
+    counts = array("q")
+    for position in range(len(a.transcript)):
+        length = a.content.length(position)
+        at = bisect_left(b.content.ends, length) if length else -1
+        known = 0 <= at < len(b.content.ends)
+        counts.append(b.content.events[at] + 1 if known else len(b.transcript) if length else 0)
+    counts.append(len(b.transcript))
+    return counts
+
+
+def status(
+    lane: Lane, position: int, row: DetailRow, room: int, *, silence: Silence | None = None, zero_ns: int = 0
+) -> list[StatusPart]:
+    """Return how a lane stands after `position` events: as much as fits `room` cells, the most telling first.
+
+    Tokens come from usage: before the end, how many a second there are is estimated by output chunks, which `~` says.
+    `silence` is the one that the playhead stands in. Times count from `zero_ns`, in ns since T0.
+    """
+    is_end = position == len(lane.transcript)
+    parts: list[StatusPart] = []
+    if is_end:
+        how = state(row)
+        parts.append((f"{how.sign} {how.word}", how.tone))
+    if silence is not None:
+        parts.append((str(silence), "error" if silence.stalled else "warning"))
+    ttft, gap, at = row.ttft_ms, lane.gap_ns(position), lane.instant_ns(position)
+    if lane.outputs(position):
+        first = f"T {formatting.UNKNOWN if ttft is None else f'{ttft:,.0f} ms'}"
+    else:
+        first = "no output" if is_end and not lane.is_live else "no output yet"
+    figures = [
+        first,
+        f"{label(position)}/{label(len(lane.transcript))}",
+        _rate(lane, position, row),
+        "" if gap is None else f"gap {formatting.ms(gap / 1e6)} ms" if gap else "same read",
+        ""
+        if not position
+        else "instant unknown"
+        if at is None
+        else f"{seconds(at - zero_ns)}{'+' * (lane.is_live and is_end)} s",
+        f"{lane.content.length(position):,} ch",
+    ]
+    parts += [(figure, "muted") for figure in figures if figure]
+    ends = list(accumulate(len(_BETWEEN) + len(text) for text, _ in parts[1:]))
+    shown = parts[1 : 1 + bisect_right(ends, room - len(parts[0][0]))]
+    return [parts[0], *((_BETWEEN + text, tone) for text, tone in shown)]
+
+
+def _rate(lane: Lane, position: int, row: DetailRow) -> str:
+    """Return the tokens a second, withheld where the row withholds them; where none are counted, the output chunks."""
+    if row.tps_user is not None and position == len(lane.transcript):
+        return f"{row.tps_user:,.1f} tok/s"
+    rate = lane.chunks_per_s(position)
+    if rate is None or "burst" in row.flags:
+        return ""
+    per_chunk = row.metrics["tokens_per_chunk"]
+    return f"{rate:,.1f} chunks/s" if per_chunk is None else f"~{rate * per_chunk:,.1f} tok/s"

@@ -1,0 +1,154 @@
+"""Pure: how an exchange stands or ended, in signs, words and tones."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from wiretape.recorder.decode import outcome
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.text import formatting
+from wiretape.viewer.text.cells import Tone
+
+TIME_FORMATS: Final = ("clock", "date", "utc", "ago")
+"""How times can be shown: time of day, with its date, time of day in UTC, or how long ago."""
+
+SHORTEST_SILENCE_NS: Final = 500_000_000
+"""A shorter silence is not shown: a recorder commits, and a screen looks, only so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How an exchange stands, or ended: its sign, its tone, its word, and the sign where there is only ASCII."""
+
+    sign: str
+    tone: Tone
+    word: str
+    ascii: str
+
+
+STATES: Final[dict[str, State]] = {
+    "open": State("●", "accent", "open", "o"),
+    "complete": State("✓", "success", "complete", "+"),
+    "truncated": State("■", "error", "truncated", "#"),
+    "timeout": State("■", "error", "timeout", "#"),
+    "error_event": State("!", "error", "error_event", "!"),
+    "malformed": State("!", "warning", "malformed", "!"),
+    "http_error": State("✗", "error", "http_error", "x"),
+    "connect_error": State("✗", "error", "connect_error", "x"),
+    "client_closed": State("⊘", "warning", "client_closed", "-"),
+    "interrupted": State("?", "warning", "interrupted", "?"),
+}
+"""By outcome, which is its word, too."""
+
+ORPHAN: Final = State("?", "warning", "orphan", "?")
+"""An exchange that is open although nothing records it any more."""
+
+_WARNING: Final = frozenset({"stall", "burst", "malformed", "empty", "backpressure"})
+NOTABLE: Final[dict[str, Tone]] = {
+    flag: "error" if flag == "storage_gap" else "warning" if flag in _WARNING else "muted" for flag in outcome.NOTABLE
+}
+"""The flags that the list shows, the gravest first; the preview has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a line of the list depends on besides its row.
+
+    `times` is one of `TIME_FORMATS`, `spans_days` says that a time of day needs its date, `wall_ns` is the time since
+    the epoch, `recording` whether a recorder runs; `worded` asks for the outcome's word before the flags, as where it
+    has no column; `axis_ns` is how long the axis is that gaps are drawn on.
+    """
+
+    times: str = "clock"
+    wall_ns: int = 0
+    recording: bool = False
+    worded: bool = True
+    axis_ns: int = 0
+    spans_days: bool = False
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether times are shown with their dates."""
+        return self.times == "date" or (self.spans_days and self.times != "ago")
+
+    @property
+    def next_times(self) -> str:
+        """The format after this one; that with dates only where it differs from the time of day."""
+        formats = [name for name in TIME_FORMATS if name != "date" or not self.spans_days]
+        at = formats.index(self.times) if self.times in formats else 0
+        return formats[(at + 1) % len(formats)]
+
+
+def state(row: ListRow, *, recording: bool = True) -> State:
+    """Return how an exchange stands; its outcome may be that of an orphan already."""
+    is_lost = row.outcome == "open" and not recording and row.ended_by is None
+    if is_lost or row.outcome == ORPHAN.word:
+        return ORPHAN
+    return STATES.get(row.outcome, State("?", "muted", formatting.line(row.outcome), "?"))
+
+
+def ending(row: ListRow, *, recording: bool = True) -> str:
+    """Return the outcome of an exchange with its detail, verbatim; an orphan is named so."""
+    stands = state(row, recording=recording)
+    return stands.word if stands is ORPHAN else row.ending
+
+
+def elapsed_ms(row: ListRow, look: Look) -> float | None:
+    """Return how long an exchange has lasted; one that nothing records any more, until its last read."""
+    if row.outcome != "open" or row.duration_ms is not None:
+        return row.duration_ms
+    if not look.recording:
+        return row.last_read_ms
+    try:
+        started = datetime.fromisoformat(row.started_at).timestamp()
+    except ValueError:
+        return None
+    return max((look.wall_ns / 1e9 - started) * 1000, row.last_read_ms or 0.0)
+
+
+def ranked(flags: Collection[str]) -> list[str]:
+    """Return all flags, the gravest first, those that the list does not show last."""
+    return [flag for flag in NOTABLE if flag in flags] + [flag for flag in flags if flag not in NOTABLE]
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """How long nothing has come; before the `first` byte, that is how long one has waited for it."""
+
+    lasted_ns: int
+    first: bool = False
+    stalled: bool = False
+
+    def __str__(self) -> str:
+        return f"{'waiting' if self.first else 'silent'} for {self.lasted_ns / 1e9:.1f} s"
+
+
+def silence(passed_ns: int, last_ns: int | None, limits: Thresholds) -> Silence | None:
+    """Return the silence since the last read, None if it is too short."""
+    lasted = passed_ns - (last_ns or 0)
+    return Silence(lasted, last_ns is None, limits.is_stall(lasted)) if lasted >= SHORTEST_SILENCE_NS else None
+
+
+def moment(started_at: str, look: Look, width: int) -> str:
+    """Return the time of a start in the format asked for, to a millisecond where there is room."""
+    try:
+        started = datetime.fromisoformat(started_at)
+    except ValueError:
+        return "?"
+    if look.times == "ago":
+        return formatting.span(max(look.wall_ns / 1e9 - started.timestamp(), 0) * 1000)
+    local = started.astimezone(UTC) if look.times == "utc" else started.astimezone()
+    of_day = f"{local:%m-%d %H:%M:%S}" if look.is_dated else f"{local:%H:%M:%S}"
+    exactly = f"{of_day}.{local.microsecond // 1000:03}"
+    return exactly if len(exactly) <= width else of_day
+
+
+def spans_days(first: str, last: str) -> bool:
+    """Return whether two starts, ISO 8601, are on different local days; False if either cannot be read."""
+    try:
+        days = [datetime.fromisoformat(start).astimezone().date() for start in (first, last)]
+    except (TypeError, ValueError):  # on a damaged tape
+        return False
+    return days[0] != days[1]

@@ -1,0 +1,212 @@
+"""Pure: a stream along one axis of time, in rows of cells: its bytes, what came, the gaps, markers and long waits.
+
+All rows have the same axis, from T0 to the end; what has no timestamp is in none of them. A timestamp on the border of
+two cells is in the first, and gaps are on the absolute scale of `recorder.metrics.sparkline`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from operator import sub
+from typing import Final, Literal
+
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.viewer import rows
+from wiretape.viewer.exchange.markers import Marker
+from wiretape.viewer.exchange.transcript import KINDS, Transcript
+from wiretape.viewer.text import sparkline
+
+LETTERS: Final = dict(zip(KINDS, "orctxfue:pd!?sqz", strict=True))
+"""The sign of each kind."""
+
+LEAST_NS: Final = 300_000_000
+"""Shorter waits are not shaded."""
+
+_TELLING: Final = "e!tcrxfudsz:pqo?"
+_SHADE: Final = "·"
+_CUT: Final = "┆"
+
+WaitKind = Literal["first", "slow", "stalled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The time before the first output, between two, or from the last to the end, in the cells from `first` to `last`.
+
+    What ends a wait has a cell of its own: the wait takes those before it in which no other output came.
+    """
+
+    first: int
+    last: int
+    lasted_ns: int
+    kind: WaitKind
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """A timeline of so many `cells`: `kinds` and `marks` are rows, the others can be drawn in several.
+
+    `sums` are the bytes that came in each cell, `longest` the longest gap that ended in it, in ns, -1 without any.
+    """
+
+    kinds: str = ""
+    marks: str = ""
+    axis_ns: int = 0
+    cells: int = 0
+    sums: Sequence[int] = ()
+    longest: Sequence[int] = ()
+    waits: Sequence[Wait] = ()
+    cap_ns: int | None = None
+
+    def gaps(self, rows: int = 1) -> list[str]:
+        """Draw the gaps in rows from the top; waits are shaded in the lowest."""
+        drawn = sparkline.bars([sparkline.height(gap, rows) if gap >= 0 else 0 for gap in self.longest], rows)
+        return [*drawn[:-1], shaded(drawn[-1], self.waits, self.cells, self.cap_ns)]
+
+    def bytes(self, rows: int = 1) -> list[str]:
+        """Draw the bytes of each cell, as shares of the most that came in one, in rows from the top."""
+        most = max(self.sums, default=0)
+        return sparkline.bars(
+            [min(size * 8 * rows // most, 8 * rows - 1) + 1 if size else 0 for size in self.sums], rows
+        )
+
+
+def cell(at_ns: int, axis_ns: int, cells: int) -> int:
+    """Return the cell of a timestamp."""
+    return min(sparkline.cell(at_ns, axis_ns, cells), cells - 1) if axis_ns > 0 else 0
+
+
+def instant(cell: int, axis_ns: int, cells: int) -> int:
+    """Return the last timestamp of a cell, in ns since T0."""
+    return (cell + 1) * axis_ns // max(cells, 1)
+
+
+def legend(transcript: Transcript) -> str:
+    """Return what the letters of the kinds mean that a stream has."""
+    return " ".join(f"{LETTERS[KINDS[code]]} {KINDS[code]}" for code in sorted(set(transcript.kinds)))
+
+
+def draw(
+    transcript: Transcript,
+    reads: Iterable[tuple[int, int]],
+    markers: Sequence[Marker],
+    axis_ns: int,
+    cells: int,
+    cap_ns: int | None = None,
+    *,
+    is_whole: bool = True,
+) -> Strips:
+    """Draw a stream in so many cells; `reads` are the timestamps of its reads and their bytes.
+
+    Silences longer than `cap_ns`, which are not played, are marked. The waits of a stream that is not whole, or has
+    outputs without a timestamp, are unknown.
+    """
+    cells = max(cells, 1)
+    events = transcript.outputs
+    outputs = [transcript.at[event] for event in events if transcript.timed[event]]
+    # Over a WebSocket, what lies between two responses is no wait.
+    are_known = is_whole and len(outputs) == len(events) and transcript.framing != "websocket"
+    sums = [0] * cells
+    for at_ns, size in reads:
+        sums[cell(at_ns, axis_ns, cells)] += size
+    marks = [" "] * cells
+    for marker in sorted(markers, key=lambda marker: _MARKING_ORDER.index(marker.sign)):
+        if marker.at_ns is not None:
+            marks[cell(marker.at_ns, axis_ns, cells)] = marker.sign
+    return Strips(
+        _kinds(transcript, axis_ns, cells),
+        "".join(marks),
+        axis_ns,
+        cells,
+        sums,
+        _longest(outputs, axis_ns, cells),
+        waits(outputs, 0, axis_ns, axis_ns, cells) if are_known else (),
+        cap_ns,
+    )
+
+
+def draw_gaps(first_ms: float | None, gaps: bytes, axis_ns: int, cells: int) -> Strips:
+    """Draw what is known before anything is decoded: the first output, and the gaps after it as the tape packs them."""
+    cells = max(cells, 1)
+    first_ns = rows.ns(first_ms)
+    outputs = [] if first_ns is None else sparkline.timestamps(first_ns, gaps)
+    known = waits(outputs, 0, axis_ns, axis_ns, cells) if outputs else ()
+    return Strips("", "", axis_ns, cells, (), _longest(outputs, axis_ns, cells), known)
+
+
+_MARKING_ORDER: Final = "BRCTSED"
+"""The later ones over the earlier where they share a cell."""
+
+
+def _longest(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
+    """Return the longest gap between outputs that ended in each cell, -1 where none did."""
+    if axis_ns <= 0:
+        return [-1] * cells
+    gaps = list(map(sub, outputs[1:], outputs))
+    longest, done = [], 0
+    for place in range(cells):
+        until = max(bisect_right(outputs, instant(place, axis_ns, cells)) - 1, done)
+        longest.append(max(gaps[done:until], default=-1))
+        done = until
+    return longest
+
+
+def _kinds(transcript: Transcript, axis_ns: int, cells: int) -> str:
+    """Return the letter of the most telling kind of each cell: an error before all, then what is output."""
+    drawn, start = [], 0
+    for place in range(cells):
+        end = bisect_right(transcript.at, instant(place, axis_ns, cells)) if place < cells - 1 else len(transcript)
+        known = compress(transcript.kinds[start:end], transcript.timed[start:end])
+        letters = {LETTERS[KINDS[code]] for code in set(known)}
+        drawn.append(min(letters, key=_TELLING.index, default=" "))
+        start = max(end, start)
+    return "".join(drawn)
+
+
+def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: int) -> list[Wait]:
+    """Return the waits of a stream from `start_ns` to `end_ns` whose outputs came at the ascending timestamps `at`."""
+    if axis_ns <= 0 or cells <= 0:
+        return []
+    places = [start_ns, *at, max(end_ns, at[-1] if len(at) else start_ns)]
+    long = [number for number, lasted in enumerate(map(sub, places[1:], places)) if lasted > LEAST_NS]
+    long_waits = []
+    for number in long:
+        began, ended = places[number], places[number + 1]
+        first = began * cells // axis_ns if number == 0 else sparkline.cell(began, axis_ns, cells) + 1
+        last = min(sparkline.cell(ended, axis_ns, cells) - (number < len(at)), cells - 1)
+        kind: WaitKind = (
+            "first" if number == 0 and len(at) else "stalled" if DEFAULT.is_stall(ended - began) else "slow"
+        )
+        if first <= last:
+            long_waits.append(Wait(first, last, ended - began, kind))
+    return long_waits
+
+
+def shaded(row: str, waits: Sequence[Wait], cells: int, cap_ns: int | None = None) -> str:
+    """Return a row with its blank cells shaded where there is a wait, and the wait's length where there is room for it.
+
+    Waits longer than `cap_ns`, of which a part is not played, are marked.
+    """
+    drawn = list(row.ljust(cells))
+    for wait in waits:
+        size = wait.last - wait.first + 1
+        mark = _CUT if cap_ns is not None and wait.lasted_ns > cap_ns else ""
+        label = f"{mark}{duration(wait.lasted_ns)}{mark}"
+        text = f"{label if len(label) + 2 <= size else mark:{_SHADE}^{size}}"
+        for cell, sign in zip(range(wait.first, wait.last + 1), text, strict=True):
+            drawn[cell] = sign if drawn[cell] == " " else drawn[cell]
+    return "".join(drawn)
+
+
+def wait_kinds(waits: Sequence[Wait], cells: int) -> list[WaitKind | None]:
+    """Return the kind of the wait that each cell is in, None where there is none."""
+    kinds: list[WaitKind | None] = [None] * cells
+    for wait in waits:
+        kinds[wait.first : wait.last + 1] = [wait.kind] * (wait.last - wait.first + 1)
+    return kinds
+
+
+def duration(ns: int) -> str:
+    """Return the length of a wait in few characters."""
+    return f"{ns / 1e6:.0f} ms" if ns < 999_500_000 else f"{ns / 1e9:,.1f} s"

@@ -1,0 +1,364 @@
+"""Pure: what an exchange said, event by event: its events in columns, and its texts as they grew.
+
+Texts only ever grow, so each is kept whole, with the length that it had after each event that added to it: going to
+any place, forwards or backwards, is a bisection and replays nothing.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, compress, groupby, islice
+from typing import Final
+
+from wiretape.recorder.decode import decoder, payloads
+from wiretape.recorder.decode.assembly import Calls
+from wiretape.recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, Run
+from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
+from wiretape.viewer.text import json_spans
+
+KINDS: Final = (
+    "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "ping", "done",
+    "malformed", "other", "sent", "pong", "close",
+)  # fmt: skip
+"""What an event is: of all that it carries, the most telling; `sent` is a message of the client."""
+
+OUTPUT: Final = frozenset({"reasoning", "content", "tool", "refusal"})
+"""The kinds that add to the answer."""
+
+UNKNOWN: Final = -1
+"""Stands in the integer columns where nothing is known."""
+
+_IS_OUTPUT: Final = bytes(kind in OUTPUT for kind in KINDS).ljust(256, b"\0")
+_CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+_NO_CHUNK: Final = 255
+_TELLING: Final = (
+    "error", "tool", "content", "reasoning", "refusal", "finish", "usage", "role", "done", "malformed", "comment",
+    "ping", "other",
+)  # fmt: skip
+_HIGH: Final = "\ud800"
+_LOW: Final = "\udc00"
+_HIGH_END: Final = "\udfff"
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one event added to a text: the characters from `start` to `end`."""
+
+    event: int
+    start: int
+    end: int
+
+
+class Track:
+    """A text that grows: the events that added to it, and how long it was after each of them.
+
+    `number` is its place among the texts of a transcript, UNKNOWN as long as it is empty.
+    """
+
+    __slots__ = ("_parts", "_text", "ends", "events", "number")
+
+    def __init__(self) -> None:
+        self.events = array("q")
+        self.ends = array("q")
+        self.number = UNKNOWN
+        self._parts: list[str] = []
+        self._text: str | None = ""
+
+    def add(self, event: int, text: str) -> None:
+        """Add what an event brings; an event may add more than once.
+
+        Of a character whose two halves come apart, both belong to the event that brings the second.
+        """
+        if _LOW <= text[0] <= _HIGH_END and self._parts and _HIGH <= self._parts[-1][-1:] < _LOW:
+            text = (self._parts[-1][-1] + text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            self._parts[-1] = self._parts[-1][:-1]
+            self.ends[-1] -= 1
+        end = len(self) + len(text)
+        if self.events and self.events[-1] == event:
+            self.ends[-1] = end
+        else:
+            self.events.append(event)
+            self.ends.append(end)
+        self._parts.append(text)
+        self._text = None
+
+    def extend(self, events: Sequence[int], texts: Sequence[str]) -> None:
+        """Add what each of these events brings, in their order; no text is empty or has half of a character."""
+        self.ends.extend(islice(accumulate(map(len, texts), initial=len(self)), 1, None))
+        self.events.extend(events)
+        self._parts += texts
+        self._text = None
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        if self._text is None:
+            self._text = "".join(self._parts)
+            self._parts = [self._text]
+        return self._text
+
+    def __len__(self) -> int:
+        """Return how long the whole text is, in characters."""
+        return self.ends[-1] if self.ends else 0
+
+    def length(self, position: int) -> int:
+        """Return how long the text was when `position` events had come."""
+        at = bisect_left(self.events, position)
+        return self.ends[at - 1] if at else 0
+
+    def deltas(self, start: int = 0, end: int | None = None) -> Iterator[Delta]:
+        """Yield the deltas that touch the characters from `start` to `end`."""
+        at = bisect_right(self.ends, start)
+        before = self.ends[at - 1] if at else 0
+        while at < len(self.ends) and (end is None or before < end):
+            yield Delta(self.events[at], before, self.ends[at])
+            before = self.ends[at]
+            at += 1
+
+    def of(self, event: int) -> str:
+        """Return what one event added."""
+        return self.text[self.length(event) : self.length(event + 1)]
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """A tool call: its name and arguments as they grow."""
+
+    name: Track = field(default_factory=Track)
+    arguments: Track = field(default_factory=Track)
+
+
+@dataclass(slots=True)
+class Voice:
+    """One choice of the answer."""
+
+    index: int
+    content: Track = field(default_factory=Track)
+    reasoning: Track = field(default_factory=Track)
+    refusal: Track = field(default_factory=Track)
+    calls: list[ToolCall] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[tuple[str, Track]]:
+        """Its texts, each with its kind."""
+        texts = [("reasoning", self.reasoning), ("content", self.content), ("refusal", self.refusal)]
+        return texts + [("tool", track) for call in self.calls for track in (call.name, call.arguments)]
+
+
+class Transcript:
+    """The events of an exchange in columns, and its texts.
+
+    `at` holds the timestamp of each event in ns since T0, never falling: that of the event before where its own is not
+    on the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends`
+    are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `ended` is the
+    event that says that the stream has ended, UNKNOWN if none does. `sent` are the events that a client sent over a
+    WebSocket.
+    """
+
+    def __init__(self, decoded: Decoded) -> None:
+        self.data = decoded.data
+        self.framing: Framing = decoded.framing
+        self.ended = max((item for item in (decoded.done_item, decoded.end_item) if item is not None), default=UNKNOWN)
+        self.timed = bytearray(at is not None for at in decoded.at_ns)
+        last = 0
+        self.at = array("q", (last := last if at is None else at for at in decoded.at_ns))
+        self.reads = array("q", (UNKNOWN if read is None else read for read in decoded.reads))
+        self.sent = frozenset(decoded.sent)
+        self.starts, self.ends = array("q", decoded.starts), array("q", decoded.ends)
+        self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
+        self._first = array("q", (UNKNOWN,)) * len(self.at)
+        self._others: dict[int, list[int]] = {}
+        texts = _Texts()
+        self._tracks = texts.tracks
+        for event, runs in groupby(decoded.runs, key=lambda run: run.item):
+            self._add(texts, event, list(runs))
+        event = -1
+        while (event := self.kinds.find(_NO_CHUNK, event + 1)) >= 0:
+            self.kinds[event] = _CODES[_kind_without_chunk(decoded, event)]
+        self.voices = sorted(texts.voices.values(), key=lambda voice: voice.index)
+        for track in self._tracks:
+            _ = track.text  # is put together here, beside the loop, and not when it is first shown
+
+    @classmethod
+    def of_texts(cls, texts: Mapping[str, str], calls: Sequence[tuple[str, str]] = ()) -> "Transcript":
+        """Return one without events, but with texts (content, reasoning, refusal, tool calls) that came at once."""
+        transcript, whole = cls(Decoded(b"", "sse")), _Texts()
+        tools = tuple(ToolPiece(index, "", name, arguments) for index, (name, arguments) in enumerate(calls))
+        content, reasoning, refusal = (texts.get(name, "") for name in ("content", "reasoning", "refusal"))
+        whole.add(0, Piece(0, content, reasoning, refusal, tools, None))
+        transcript.voices = list(whole.voices.values())
+        return transcript
+
+    def come_by(self, at_ns: int) -> None:
+        """Set when everything had come if no timestamp is known, as of an answer that is no stream."""
+        if not any(self.timed):
+            self.at = array("q", (at_ns,)) * len(self.at)
+
+    def __len__(self) -> int:
+        """Return how many events there are."""
+        return len(self.at)
+
+    def kind(self, event: int) -> str:
+        """Return what an event is: one of `KINDS`."""
+        return KINDS[self.kinds[event]]
+
+    def arrow(self, event: int) -> str:
+        """Return which way an event went over a WebSocket: to upstream or to the client; "" where there is but one."""
+        return "" if self.framing != "websocket" else "→" if event in self.sent else "←"
+
+    def gap_ns(self, event: int) -> int | None:
+        """Return the time since the event before, in ns; None for the first, and where a timestamp is not known."""
+        known = event > 0 and self.timed[event] and self.timed[event - 1]
+        return self.at[event] - self.at[event - 1] if known else None
+
+    def shares_read(self, event: int) -> bool:
+        """Return whether the same read brought the event before, so that the time between them is not known."""
+        return event > 0 and self.reads[event] != UNKNOWN and self.reads[event] == self.reads[event - 1]
+
+    def payload(self, event: int) -> bytes:
+        """Return the data of an event as bytes; all of it if it holds none."""
+        raw = self.bytes(event)
+        if self.framing in ("sse", "json"):
+            return json_spans.payload(raw.rstrip(b"\r\n"))
+        return decoder.fields(self.framing, raw)[1].encode("utf-8", "replace")
+
+    def bytes(self, event: int) -> bytes:
+        """Return the bytes of an event."""
+        return self.data[self.starts[event] : self.ends[event]]
+
+    def fields(self, event: int, most: int) -> tuple[str, str]:
+        """Return the type and the data of an event, of its first `most` bytes; all of them if they hold no data."""
+        start = self.starts[event]
+        raw = self.data[start : min(self.ends[event], start + most)]
+        type, data = decoder.fields(self.framing, raw)
+        return type, data or raw.decode("utf-8", "replace").strip()
+
+    def text(self, event: int) -> str:
+        """Return what an event added to the answer, whatever it is; "" if nothing."""
+        return "".join(track.of(event) for track in self.tracks(event))
+
+    def tracks(self, event: int) -> list[Track]:
+        """Return the texts that an event added to."""
+        numbers = [self._first[event], *self._others.get(event, ())]
+        return [self._tracks[number] for number in numbers if number != UNKNOWN]
+
+    @property
+    def outputs(self) -> "array[int]":
+        """The events that add to the answer."""
+        return array("q", compress(range(len(self)), self.kinds.translate(_IS_OUTPUT)))
+
+    def position(self, at_ns: int) -> int:
+        """Return how many events had come at a timestamp."""
+        return bisect_right(self.at, at_ns)
+
+    def _add(self, texts: "_Texts", event: int, runs: Sequence[Run]) -> None:
+        """Add the chunks that an event holds, or the one run that begins with it."""
+        run = runs[0]
+        kind = min((_kind_of(one.chunk) for one in runs), key=_TELLING.index)
+        self.kinds[run.items] = bytes((_CODES[kind],)) * len(run)
+        if len(run) == 1:
+            self._say(texts, event, [piece for one in runs for piece in one.chunk_of(0).pieces])
+            return
+        # All chunks of a run that add to the same text as the first do so at once.
+        is_one_text = run.is_one_text
+        for place in range(1 if is_one_text else len(run)):
+            self._say(texts, event + place, run.chunk_of(place).pieces)
+        if is_one_text:
+            later = range(event + 1, event + len(run))
+            self._tracks[self._first[event]].extend(later, run.texts[1:])
+            self._first[event + 1 : event + len(run)] = array("q", (self._first[event],)) * len(later)
+
+    def _say(self, texts: "_Texts", event: int, pieces: Sequence[Piece]) -> None:
+        numbers = list(dict.fromkeys(number for piece in pieces for number in texts.add(event, piece)))
+        self._first[event] = numbers[0] if numbers else UNKNOWN
+        if len(numbers) > 1:
+            self._others[event] = numbers[1:]
+
+
+class _Texts:
+    """Adds the pieces of events to the texts that they belong to."""
+
+    def __init__(self) -> None:
+        self.tracks: list[Track] = []
+        self.voices: dict[int, Voice] = {}
+        self._calls: dict[int, tuple[Calls, dict[int, ToolCall]]] = {}
+
+    def add(self, event: int, piece: Piece) -> list[int]:
+        """Add what a piece says; return the numbers of the texts it added to."""
+        voice = self.voices.get(piece.index)
+        if voice is None:
+            voice = self.voices[piece.index] = Voice(piece.index)
+            self._calls[piece.index] = Calls(), {}
+        parts = ((voice.reasoning, piece.reasoning), (voice.content, piece.content), (voice.refusal, piece.refusal))
+        numbers = self._append(event, *parts)
+        if piece.tools:
+            calls, known = self._calls[piece.index]
+            for call, tool in zip(calls.add(piece.tools), piece.tools, strict=True):
+                mine = known.get(id(call))  # `calls` keeps every call, so that no other gets its id
+                if mine is None:
+                    mine = known[id(call)] = ToolCall()
+                    voice.calls.append(mine)
+                name = call.name[len(mine.name) :]
+                numbers += self._append(event, (mine.name, name), (mine.arguments, tool.arguments))
+        return numbers
+
+    def _append(self, event: int, *parts: tuple[Track, str]) -> list[int]:
+        numbers = []
+        for track, text in parts:
+            if text:
+                if track.number == UNKNOWN:
+                    track.number = len(self.tracks)
+                    self.tracks.append(track)
+                track.add(event, text)
+                numbers.append(track.number)
+        return numbers
+
+
+def _kind_without_chunk(decoded: Decoded, event: int) -> str:
+    if decoded.framing == "websocket":
+        return _kind_of_frame(decoded, event)
+    if decoded.kinds[event] in (COMMENT, BODY):
+        return "comment" if decoded.kinds[event] == COMMENT else "other"
+    item = decoded.item(event)
+    read = payloads.read(item.data, item.type)
+    if read is payloads.DONE or read is payloads.EMPTY:
+        return "done" if read is payloads.DONE else "other"
+    # A record without a chunk is broken, whatever its data look like: a checksum may be wrong.
+    is_broken = read is payloads.MALFORMED or decoded.framing != "sse"
+    return "malformed" if is_broken and "malformed" in decoded.flags else "other"
+
+
+def _kind_of_frame(decoded: Decoded, event: int) -> str:
+    kind = decoder.KINDS[decoded.kinds[event]]
+    if kind != "event":
+        return "malformed" if kind == "broken" else kind
+    if event in decoded.sent:
+        return "sent"
+    is_read = decoded.dialect is not None and payloads.read(decoded.item(event).data) is payloads.MALFORMED
+    return "malformed" if is_read else "other"
+
+
+def _kind_of(chunk: Chunk) -> str:
+    if chunk.fault is not None:
+        return "error"
+    if chunk.ping:
+        return "ping"
+    if not chunk.api:
+        return "other"
+    if chunk.tool:
+        return "tool"
+    if chunk.content or chunk.reasoning:
+        is_refusal = bool(chunk.pieces) and all(piece.refusal and not piece.content for piece in chunk.pieces)
+        return "refusal" if is_refusal else "content" if chunk.content else "reasoning"
+    return _kind_without_output(chunk)
+
+
+def _kind_without_output(chunk: Chunk) -> str:
+    if any(piece.finish_reason for piece in chunk.pieces):
+        return "finish"
+    if chunk.usage:
+        return "usage"
+    if chunk.ends:
+        return "done"
+    return "role" if any(not piece.tools for piece in chunk.pieces) else "other"

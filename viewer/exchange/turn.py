@@ -1,0 +1,190 @@
+"""Pure: an exchange as a turn of a conversation: what was asked, and what of it the turn before had not said yet."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Final
+
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.assembly import assemble
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.prompt import Message, Part, Prompt, Reasoning, Text, ToolCall, canonical
+from wiretape.recorder.decode.request import parse
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.rows import DetailRow, Request
+from wiretape.viewer.text.formatting import line
+
+_KEPT: Final = frozenset({"previous_response_id", "conversation"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An exchange, what it asked (None: `problem` says why it is not known), and its answer.
+
+    Over a WebSocket, what was asked last is asked, and the first `earlier` messages are of the responses before.
+    """
+
+    row: DetailRow
+    prompt: Prompt | None
+    answer: tuple[Part, ...]
+    problem: str = ""
+    earlier: int = 0
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether the server keeps the messages of earlier turns: the request has the new ones alone."""
+        return self.prompt is not None and not _KEPT.isdisjoint(self.prompt.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What an exchange asked, and the turn before, if there is one.
+
+    The first `repeated` messages were in the request of the turn before, or are its answer; `dropped` is how many
+    messages of that request are not.
+    """
+
+    asked: Asked
+    before: Asked | None = None
+    repeated: int = 0
+    dropped: int = 0
+
+    @property
+    def since(self) -> str:
+        """The turn before in words, "" if there is none."""
+        earlier = "the response before on this WebSocket" if self.asked.earlier else ""
+        return earlier or (self.before.row.id[:8] if self.before is not None else "")
+
+
+def turn(asked: Asked, before: Asked | None = None) -> Turn:
+    """Return an exchange as the turn that follows another one."""
+    if asked.earlier or asked.prompt is None or before is None or before.prompt is None or asked.is_rest:
+        return Turn(asked, before if asked.prompt is not None else None, asked.earlier)
+    earlier = before.prompt.messages
+    repeated, same = _repeated(asked.prompt.messages, earlier, before.answer)
+    return Turn(asked, before, repeated, len(_compared(earlier)) - same)
+
+
+def asked(row: DetailRow, request: Request) -> Asked:
+    """Return what a request asks."""
+    prompt = parse(request.plain)
+    if prompt is None:
+        return Asked(row, None, answer(row), problem(request, truncated=bool(row.request_truncated)))
+    return Asked(row, replace(prompt, model=row.model or ""), answer(row))
+
+
+def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
+    """Return each message with which a client asked for a response over a WebSocket, and what was answered so far.
+
+    That is not left to the measures: a WebSocket may be open for hours, and is measured when it has ended.
+    """
+    answered = sorted({piece.index for run in decoded.runs for piece in run.chunk.pieces})
+    values = assemble(decoded.runs, Cleaner()).values
+    choices = map(_answer, (values, *(values["choices"] or ())))
+    given = dict(zip(answered, choices, strict=False))  # a response that failed has no choice
+    found, number = list[tuple[bytes, tuple[Part, ...]]](), 0
+    for turn in decoded.turns:
+        if turn.asked is not None:
+            body = decoded.data[decoded.starts[turn.asked] : decoded.ends[turn.asked]]
+            found.append((body, given.get(number, ()) if turn.generates else ()))
+        number += turn.generates
+    return found
+
+
+def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, ...]]]) -> Asked:
+    """Return what a client asked over a WebSocket, from the messages with which it did so, the first one first.
+
+    With each comes its answer. Where one has the new messages alone, they stand behind those before and their answer.
+    """
+    found = Asked(row, None, (), "nothing that was sent over its WebSocket asked for a response")
+    for body, answer in bodies:
+        if (prompt := parse(body)) is None:
+            return replace(found, problem="a message that asked for a response is no JSON object")
+        earlier = 0
+        if found.prompt is not None and not _KEPT.isdisjoint(prompt.parameters):
+            said = found.prompt.messages
+            if found.answer:
+                said = *said, Message("assistant", found.answer)
+            prompt, earlier = _after(found.prompt, said, prompt), len(said)
+        found = Asked(row, replace(prompt, model=row.model or ""), answer, earlier=earlier)
+    return found
+
+
+def _after(first: Prompt, said: tuple[Message, ...], prompt: Prompt) -> Prompt:
+    """Return a prompt behind what was said before it over the same WebSocket, which is what its server keeps."""
+    kept = {name: value for name, value in first.parameters.items() if name in _KEPT}
+    own = {name: value for name, value in prompt.parameters.items() if name not in _KEPT}
+    return replace(
+        prompt,
+        system=prompt.system or first.system,
+        tools=prompt.tools or first.tools,
+        messages=said + prompt.messages,
+        parameters=own | kept,
+    )
+
+
+def answer(row: DetailRow) -> tuple[Part, ...]:
+    """Return an answer, of several choices the first, as the parts of a message."""
+    return _answer({name: getattr(row, name) for name in ("content", "reasoning", "refusal", "tool_calls")})
+
+
+def _answer(choice: Mapping[str, Any]) -> tuple[Part, ...]:
+    texts = (
+        Reasoning(choice["reasoning"]) if choice.get("reasoning") else None,
+        Text(choice["content"]) if choice.get("content") else None,
+        Text(choice["refusal"], "refusal") if choice.get("refusal") else None,
+    )
+    calls = choice.get("tool_calls") or ()
+    called = [ToolCall(call["id"] or "", call["name"] or "", call["arguments"] or "") for call in calls]
+    return (*(text for text in texts if text is not None), *called)
+
+
+def problem(request: Request, *, truncated: bool) -> str:
+    """Return why the body of a request is no prompt."""
+    body, size = request.body or b"", request.known_size
+    if request.size is None:
+        return "its body has not come to its end yet, its recorder died before, or what was imported does not have it"
+    if not size:
+        return "it has no body"
+    if not body:
+        return f"its body of {counted(size, 'byte')} is not on the tape"
+    if truncated or len(body) < size:
+        cut = "broke off" if truncated else "is longer than the tape keeps"
+        return f"its body {cut}: of JSON, {counted(len(body), 'byte')} of the beginning cannot be read"
+    coding = encoding.coding_of(request.headers)
+    if encoding.plain(coding, body, (len(body),)).flag is not None:
+        return f"its body is compressed in a way that is not read ({line(coding)})"
+    if body.lstrip().startswith(b"{"):
+        return "its body is broken JSON, or is nested too deeply"
+    kind = (_header(request, "content-type") or "").partition(";")[0]
+    return f"its body is no JSON object{f' ({line(kind)})' if kind else ''}"
+
+
+def _header(request: Request, wanted: str) -> str | None:
+    return next((value for name, value in request.headers if name.lower() == wanted), None)
+
+
+def _repeated(messages: Sequence[Message], before: Sequence[Message], answer: tuple[Part, ...]) -> tuple[int, int]:
+    """Return how many messages the turn before has said, and how many of those its request held.
+
+    A message that says nothing to compare, such as encrypted reasoning, is passed over.
+    """
+    mine, theirs = _compared(messages), [said for _, said in _compared(before)]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0][1] == pair[1], zip(mine, theirs, strict=False)))
+    start = mine[same - 1][0] + 1 if same else 0
+    if same < len(theirs):
+        return start, same
+    by_model = list(takewhile(lambda message: message.by_model, messages[start:]))
+    said = Message("assistant", tuple(part for message in by_model for part in message.parts))
+    is_answer = bool(by_model) and _in_order(said) == _in_order(Message("assistant", answer))
+    return start + len(by_model) * is_answer, same
+
+
+def _compared(messages: Sequence[Message]) -> list[tuple[int, bytes]]:
+    return [(at, said) for at, message in enumerate(messages) if (said := canonical(message))]
+
+
+def _in_order(message: Message) -> bytes:
+    """Return the canonical form of an answer with its texts before its calls: the tape keeps no other order."""
+    return canonical(Message(message.role, tuple(sorted(message.parts, key=lambda part: isinstance(part, ToolCall)))))

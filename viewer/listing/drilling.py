@@ -1,0 +1,120 @@
+"""Pure: the filter that selects what a figure counts: a group of exchanges, a cell of a heatmap, a kind of failure.
+
+It is the filter that was asked for and a few terms more, as text that people can read, type and change. Texts compare
+without regard to case, so that groups which only differ in that are selected together.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from wiretape.recorder.clock import Clock
+from wiretape.viewer.query import parser
+from wiretape.viewer.query.parser import FilterError
+from wiretape.viewer.query.patterns import REGEX_CAP
+from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
+from wiretape.viewer.stats.heatmap import Heatmap
+
+_PERIODS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
+_FIELDS: Final = {"gap": "gap", "ttft": "ttft_ms", "tps": "tps_user"}
+_ANY = ("", "")
+_LONGEST_SIGN = len(r"\U00000000")
+
+
+def settled(text: str, clock: Clock) -> str:
+    """Return a filter that goes on to mean the same: as typed, or with timestamps for times such as `-2h`.
+
+    Raises `FilterError`.
+    """
+    if not text.strip():
+        return ""
+    later = Clock(clock.now, lambda: clock.wall_ns() + 10**12)
+    now, then = str(parser.parse(text, clock)), str(parser.parse(text, later))
+    return text.strip() if now == then else now
+
+
+def check(text: str) -> None:
+    """Raise `FilterError` if a text is no filter; an empty one selects everything."""
+    if text.strip():
+        parser.parse(text)
+
+
+def joined(text: str, *terms: str) -> str:
+    """Add terms to a filter, which may be empty."""
+    base = text.strip()
+    if base and any(terms) and isinstance(parser.parse(base), Or) and not _is_enclosed(base):
+        base = f"({base})"
+    return " ".join(part for part in (base, *terms) if part)
+
+
+def _is_enclosed(text: str) -> bool:
+    """Return whether a filter is one pair of parentheses and what they hold."""
+    try:
+        return text.startswith("(") and text.endswith(")") and parser.parse(text[1:-1]) is not None
+    except FilterError:  # of two pairs, as in (a) or (b), the inner ends do not match
+        return False
+
+
+def without(text: str, *terms: str) -> str:
+    """Return a filter without some of its terms, each as it stands between blanks."""
+    return " ".join(part for part in text.split() if part not in terms) if set(terms) & set(text.split()) else text
+
+
+def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
+    """Return the terms that select a group of `metrics.GROUPS` or a label; None is the group of what is unknown.
+
+    `others` are the values of the groups beside it, which it must not select.
+    """
+    if name in _PERIODS:
+        return _period(name, value)
+    if name.startswith("label."):
+        key = name.removeprefix("label.")
+        return str(Not(Labelled(((key, None),))) if value is None else Labelled(((key, (value,)),)))
+    if name == "status":
+        return str(Not(Compare(name, ">=", 0)) if value is None else Among(name, ((value, value),)))
+    if value is None:
+        return str(Not(Match(name, (_ANY,))))
+    if not value.isprintable():
+        return str(Regex(name, _spelled(value)))
+    match: Filter = Match(name, ((value,),))
+    if name == "path" and any(str(other).startswith(f"{value}?") for other in others):
+        return f"{match} {Not(Regex(name, '[?]'))}"  # without a query a path is meant with every query
+    return str(match)
+
+
+def cell(heatmap: Heatmap, row: int, column: int) -> str:
+    """Return the terms that select the exchanges of a cell: of a gap map, those with such a gap."""
+    since, until = heatmap.span(column)
+    low, high = heatmap.limits(row)
+    field, terms = _FIELDS[heatmap.metric], [f"since:{since} until:{until}"]
+    # A gap of 0 is in no cell.
+    least = 1 if low is None and heatmap.metric != "tps" else low or 0
+    if heatmap.metric == "gap":
+        terms.append(str(Among(field, ((least, high - 1),))))
+    else:
+        terms += [str(Compare(field, ">=", least)), str(Compare(field, "<", high))]
+    return " ".join(terms)
+
+
+def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:
+    """Return the terms that select one kind of failure."""
+    named = {"outcome": outcome, "outcome_detail": detail, "error_code": code, "status": status}
+    return " ".join(group(name, value) for name, value in named.items())
+
+
+def _spelled(value: str) -> str:
+    """Return an expression for a text that cannot be typed, cut to the longest that is allowed."""
+    expression = "^"
+    for sign in value:
+        code = ord(sign)
+        expression += re.escape(sign) if sign.isprintable() else f"\\x{code:02x}" if code < 0x100 else f"\\U{code:08x}"
+        if len(expression) > REGEX_CAP - _LONGEST_SIGN:
+            return expression
+    return expression + r"\Z"
+
+
+def _period(name: str, value: str) -> str:
+    start = datetime.fromisoformat(f"{value}T00:00" if name == "day" else f"{value}:00")
+    end = start + _PERIODS[name]
+    return f"since:{start:%Y-%m-%dT%H:%MZ} until:{end:%Y-%m-%dT%H:%MZ}"

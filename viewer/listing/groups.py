@@ -1,0 +1,156 @@
+"""Pure: rows of statistics (`summary.row`) as a table for a screen: as many columns as there is room for."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final
+
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.text import formatting
+
+GROUPS: Final = (
+    "model", "upstream", "path", "outcome", "finish_reason", "status", "error_code", "operation", "api",
+    "response_model", "hour", "day",
+)  # fmt: skip
+"""What the table can be grouped by, besides labels."""
+
+_NARROWEST_NAME: Final = 10
+_BETWEEN: Final = 2
+_LONGEST_FAILURE: Final = 60
+_PENDING: Final = "…"
+_TOTAL: Final = "all"
+_POOLED: Final = "read_gap"
+_FEW: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading, the field that it shows, how, and its rank: the lowest stays the longest.
+
+    `unit` is that of this column and of those of the same kind behind it.
+    """
+
+    label: str
+    field: str
+    rank: int
+    shown: Callable[[Any], str]
+    unit: str = ""
+
+    def title(self, *, with_unit: bool) -> str:
+        """Return its heading, with its unit behind the first word or without."""
+        first, _, rest = self.label.partition(" ")
+        return f"{first} {self.unit} {rest}" if with_unit and self.unit else self.label
+
+
+def figure(value: float | None) -> str:
+    """Return a duration in ms or a rate, with a decimal where it is small."""
+    if value is None:
+        return formatting.UNKNOWN
+    return f"{value:,.1f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def percent(value: float | None) -> str:
+    """Return a percentage, to a tenth."""
+    return formatting.UNKNOWN if value is None else f"{value:.1f}%"
+
+
+_COLUMNS: Final = (
+    Column("N", "n", 0, formatting.count),
+    Column("ERR", "error_rate_pct", 2, percent),
+    Column("GOODPUT", "goodput_pct", 1, percent),
+    Column("TTFT p50", "ttft_p50_ms", 1, figure, "ms"),
+    Column("p90", "ttft_p90_ms", 8, figure),
+    Column("p99", "ttft_p99_ms", 3, figure),
+    Column("GAP p50", "read_gap_p50_ms", 4, figure, "ms"),
+    Column("p99", "read_gap_p99_ms", 5, figure),
+    Column("max", "read_gap_max_ms", 4, figure),
+    Column("TOK/s p50", "tps_p50", 6, figure),
+    Column("DUR s p50", "duration_p50_ms", 9, lambda value: figure(None if value is None else value / 1000)),
+    Column("OK", "n_complete", 10, formatting.count),
+    Column("TRUNCATED", "n_truncated", 7, formatting.count),
+    Column("CLIENT LEFT", "n_client_closed", 11, formatting.count),
+    Column("IN ONE READ", "coalesced_pct", 12, percent),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its headings, its lines, and how wide each column is; the first is the group's name, set to the left.
+
+    `total` is the line of all groups together; None where there is but one.
+    """
+
+    heads: tuple[str, ...]
+    lines: list[tuple[str, ...]]
+    widths: tuple[int, ...]
+    total: tuple[str, ...] | None = None
+
+
+def table(
+    by: str,
+    rows: Sequence[TableRow],
+    width: int,
+    *,
+    total: TableRow | None = None,
+    objective: bool = False,
+    pooled: bool = True,
+) -> Table:
+    """Lay rows out in a width; `pooled` says whether the figures of pooled gaps are known yet."""
+    names = [name(row[by]) for row in rows]
+    has_total = total is not None and len(rows) > 1
+    if total is not None and has_total:
+        rows, names = [*rows, total], [*names, _TOTAL]
+    texts = {
+        column: [
+            _PENDING if not pooled and column.field.startswith(_POOLED) else column.shown(row[column.field])
+            for row in rows
+        ]
+        for column in _COLUMNS
+        if objective or column.field != "goodput_pct"
+    }
+    longest = max([len(by), *map(len, names)])
+    widths, with_units = _columns(texts, width - min(longest, max(_NARROWEST_NAME, width // 3)))
+    first = max(min(longest, width - sum(size + _BETWEEN for size in widths.values())), 1)
+    lines = [(clipped(own, first), *(texts[column][at] for column in widths)) for at, own in enumerate(names)]
+    titles = (column.title(with_unit=with_units) for column in widths)
+    heads = (by if by.startswith("label.") else by.upper(), *titles)
+    last = lines.pop() if has_total else None
+    return Table(heads, lines, (first, *widths.values()), last)
+
+
+def name(key: object) -> str:
+    """Return the name of a group; that of what is unknown is `–`."""
+    return formatting.cell(key)
+
+
+def rough(row: TableRow) -> str:
+    """Return the warning of how few values 99th percentiles are."""
+    if row["measured_n"] >= _FEW:
+        return f"some p99 from fewer than {_FEW} values: rough"
+    return f"p99 from {counted(row['measured_n'], 'exchange')}: rough"
+
+
+def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:
+    """Return the name of a kind of failure, with its status where that is a failure, too."""
+    prefix = f"{status} " if status is not None and status >= 400 else ""
+    named = [formatting.line(text) for text in (outcome, detail, code) if text]
+    return clipped(f"{prefix}{' '.join(named)}", _LONGEST_FAILURE)
+
+
+def _columns(texts: dict[Column, list[str]], room: int) -> tuple[dict[Column, int], bool]:
+    """Return the widths of the columns that fit, and whether there is room for units behind their titles, too."""
+    full, plain = (
+        {column: max([len(column.title(with_unit=unit)), *map(len, shown)]) for column, shown in texts.items()}
+        for unit in (True, False)
+    )
+    fitting = _fitting(plain, room)
+    with_units = _fitting(full, room) == fitting
+    return {column: size for column, size in (full if with_units else plain).items() if column in fitting}, with_units
+
+
+def _fitting(sizes: dict[Column, int], room: int) -> set[Column]:
+    by_rank = sorted(sizes, key=lambda column: column.rank)
+    return set(by_rank[: bisect_right(list(accumulate(sizes[column] + _BETWEEN for column in by_rank)), room)])

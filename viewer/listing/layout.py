@@ -1,0 +1,301 @@
+"""Pure: the columns of the list: what each shows, which there is room for, a line of them and their titles."""
+
+import math
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final
+
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.viewer import rows
+from wiretape.viewer.exchange.states import NOTABLE, ORPHAN, Look, elapsed_ms, moment, state
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.text import formatting, sparkline
+from wiretape.viewer.text.cells import Part, Tone, laid_out
+from wiretape.viewer.text.formatting import short_ms
+
+LEAD: Final = 4
+"""The cells of the cursor, the mark and the sign, before the columns."""
+
+_USUAL_WIDTHS: Final = {"model": 20, "flags": 13, "gaps": 12}
+"""The room that these columns nearly always use, reserved for them before any lesser column is shown."""
+
+_LESSER: Final = 9
+_SPACIOUS: Final = 130
+_DATE: Final = 6
+_LATER: Final = "…"
+_USUAL: Final = frozenset({"stop", "end_turn", "complete", "completed", "finish"})
+"""How answers end by themselves, in the words of the APIs, in lower case."""
+
+_TIME_TITLES: Final = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
+
+Shown = Callable[[ListRow, Look, int], Sequence[Part]]
+"""What a column shows of a row, given its width in cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: how wide it is at least and at most, its rank (0 goes last when there is no room), what it shows.
+
+    `field` is what it is sorted by, None if it cannot be, and `letter` the key for that. `unit` stands behind the title
+    where there is room.
+    """
+
+    name: str
+    title: str
+    least: int
+    most: int
+    rank: int
+    shown: Shown
+    field: str | None = None
+    letter: str | None = None
+    right: bool = False
+    unit: str = ""
+
+    @property
+    def full_title(self) -> str:
+        """The title with its unit."""
+        return f"{self.title} {self.unit}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A column in its place, as many cells wide."""
+
+    column: Column
+    width: int
+
+
+def fitted(width: int, hidden: Collection[str] = (), *, dated: bool = False) -> tuple[Slot, ...]:
+    """Choose the columns for so many cells: by rank as many as fit, then wider as far as there is room.
+
+    Where starts are `dated`, their column is as much wider.
+    """
+    extra = {"start": _DATE} if dated else {}
+    offered = [column for column in COLUMNS if column.name not in hidden]
+    widths = _least_widths(sorted(offered, key=lambda column: column.rank), width, extra)
+    room = width - LEAD - sum(widths.values()) - len(widths) * gap_between(width)
+    by_rank = sorted((column for column in offered if column.name in widths), key=lambda column: column.rank)
+
+    def widen(column: Column, to: int) -> None:
+        nonlocal room
+        more = min(room, max(to - widths[column.name], 0))
+        widths[column.name] += more
+        room -= more
+
+    for column in by_rank:
+        widen(column, _USUAL_WIDTHS.get(column.name, 0))
+    for column in by_rank:
+        if len(column.full_title) - widths[column.name] <= room:
+            widen(column, len(column.full_title))
+    for column in sorted(by_rank, key=lambda column: column.name not in _USUAL_WIDTHS):
+        widen(column, column.most + extra.get(column.name, 0))
+    flags = _FLAGS_BESIDE_STATUS if "status" in widths else _FLAGS
+    shown = (flags if column.name == "flags" else column for column in COLUMNS if column.name in widths)
+    return tuple(Slot(column, widths[column.name]) for column in shown)
+
+
+def _least_widths(by_rank: Iterable[Column], width: int, extra: Mapping[str, int]) -> dict[str, int]:
+    widths: dict[str, int] = {}
+    room, between = width - LEAD, gap_between(width)
+    for column in by_rank:
+        least = column.least + extra.get(column.name, 0)
+        is_lesser = column.rank > _LESSER
+        reserved = sum(usual - widths.get(name, usual) for name, usual in _USUAL_WIDTHS.items()) if is_lesser else 0
+        if least + between + reserved <= room:
+            widths[column.name] = least
+            room -= least + between
+    return widths
+
+
+def gap_between(width: int) -> int:
+    """Return how many cells stand between the columns of a list so wide."""
+    return 2 if width >= _SPACIOUS else 1
+
+
+def column_at(slots: Sequence[Slot], between: int, cell: int) -> Column | None:
+    """Return the column that stands at a cell of a line; None before the first and after the last."""
+    end = LEAD
+    for slot in slots:
+        end += slot.width + between
+        if LEAD <= cell < end:
+            return slot.column
+    return None
+
+
+def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bool] | None) -> Iterator[Part]:
+    """Yield the parts of the line above: each column's title, with `▼` or `▲` on the one that is sorted by."""
+    yield "  ", "muted"
+    for slot in slots:
+        column = slot.column
+        title = _title(column, look, slot.width)[: slot.width]
+        ordered = column.field == (order[0] if order else "started_at")
+        sign = ("▼" if order is None or order[1] else "▲") if ordered else ""
+        # The sign stands in the blank after the title, so that no title is cut for it.
+        shown = f"{title:>{slot.width}}{sign}" if column.right else f"{title}{sign}"
+        yield shown, "accent" if ordered else "muted"
+        yield " " * (slot.width + between - len(shown)), "plain"
+
+
+def _title(column: Column, look: Look, width: int) -> str:
+    """Return the title of a column, with its unit where there is room; that of the gaps says how long their axis is."""
+    if column.name == "start":
+        return _TIME_TITLES[look.times]
+    titles = [column.full_title]
+    if column.name == "gaps" and look.axis_ns:
+        scale = f"0–{sparkline.scale(look.axis_ns)}"
+        titles = [f"{column.title} {scale}", scale]
+    return next((title for title in titles if len(title) <= width), column.title)
+
+
+def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Iterator[Part]:
+    """Yield the parts of a line: the sign of how the exchange stands, then each column as wide as its slot."""
+    stands = state(row, recording=look.recording)
+    yield f"{stands.sign} ", stands.tone
+    blank = " " * between
+    for slot in slots:
+        parts = slot.column.shown(row, look, slot.width)
+        if len(parts) == 1 and (text := parts[0][0]).isascii() and len(text) <= slot.width:
+            # Nearly all cells are so: in one part, with the blanks around it, they cost a third to draw.
+            yield f"{text.rjust(slot.width) if slot.column.right else text.ljust(slot.width)}{blank}", parts[0][1]
+        else:
+            yield from laid_out(parts, slot.width, right=slot.column.right)
+            yield blank, "plain"
+
+
+def longest_ns(exchanges: Iterable[ListRow]) -> int:
+    """Return how long the longest of some exchanges lasted, as far as that is known."""
+    lasted = (row.duration_ms if row.duration_ms is not None else row.last_read_ms for row in exchanges)
+    return round(max((ms for ms in lasted if ms is not None), default=0) * 1e6)
+
+
+def gaps(row: ListRow, look: Look, width: int) -> list[Part]:
+    """Draw the gaps of an exchange on the axis of all lines, with the slow ones toned."""
+    if look.axis_ns <= 0:
+        return []
+    first, end = rows.ns(row.ttft_ms), rows.ns(row.duration_ms)
+    last = rows.ns(row.latency_ms if row.latency_ms is not None else row.last_read_ms)
+    if row.gaps is not None or first is None or last is None:
+        drawn = sparkline.line(sparkline.timestamps(first, row.gaps), end, look.axis_ns, width)
+    else:
+        drawn = sparkline.placed(row.sparkline or "", first, last, end, look.axis_ns, width)
+    return [("".join(signs), tone) for tone, signs in groupby(drawn, _gap_tone)]
+
+
+def _gap_tone(sign: str) -> Tone:
+    if sign in sparkline.LONG:
+        return "error"
+    return "warning" if sign == sparkline.SLOW else "muted" if sign in (sparkline.FIRST, sparkline.END) else "accent"
+
+
+def _figure(
+    name: str, written: Callable[[Any], str], slow: float = math.inf, bad: float = math.inf, *, grows: bool = True
+) -> Shown:
+    """Return what shows a number: muted while the exchange runs, then with a `+` if it `grows` and there is room."""
+
+    def shown(row: ListRow, look: Look, width: int) -> Sequence[Part]:
+        value = getattr(row, name)
+        if value is None:
+            return [_unknown(row, look)]
+        text = written(value)
+        if row.outcome != "open":
+            return [(text, "error" if value > bad else "warning" if value > slow else "plain")]
+        return [(f"{text}+" if grows and _runs(row, look) and len(text) < width else text, "muted")]
+
+    return shown
+
+
+def _unknown(row: ListRow, look: Look) -> Part:
+    """Return what stands for a figure that is not known: of an exchange that runs it may come yet."""
+    return _LATER if _runs(row, look) else formatting.UNKNOWN, "muted"
+
+
+def _runs(row: ListRow, look: Look) -> bool:
+    return state(row, recording=look.recording).word == "open"
+
+
+def _known(name: str, written: Callable[[Any], Part]) -> Shown:
+    """Return what shows a value that does not change once it is known."""
+
+    value = operator.attrgetter(name)
+    return lambda row, look, width: [_unknown(row, look) if value(row) is None else written(value(row))]
+
+
+def _text(name: str, tone: Tone = "plain") -> Shown:
+    value = operator.attrgetter(name)
+    return lambda row, look, width: [(formatting.line(value(row)), tone if value(row) is not None else "muted")]
+
+
+def _outcome(row: ListRow, look: Look, width: int) -> Sequence[Part]:
+    stands = state(row, recording=look.recording)
+    if stands is ORPHAN:
+        return [(stands.word, stands.tone)]
+    return [(formatting.line(row.ending), "muted" if row.outcome == "complete" else stands.tone)]
+
+
+def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:
+    ms = elapsed_ms(row, look)
+    if ms is None:
+        return [(formatting.UNKNOWN, "muted")]
+    growing: list[Part] = [("+", "accent")] if _runs(row, look) else []
+    return [(f"{ms / 1000:,.1f}", "plain"), *growing]
+
+
+def _flags(refusal: Callable[[ListRow], str]) -> Shown:
+    """Return what shows how an exchange ended unless it is complete, its notable flags, or an unusual finish.
+
+    `refusal` is what to call it where upstream refused.
+    """
+
+    def shown(row: ListRow, look: Look, width: int) -> Sequence[Part]:
+        stands = state(row, recording=look.recording)
+        is_complete = row.outcome == "complete"  # its sign says enough
+        word = refusal(row) if row.outcome == "http_error" else stands.word
+        parts: list[Part] = [(word, stands.tone)] if look.worded and not is_complete else []
+        parts += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row.flags and flag != word]
+        if not parts and is_complete and (row.finish_reason or "stop").lower() not in _USUAL:
+            parts.append((formatting.line(row.finish_reason), "muted"))
+        return [(f" {text}" if at else text, tone) for at, (text, tone) in enumerate(parts)]
+
+    return shown
+
+
+_FLAGS: Final = Column("flags", "FLAGS", 11, 24, 5, _flags(lambda row: formatting.cell(row.status)), "flags", "f")
+_FLAGS_BESIDE_STATUS: Final = replace(
+    _FLAGS, shown=_flags(lambda row: formatting.line(row.outcome_detail or row.outcome))
+)
+"""Where the status has a column, the flags of a refusal say its kind."""
+
+COLUMNS: Final = (
+    Column("id", "ID", 8, 8, 1, lambda row, look, width: [(formatting.line(row.id)[:8], "strong")]),
+    Column("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row.started_at, look, width), "muted")],
+           "started_at", "s"),
+    Column("model", "MODEL", 10, 26, 0, _text("model"), "model", "m"),
+    Column("host", "HOST", 12, 26, 13, _known("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")),
+           "upstream", "h"),
+    Column("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
+    Column("operation", "OPERATION", 9, 16, 17, _text("operation", "muted"), "operation", "o"),
+    Column("api", "API", 12, 18, 18, _text("api", "muted"), "api", "a"),
+    Column("status", "HTTP", 4, 4, 11,
+           _known("status", lambda status: (str(status), "muted" if status < 300 else "error")),
+           "status", "c", right=True),
+    Column("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
+    Column("ttft", "TTFT", 6, 7, 3, _figure("ttft_ms", short_ms, 2000, 10_000, grows=False), "ttft_ms", "t", right=True,
+           unit="ms"),
+    Column("icl50", "ICL50", 6, 6, 9, _figure("icl_p50_ms", short_ms, 100, 500), "icl_p50_ms", "5", right=True,
+           unit="ms"),
+    Column("gapmax", "GAPMAX", 6, 7, 6, _figure("max_stall_ms", short_ms, 500, DEFAULT.stall_ms), "max_stall_ms", "g",
+           right=True, unit="ms"),
+    Column("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", short_ms, 500, DEFAULT.stall_ms), "max_silence_ms",
+           "l", right=True, unit="ms"),
+    Column("events", "EV", 5, 6, 14, _figure("events", formatting.count), "events", "n", right=True),
+    Column("tokens", "TOK", 5, 6, 8, _figure("output_tokens", formatting.count), "output_tokens", "k",
+           right=True),
+    Column("rate", "TOK/s", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
+           right=True),
+    Column("duration", "DUR", 6, 7, 4, _duration, "duration_ms", "d", right=True, unit="s"),
+    _FLAGS,
+    Column("gaps", "GAPS", 8, 24, 7, gaps),
+)  # fmt: skip
+"""Every column, in the order in which they stand."""

@@ -1,0 +1,127 @@
+"""Pure: what the viewer shows where there is nothing to list, and about the recorder, with what to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.process import Run
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.query.fields import FIELDS
+from wiretape.viewer.query.operators import DURATIONS
+from wiretape.viewer.query.syntax import Compare, Filter
+from wiretape.viewer.text.cells import Part
+
+Lines = list[list[Part]]
+
+_LONG_NS: Final = 60_000_000_000
+_HOW_TO_RECORD: Final[Lines] = [
+    [(f"{step:<25}", "muted"), (command, "accent")]
+    for step, command in (
+        ("1. start the recorder", "wiretape record --upstream https://api.openai.com"),
+        ("2. point your app at it", "export OPENAI_BASE_URL=http://127.0.0.1:8377/v1"),
+        ("or both in one go", "wiretape run -- python app.py"),
+    )
+]
+
+
+def recorder_line(run: Run | None, wall_ns: int) -> list[Part]:
+    """Return who records: `run` is the newest of the tape."""
+    state = run and run.state(wall_ns)
+    if run is None or state == "ended":
+        return [("○ ", "muted"), ("recorder not running", "muted")]
+    if state == "lost":
+        heard = safe(run.heartbeat_at[5:16].replace("T", " "))
+        return [("? ", "warning"), (f"recorder silent since {heard} UTC", "warning")]
+    upstream = run.upstreams[0][1] if len(run.upstreams) == 1 else f"{len(run.upstreams)} upstreams"
+    return [("● ", "error"), (f"REC {_address(run.listen)} → {_address(upstream)}", "plain")]
+
+
+def no_tape(path: Path) -> Lines:
+    """Return the notice that there is no tape yet: where one is looked for, and how one is made."""
+    return [
+        [("There is no tape yet.", "strong")],
+        [(safe(str(path)), "muted"), ("   another: --db FILE, or WIRETAPE_DB", "muted")],
+        [],
+        *_HOW_TO_RECORD,
+        [],
+        [("This screen updates by itself as soon as something is recorded.", "muted")],
+    ]
+
+
+def empty(run: Run | None, wall_ns: int) -> Lines:
+    """Return the notice that nothing is recorded yet, and what to do: `run` is the newest of the tape."""
+    running = run is not None and run.state(wall_ns) == "running"
+    now = f"running at {_address(run.listen)}" if run is not None and running else "not running"
+    return [
+        [("No exchanges recorded yet.", "strong")],
+        [],
+        *_HOW_TO_RECORD,
+        [],
+        [(f"Recorder: {now}", "success" if running else "warning"), ("   This screen updates by itself.", "muted")],
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of a filter, how many exchanges fit it alone, and what may have been meant by it."""
+
+    text: str
+    count: int
+    meant: str | None = None
+
+
+def none_match(total: int, terms: Sequence[Term], running: int = 0) -> Lines:
+    """Return the notice that a filter matches none, and what each term matches alone; `running` have not ended."""
+    waiting = f"{running:,} still run{'s' if running == 1 else ''}: what is measured counts when an exchange has ended"
+    more: Lines = [[], [(waiting, "muted")]] if running else []
+    return [
+        [(f"0 of {total:,} match.", "strong")],
+        [],
+        *map(_alone, terms),
+        *more,
+        [],
+        [("/ edits the filter, \\ switches it off", "muted")],
+    ]
+
+
+def _alone(term: Term) -> list[Part]:
+    meant = "  alone" if term.meant is None else f"  alone: did you mean {safe(term.meant)}?"
+    return [
+        (f"{term.count:>10,}  ", "plain" if term.count else "warning"), (safe(term.text), "plain"), (meant, "muted")
+    ]  # fmt: skip
+
+
+def nothing_shipped(name: str) -> Lines:
+    """Return the notice that a centre has no exchanges, and what to do."""
+    return [
+        [("Nothing has been shipped yet.", "strong")],
+        [(safe(name), "muted")],
+        [],
+        [("ship a tape to it   ", "muted"), ("wiretape ship --db TAPE --to clickhouse://…", "accent")],
+        [("R reads again", "muted")],
+    ]
+
+
+def failed(error: WiretapeError, what: str = "tape") -> Lines:
+    """Return the notice why a tape, or what it is, cannot be read."""
+    return [
+        [(f"The {what} cannot be read.", "strong")],
+        [(safe(str(error)), "error")],
+        [],
+        [("It is tried again and again; q leaves.", "muted")],
+    ]
+
+
+def smaller_unit(term: Filter) -> Compare | None:
+    """Return a comparison with a minute or more with a thousandth of that: the unit may be a slip."""
+    if not isinstance(term, Compare) or FIELDS[term.field].kind not in DURATIONS:
+        return None
+    if isinstance(term.limit, str) or term.limit < _LONG_NS:
+        return None
+    return Compare(term.field, term.order, term.limit // 1000)
+
+
+def _address(url: str) -> str:
+    return safe(url.partition("://")[2].partition("/")[0] or url)

@@ -1,0 +1,79 @@
+"""Pure: one value as text for people, safe for a terminal; unknown is `–`.
+
+What a value means is left to `rows`, where its text goes to `report`.
+"""
+
+from decimal import Decimal
+from typing import Final
+from urllib.parse import urlsplit
+
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer import rows
+
+UNKNOWN: Final = "–"
+MINUS: Final = "−"
+"""The sign of negative numbers, and of times before what they count from."""
+
+_TAB: Final = 4
+_MOST_MS: Final = 9_999.5
+
+
+def cell(value: object) -> str:
+    """Return a value of any kind in one line."""
+    flat = rows.flat(value)
+    return UNKNOWN if flat is None else safe(str(flat))
+
+
+def line(text: str | None) -> str:
+    """Return a text in one line: control characters are shown as signs."""
+    return UNKNOWN if text is None else safe(text)
+
+
+def block(text: str) -> str:
+    """Return a text in its lines."""
+    return safe(text.expandtabs(_TAB), multiline=True)
+
+
+def ms(value: float | None) -> str:
+    """Return milliseconds, to a tenth."""
+    return UNKNOWN if value is None else f"{value:,.1f}"
+
+
+def span(ms: float | None) -> str:
+    """Return a duration in few characters: ms up to 9,999, then s, minutes, hours, days."""
+    if ms is None:
+        return UNKNOWN
+    if ms < _MOST_MS:
+        return f"{ms:,.0f} ms"
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
+        if ms / 1000 < limit:
+            return f"{ms / 1000 / size:,.{1 if unit == 's' else 0}f} {unit}"
+    return f"{ms / 86_400_000:,.0f} d"
+
+
+def short_ms(ms: float) -> str:
+    """Return milliseconds for a narrow column: from 10 s on in seconds, as `10.0s`."""
+    return f"{ms:,.0f}" if ms < _MOST_MS else f"{ms / 1000:,.1f}s"
+
+
+def count(value: int | None) -> str:
+    """Return a number of things."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def amount(value: float | None) -> str:
+    """Return an amount of money, not rounded."""
+    return UNKNOWN if value is None else f"{Decimal(repr(value)):,f}"
+
+
+def moment(started_at: str) -> str:
+    """Return an instant of UTC, to a millisecond."""
+    return safe(started_at)[:23].replace("T", " ")
+
+
+def host(upstream: str) -> str:
+    """Return the host and port of an upstream's URL; what is no URL as it is."""
+    try:
+        return urlsplit(upstream).netloc or upstream
+    except ValueError:
+        return upstream

@@ -1,0 +1,171 @@
+"""Pure: the gaps of exchanges drawn one below the other, on one axis of time and one absolute scale of height.
+
+A line begins when the request was sent, so that the wait for the first output is the blank at its left. How long a gap
+is shows in its height; the scale is that of `metrics.sparkline`. Every sign is one cell wide, and `ASCII` has
+another for each. Which exchanges there are and what stands beside the drawing is left to the callers.
+"""
+
+import math
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from wiretape.recorder.decode.metrics import SPARK_STEPS_NS, sparkline
+from wiretape.viewer.text.formatting import MINUS
+
+FIRST: Final = "·"
+"""The cell of the first output, where no gap ends."""
+
+END: Final = "│"
+"""The cell in which an exchange ended, where it is not that of the last output."""
+
+LEGEND: Final = f"gaps: ▁ <3  ▂ 3  ▃ 10  ▄ 30  ▅ 100  ▆ 300 ms  ▇ 1  █ 3 s  {FIRST} first output  {END} end"
+ASCII: Final = str.maketrans("▁▂▃▄▅▆▇█·│╷–−…→", ".:-=+*#@o||--~>")
+"""The signs of drawings and tables for terminals that only have ASCII, for `str.translate`."""
+
+SLOW: Final = "▆"
+"""Gaps of 300 ms and more."""
+
+LONG: Final = "▇█"
+"""Gaps of a second and more."""
+
+TICK: Final = "╷"
+"""Stands at an instant of the axis, whose label follows it."""
+
+_BAR = " ▁▂▃▄▅▆▇█"
+_HEIGHT_ENDS_NS = 1_000_000, 10_000_000_000
+_LEAST_BETWEEN_TICKS = 10
+_STEPS = (1, 2, 5)
+_CLOCK_STEPS_NS = tuple(
+    [step * 10**exponent for exponent in range(6, 9) for step in _STEPS]
+    + [seconds * 10**9 for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)]
+)
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+
+
+def line(at: Sequence[int], end_ns: int | None, axis_ns: int, cells: int) -> str:
+    """Draw one exchange in at most `cells` cells, which stand for `axis_ns` since its request.
+
+    `at` are the timestamps of its outputs; `end_ns` is None where it is not known.
+    """
+    if axis_ns <= 0:
+        return ""
+    drawn = list(sparkline(at, cells, (0, axis_ns))) if at else []
+    return _with_ends(drawn or [" "] * cells, (at[0], at[-1]) if at else None, end_ns, axis_ns)
+
+
+def placed(drawing: str, first_ns: int, last_ns: int, end_ns: int | None, axis_ns: int, cells: int) -> str:
+    """Draw a sparkline, which goes from the first output to the last, on an axis from the request on; see `line`."""
+    drawn = [" "] * cells
+    for number, sign in enumerate(drawing, 1):
+        place = cell(first_ns + number * (last_ns - first_ns) // len(drawing), axis_ns, cells)
+        if place < cells:
+            drawn[place] = max(drawn[place], sign)
+    return _with_ends(drawn, (first_ns, last_ns), end_ns, axis_ns)
+
+
+def _with_ends(drawn: list[str], outputs: tuple[int, int] | None, end_ns: int | None, axis_ns: int) -> str:
+    """Mark the first output, and the end unless it is in the cell of the last output."""
+    first, last = (cell(at_ns, axis_ns, len(drawn)) for at_ns in outputs) if outputs else (len(drawn), -1)
+    end = -1 if end_ns is None else cell(end_ns, axis_ns, len(drawn))
+    for place, sign in ((first, FIRST), *([(end, END)] if end > last else [])):
+        if place < len(drawn) and drawn[place] == " ":
+            drawn[place] = sign
+    return "".join(drawn).rstrip(" ")
+
+
+def scale_ns(longest_ns: int) -> int:
+    """Return the smallest round time of at least so many ns: as the length of an axis, it seldom changes."""
+    rounds = (step * int(10**exponent) for exponent in range(20) for step in _STEPS)
+    return next(step for step in rounds if step >= max(longest_ns, 1))
+
+
+def scale(ns: int) -> str:
+    """Return a time in its largest unit, such as `5 s`."""
+    minus = MINUS if ns < 0 else ""
+    return next((f"{minus}{abs(ns) / size:.4g} {unit}" for size, unit in _UNITS if abs(ns) >= size), "0")
+
+
+def timestamps(first_ns: int | None, gaps: bytes | None) -> list[int]:
+    """Return when each output came, given when the first did and the gaps between them, little-endian int64, ns.
+
+    There is none if the first is unknown.
+    """
+    if first_ns is None:
+        return []
+    gaps = gaps or b""
+    return list(accumulate(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), initial=first_ns))
+
+
+def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
+    """Draw the axis: a tick and its time, for as many round times as there is room for.
+
+    They count from `zero_ns`; what is before it has a minus.
+    """
+    step = scale_ns(axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1))
+    return _ticks(axis_ns, cells, -zero_ns, step, scale)
+
+
+def clock_axis(axis_ns: int, cells: int, began_ns: int) -> str:
+    """Draw an axis whose ticks are round times of day: it begins at `began_ns`, in ns since midnight."""
+    fitting = (step for step in _CLOCK_STEPS_NS if step * cells >= axis_ns * (len(_time_of_day(0, step)) + 3))
+    step = next(fitting, _CLOCK_STEPS_NS[-1])
+    return _ticks(axis_ns, cells, began_ns, step, lambda ns: _time_of_day(ns, step))
+
+
+def _ticks(axis_ns: int, cells: int, start_ns: int, step: int, written: Callable[[int], str]) -> str:
+    """Draw a tick at each multiple of a step on an axis that begins at `start_ns`, with its time if there is room."""
+    drawn = ""
+    for at in range(-(-start_ns // step) * step, start_ns + max(axis_ns, 0) + 1, step):
+        place = (at - start_ns) * cells // axis_ns if axis_ns > 0 else 0
+        label = f"{TICK}{written(at)}"
+        if place + len(label) <= cells:
+            drawn += " " * (place - len(drawn)) + label
+    return drawn
+
+
+def _time_of_day(ns: int, step_ns: int) -> str:
+    """Return a time of day as precise as steps of it need."""
+    seconds, rest = divmod(ns, 10**9)
+    hours, minutes = divmod(seconds // 60, 60)
+    fraction = f".{rest // 10**6:03}" if step_ns < 10**9 else ""
+    return f"{hours % 24:02}:{minutes:02}:{seconds % 60:02}{fraction}"
+
+
+def height(gap_ns: int, rows: int) -> int:
+    """Return how high the bar of a gap is, in eighths of a row, where there are so many rows: at least one.
+
+    The scale is that of `wiretape.recorder.decode.metrics.sparkline`: each of its steps is an eighth of all rows.
+    """
+    step = bisect_right(SPARK_STEPS_NS, gap_ns)
+    lower, upper = (_HEIGHT_ENDS_NS[0], *SPARK_STEPS_NS, _HEIGHT_ENDS_NS[1])[step : step + 2]
+    share = min(max(math.log(max(gap_ns, 1) / lower) / math.log(upper / lower), 0), 0.999)
+    return int((step + share) * rows) + 1
+
+
+def bars(heights: Sequence[int], rows: int) -> list[str]:
+    """Draw bars of these heights, in eighths of a row, 0 for none: one cell each, in rows from the top."""
+    below = [range((rows - 1 - row) * 8, (rows - row) * 8) for row in range(rows)]
+    return ["".join(_BAR[min(max(height - low.start, 0), 8)] for height in heights) for low in below]
+
+
+def bounds(rows: int) -> list[str]:
+    """Return what gap each of 1, 2, 4 or 8 rows of bars begins with, from the top; the lowest begins with none."""
+    steps = [SPARK_STEPS_NS[8 * row // rows - 1] for row in range(rows - 1, 0, -1)]
+    return [*(scale(step) for step in steps), ""]
+
+
+def without_label(axis: str, at: int) -> str:
+    """Return an axis without the label that a playhead at a cell stands within: it would show another time."""
+    tick = axis.rfind(TICK, 0, at)
+    end = axis.find(TICK, at)
+    label = axis[tick + 1 : end if end >= 0 else None].rstrip()
+    within = tick >= 0 and at <= tick + len(label)
+    return f"{axis[: tick + 1]}{' ' * len(label)}{axis[tick + 1 + len(label) :]}" if within else axis
+
+
+def cell(at_ns: int, axis_ns: int, cells: int) -> int:
+    """Return the cell of a timestamp; one on a border belongs to the cell before it, as in `sparkline`."""
+    return max(-(-at_ns * cells // axis_ns) - 1, 0)
