@@ -16,8 +16,8 @@ NOT_SET = None
 class Variable:
     """An environment variable from which programs read the base URL of an API.
 
-    `path` is what they expect in it below the API's own URL. None (`NOT_SET`): it is not the same for all of them, or
-    they behave otherwise where it is set.
+    `path` is the path below the API's own URL that they expect in it. None (`NOT_SET`): programs disagree on the path,
+    or change their behaviour where the variable is set.
     """
 
     name: str

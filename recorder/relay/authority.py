@@ -1,4 +1,4 @@
-"""A certificate authority for one run of a recorder, and what it serves TLS with in place of API servers.
+"""A certificate authority for one run of a recorder, and the TLS contexts that stand in for API servers.
 
 No key is ever a file: the authority's is in memory only, and the one key that all its servers share reaches OpenSSL,
 which takes keys from files, through pipes. Each host costs one signature, once.
@@ -74,7 +74,7 @@ class Certificates:
         self.context = functools.lru_cache(_HOSTS)(self._context)
 
     def _context(self, host: str) -> ssl.SSLContext:
-        """Return what a server for `host`, a name or an address, speaks TLS with: HTTP/1.1 only."""
+        """Return the TLS context of a server for `host`, a name or an address: HTTP/1.1 only."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(_ALPN)
         with _piped(self._certificate(host)) as certificate, _piped(self._key_pem) as key:

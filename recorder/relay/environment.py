@@ -1,9 +1,9 @@
-"""What a program needs in its environment to go through an intercepting recorder: the proxy, and certificates.
+"""Environment variables that send a program through an intercepting recorder: proxy and certificates.
 
 The certificate of the run's authority lies in a private directory of the user's cache, which stays for as long as a
-program that was told of it runs: a bundle has all that programs need after the run. Programs read different
-variables for it. One adds to what a program trusts anyway; all others replace that, so that they name a bundle with
-the system's roots, with those of bundles that were set before, and with ours.
+program that was given it runs: a bundle has all that programs need after the run. Programs read different variables
+for it. One adds to a program's own roots; all others replace them, so that they name a bundle with the system's roots,
+with those of bundles that were set before, and with ours.
 """
 
 import contextlib
@@ -125,18 +125,18 @@ def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
 
 
 def remarks(environ: Mapping[str, str]) -> list[str]:
-    """Return what a user should know of the variables that are replaced."""
-    told = []
+    """Return the notices to the user about variables that are replaced."""
+    notices = []
     if excluded := next((environ[name].strip() for name in BYPASSES if environ.get(name, "").strip()), ""):
         what = "everything would have gone past wiretape" if excluded == "*" else "hosts in it are recorded, too"
-        told.append(f"NO_PROXY={excluded} is cleared for the command: {what}")
+        notices.append(f"NO_PROXY={excluded} is cleared for the command: {what}")
     if preset := [name for name in PROXIES if environ.get(name)]:
-        told.append(f"{preset[0]} is replaced: wiretape itself connects to hosts directly, not through that proxy")
-    return told
+        notices.append(f"{preset[0]} is replaced: wiretape itself connects to hosts directly, not through that proxy")
+    return notices
 
 
 def advice(host: str, agent: str, why: str) -> str:
-    """Return what to do about a program that does not trust our certificate, whose User-Agent is `agent`, or empty."""
+    """Return the advice for a program that does not trust our certificate; `agent` is its User-Agent, or empty."""
     known = next((name for pattern, name in _AGENTS.items() if re.search(pattern, agent, re.IGNORECASE)), None)
     # Node ends the handshake before it looks at the certificate, and sends no alert.
     likely, *others = [name for name in READERS if name != ADDING or "alert" not in why][:_NAMED]

@@ -1,8 +1,8 @@
 """Pure: which requests may pass.
 
-wiretape listens for programs on the same machine and forwards to hosts that were named at its start. Whatever could
-make it an open proxy, or let a web page talk to it, is refused here, by the raw request target and the raw Host
-header; no URL is ever rebuilt from a request. The HTTP syntax itself is llhttp's to judge, before this.
+wiretape listens for programs on the same machine and forwards to hosts that were named at its start. Requests that
+could make it an open proxy, or come from a web page, are refused here, by the raw request target and the raw Host
+header; no URL is ever rebuilt from a request. llhttp has checked the HTTP syntax before.
 
 A forward proxy it is only where it was started as one, and only for who has the credential in the proxy's URL.
 """
@@ -46,7 +46,7 @@ Named = dict[bytes, list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request does not pass: the status to answer with, and what to tell its sender."""
+    """The refusal of a request: the status of the answer, and the message to its sender."""
 
     status: int
     message: str
@@ -82,7 +82,7 @@ class Policy:
     hosts: frozenset[str] = field(default=frozenset())
 
     def knows(self, host: str) -> bool:
-        """Return whether a Host header's value names this machine, whatever its port."""
+        """Return True if a Host header's value names this machine, on any port."""
         match = _HOST.fullmatch(host.lower())
         return match is not None and (match[1] in _LOOPBACK or match[1] in self.hosts)
 
@@ -206,11 +206,11 @@ def _check_origin(named: Named, policy: Policy) -> Refusal | None:
 
 
 def _check_connection(method: str, named: Named) -> Refusal | None:
-    """A Connection header may not take away what the request is authorised or described by, nor change the protocol."""
+    """Refuse a Connection header that removes credentials or framing headers, or changes the protocol."""
     if b"connection" not in named:
         return None
     if _asks_for_websocket(named):
-        # llhttp takes what follows for the new protocol: a request's body would be lost without a word.
+        # llhttp takes the following bytes for the new protocol: a request's body would be lost silently.
         bodies = (*named.get(b"content-length", ()), *named.get(b"transfer-encoding", ()))
         has_body = any(value != b"0" for value in bodies)
         if tokens(named[b"upgrade"]) != [b"websocket"] or method != "GET" or has_body:

@@ -19,7 +19,7 @@ _NAME_BYTES = 255
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a client says first: the server's name, if any, and the protocols of ALPN, the one liked best first."""
+    """A ClientHello: the server's name, if any, and the protocols of ALPN, the preferred one first."""
 
     server_name: str | None = None
     protocols: tuple[str, ...] = ()
@@ -45,12 +45,12 @@ class _Vectors:
         return int.from_bytes(self.take(size))
 
     def vector(self, size: int) -> bytes:
-        """Take what follows its length, which is of `size` bytes."""
+        """Read a vector whose length prefix has `size` bytes."""
         return self.take(self.number(size))
 
 
 def parse(data: bytes) -> Hello | None:
-    """Parse what a client has sent; None: more has to come. Raise ValueError if it is no ClientHello."""
+    """Parse the first bytes of a client; None: they are incomplete. Raise ValueError if they are no ClientHello."""
     message = _message(data)
     return None if message is None else _parse(_Vectors(message))
 

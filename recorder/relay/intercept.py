@@ -1,9 +1,9 @@
 """A recorder as a forward proxy: it stands in for API servers, and lets everything else through a blind tunnel.
 
-`Forward` is the app of such a recorder's server, in front of the `Proxy`: to `CONNECT` and to absolute `http://…`
-targets, each with the run's credential, or from a process that has it in its environment, it answers itself. A
+`Forward` is the app of such a recorder's server, in front of the `Proxy`: it answers `CONNECT` and absolute
+`http://…` targets itself, each with the run's credential, or from a process that has it in its environment. A
 connection to an API server gets TLS with a certificate of the run's own authority; the requests in it take the same way
-as those to wiretape itself, to an upstream that cannot be anything but the host that was asked for.
+as those to wiretape itself, to an upstream that can only be the requested host.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Interception:
     hosts: tuple[str, ...] = ()
 
     def proxy_url(self, base: str, shown: str = "") -> str:
-        """Return the proxy's URL for a recorder at `base`: with the password, or with what is `shown` in its place."""
+        """Return the proxy's URL for a recorder at `base`: with the password, or with `shown` in its place."""
         scheme, _, place = base.partition("://")
         return f"{scheme}://{USER}:{shown or self.password}@{place}"
 
@@ -56,7 +56,7 @@ class Interception:
 
     @property
     def credential(self) -> bytes:
-        """What a client sends as Basic credential."""
+        """The Basic credential that a client sends."""
         return base64.b64encode(f"{USER}:{self.password}".encode())
 
 
@@ -170,11 +170,11 @@ class Forward:
         return True
 
     def _is_own(self, origin: Origin) -> bool:
-        """Return whether it is this recorder, which need not be connected to."""
+        """Return True if it is this recorder, which needs no connection."""
         return origin.port == self._port and self._proxy.policy.knows(origin.authority)
 
     def _wants(self, origin: Origin) -> bool:
-        """Return whether it is an API's server, so that what is said to it is recorded."""
+        """Return True if it is an API server, so that its exchanges are recorded."""
         return (
             providers.api_of(origin.host) is not None
             or (_place(origin.host), origin.port) in self._known
@@ -185,14 +185,14 @@ class Forward:
             )
         )
 
-    # what an Opening needs
+    # used by Opening
 
     def context(self, host: str) -> ssl.SSLContext:
-        """Return what to speak TLS with as `host`."""
+        """Return the TLS context that stands in for `host`."""
         return self._certificates.context(host)
 
     def opened(self, origin: Origin, how: Way, agent: str | None = None) -> App:
-        """Return what answers the requests of a connection that was asked for by `CONNECT`, by a trusting `agent`."""
+        """Return the app for the requests in a `CONNECT` connection; `agent` is a client that trusts us, if known."""
         if agent is not None:
             self._trusting.add((origin, agent))
         if self._is_own(origin):
@@ -209,13 +209,13 @@ class Forward:
         self.warn(origin, "trust", environment.advice(origin.host, agent, why))
 
     def warn(self, origin: Origin, about: str, message: str) -> None:
-        """Tell the user of what concerns a server, once of each kind."""
+        """Show the user a notice about a server, once of each kind."""
         if (origin, about) not in self._warned:
             self._warned.add((origin, about))
             self._observer.notice(message)
 
     def tunnel(self, client: Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> Tunnel:
-        """Let a connection through."""
+        """Return a blind tunnel to the server."""
         self._observer.asked(origin.authority, "tunnelled")
         return Tunnel(client, origin, opened)
 
@@ -268,7 +268,7 @@ class Inside:
         return self.forward.relay(client, request, self.origin, self.how)
 
     def client_rejected(self, refusal: Refusal) -> None:
-        """Report what is no request."""
+        """Report a malformed request."""
         self.proxy.client_rejected(refusal)
 
     def client_failed(self, error: Exception) -> None:
@@ -287,7 +287,7 @@ class Opening(Takeover):
         self._forward, self._client, self._origin, self._agent = forward, client, origin, agent
         self._came = b""
         self._how: Way | None = None
-        """How its requests come, once that is secured."""
+        """The options of its requests, after the TLS handshake."""
         self._shaking: asyncio.Task[None] | None = None
         self._tunnel: Tunnel | None = None
 
@@ -299,7 +299,7 @@ class Opening(Takeover):
             self.received(0, memoryview(early))
 
     def received(self, at: int, data: memoryview) -> None:
-        """Find out what the client speaks."""
+        """Detect the client's protocol."""
         self._came += data
         if self._how is not None:
             self._client.read_on(self._forward.opened(self._origin, self._how, self._agent), self._came)

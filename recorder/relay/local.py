@@ -1,4 +1,4 @@
-"""Explain why a socket or a file could not be opened when this machine is the cause, and what to do about it.
+"""Explain why this machine could not open a socket or a file, and how to fix it.
 
 Without a name of its own such a failure looks like somebody else's: a connection that cannot be opened for want of
 a file descriptor looks like an upstream that refuses, and a name that cannot be looked up for the same reason like one
@@ -27,7 +27,7 @@ def is_local(error: OSError) -> bool:
 
 
 def cause(error: OSError) -> str:
-    """Return what is missing, and what to do about it."""
+    """Return the missing resource and the remedy, as one message."""
     if error.errno in _DESCRIPTORS or not has_descriptors():
         return no_descriptors()
     if error.errno in _DISK:
@@ -36,7 +36,7 @@ def cause(error: OSError) -> str:
 
 
 def no_descriptors() -> str:
-    """Return what to do when this process can open no more files."""
+    """Return the message for a process that can open no more files."""
     limit = f"the limit is {descriptor_limits()[0]}"
     return f"no file descriptors are left ({limit}): raise the limit with 'ulimit -n' and start wiretape again"
 
@@ -56,14 +56,14 @@ def has_descriptors() -> bool:
 
 
 def descriptor_limits() -> tuple[int, int]:
-    """Return how many files this process may open, and how many it may ask for."""
+    """Return the soft and the hard limit of open files; `sys.maxsize` for none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     endless = resource.RLIM_INFINITY
     return (sys.maxsize if soft == endless else soft), (sys.maxsize if hard == endless else hard)
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files as far as the system allows: an exchange needs two or three."""
+    """Raise the soft limit of open files towards the hard one: an exchange needs two or three."""
     soft, hard = descriptor_limits()
     for wanted in WANTED_DESCRIPTORS:
         wanted = min(wanted, hard)
@@ -74,7 +74,7 @@ def raise_descriptor_limit() -> None:
 
 
 def free_descriptors() -> int:
-    """Return how many more files this process can open."""
+    """Return the number of files that this process can still open."""
     return max(descriptor_limits()[0] - _open_descriptors(), 0)
 
 

@@ -24,7 +24,7 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 def open_standard_streams() -> None:
-    """Open those that are closed: a file of ours would take their number, and what a library writes to that."""
+    """Open closed standard streams: else a file of ours gets their descriptor, and a library's output to it."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
@@ -33,7 +33,7 @@ def open_standard_streams() -> None:
 
 @contextlib.contextmanager
 def _seldom_collecting() -> Iterator[None]:
-    """Keep the collector of garbage from what was imported: to go through it would hold up every stream."""
+    """Keep the garbage collector away from imported modules: a pass through them would delay every stream."""
     thresholds = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 50, 100)

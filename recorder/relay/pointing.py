@@ -1,4 +1,4 @@
-"""Pure: which upstreams the environment of a command names, and what to set in it so that its calls come here."""
+"""Pure: the upstreams that a command's environment names, and the variables that send its calls here."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -62,9 +62,9 @@ def plan(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequenc
 def plan_base_urls(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> Plan:
     """Return the plan for a command without a forward proxy; without `given` upstreams, for all well-known APIs.
 
-    A variable that is set already names the upstream for its own API: what it stands for does not change. Then others
-    of that API stay unset: a program that reads only those would send its key to where it did not before. Raise
-    ValueError, saying which variable is wrong, if one is not set to a URL.
+    A variable that is set already names the upstream for its own API, so that its meaning does not change. Then others
+    of that API stay unset: a program that reads only those would send its key to a new place. Raise ValueError, which
+    names the variable, if one is not set to a URL.
     """
     made = Plan(list(given), providers.sdk_bases("", given), is_given=bool(given))
     for api in () if given else APIS:
@@ -106,7 +106,7 @@ def _keep_preset(made: Plan, api: Api, name: str, value: str) -> None:
 
 
 def _serve_preset(made: Plan, api: Api, name: str, value: str) -> None:
-    """Serve what a variable points at, with the path that it has: programs may go by that."""
+    """Serve the URL of a variable, and keep its path: programs may depend on it."""
     url, path = _split(name, value)
     serving = next((one for one in made.upstreams if one.name == api.name), None)
     try:

@@ -23,7 +23,7 @@ _OPERATION = re.compile(
     rb"/(?:chat/completions|completions|responses|messages|embeddings|models|images|audio|files|batches|moderations)"
     rb"(?=[/?]|$)"
 )
-"""What is served below the version of an API, if it has one."""
+"""Paths below the version of an API, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Upstream:
 
 
 def parse(text: str) -> Upstream:
-    """Parse `URL` or `NAME=URL`. Raise ValueError, saying what is wrong, if it is neither."""
+    """Parse `URL` or `NAME=URL`. Raise ValueError with the reason if it is neither."""
     name, equals, url = text.partition("=")
     if not equals or "/" in name or ":" in name:
         name, url = "", text
@@ -63,7 +63,7 @@ def parse(text: str) -> Upstream:
 
 
 def make(name: str, url: str) -> Upstream:
-    """Return the upstream of a base URL. Raise ValueError, saying what is wrong with it, if it is none."""
+    """Return the upstream of a base URL. Raise ValueError with the reason if it is none."""
     parts, port = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an upstream must be a URL such as https://api.openai.com, or NAME=URL")

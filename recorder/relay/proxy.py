@@ -2,9 +2,9 @@
 
 The client's bytes are the upstream's bytes: nothing is re-framed, decompressed, merged or injected. Each read goes to
 the client first and to the tap second, both from the callback that the read came to. An exchange goes over a connection
-that belongs to its client's: the one that an exchange before it left open, else a new one. After a broken upstream the
-client's connection is cut, never ended cleanly. What becomes a WebSocket is handed to `websocket`. The meaning of what
-passes is left to the decoders.
+that belongs to its client's: the one that an earlier exchange left open, else a new one. After a broken upstream the
+client's connection is cut, never ended cleanly. An exchange that becomes a WebSocket is handed to `websocket`. The
+meaning of the bytes is left to the decoders.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
 
 UNSENT_BYTES = 256 << 10
-"""What a client has not taken yet, of a response, or an API server, of a request; beyond it the other has to wait."""
+"""Limit of unsent bytes towards a client or an API server; beyond it the sender has to wait."""
 CONTINUE_SECONDS = 1.0
-"""A client that waits for 100 (Continue) gets it from us when upstream has not said anything for so long."""
+"""Silence of upstream after which wiretape itself sends 100 (Continue) to a client that waits for it."""
 REST_SECONDS = 2.0
 """Time allowed for the rest of a request's body after a failure of its upstream, before the answer."""
 LAG_SECONDS = 0.005
-"""How often the event loop is asked whether it is late."""
+"""Interval between measurements of the event loop's lag."""
 LATE_NS = 1_000_000
-"""The resolution of the event loop's timers; what is more is lag."""
+"""Resolution of the event loop's timers; a longer delay is lag."""
 _STALL_NS = 60_000_000_000
 _STALL_LOOK_NS = 5_000_000_000
 _LAG_NS = int(LAG_SECONDS * 1e9)
@@ -57,7 +57,7 @@ _CLOSED = ("eof", "reset")
 _OWN = ("local", "headers_timeout", "idle_timeout")
 """Failures by limits of wiretape or of this machine, which a program would not have met by itself."""
 _NO_WEBSOCKET = frozenset((200, 404, 405, 501))
-"""How servers that do not speak WebSocket answer an upgrade; 403 without a body is the answer of Python's."""
+"""Answers to an upgrade by servers without WebSocket; Python's answer is 403 without a body."""
 _UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
@@ -65,7 +65,7 @@ _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a request came, and is to be treated: `h2_offered` says that its client would have spoken HTTP/2, too.
+    """Options of one request; `h2_offered`: its client also offered HTTP/2.
 
     `on_unreached`: the program believes that it is connected to the server itself. A failure before an answer closes
     its connection, as the server's own would have; this is called with it.
@@ -77,7 +77,7 @@ class Way:
 
 
 DIRECT = Way()
-"""To wiretape itself."""
+"""The options of a request to wiretape itself."""
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Proxy(HttpApp):
             self._watch()
         try:
             exchange.begin(rest, {**self.labels, **labels, **own_labels})
-        except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
+        except Exception as error:  # noqa: BLE001 - every failure in here is reported to the client and the user
             exchange.taker_failed(error)
         return exchange
 
@@ -294,7 +294,7 @@ class Exchange(Responder):
             self.body_came()
         except UpstreamError as error:
             self._fail(error, self._now())
-        except Exception as error:  # noqa: BLE001 - whatever fails in here is reported to the client and the user
+        except Exception as error:  # noqa: BLE001 - every failure in here is reported to the client and the user
             self.taker_failed(error)
 
     def _send(self, connection: Connection, head: bytes, body: bytes | None) -> None:
@@ -384,7 +384,7 @@ class Exchange(Responder):
                 self._client.continue_()
 
     def request_progressed(self) -> None:
-        """Let the client go on with the request's body."""
+        """Resume reading the request's body."""
         connection = self._connection
         if self._upload is RequestBody.COMING and connection is not None and connection.unsent < UNSENT_BYTES // 2:
             self._client.hold_body(False)
@@ -460,7 +460,7 @@ class Exchange(Responder):
             self._connection.pause()
 
     def client_progressed(self) -> None:
-        """Record the reads that the kernel has taken now, and let upstream go on when half of what may wait is left."""
+        """Record the reads that the kernel has taken now; resume upstream when half of the limit is free."""
         relayed, unsent = self._now(), self._client.unsent
         while self._waiting and self._waiting[0][2] <= self._client.written - unsent:
             at, body, _ = self._waiting.popleft()
@@ -474,7 +474,7 @@ class Exchange(Responder):
     # a WebSocket
 
     def switched(self, at: int, head: Head, rest: bytes) -> None:
-        """Let a WebSocket take both connections over."""
+        """Hand both connections over to a WebSocket."""
         assert self._connection is not None
         self._stage = step(STAGE, self._stage, "switch")
         self._recording.head(head.status, head.headers, head.framing)
@@ -605,7 +605,7 @@ class Exchange(Responder):
             _answer_error(self._client, 503, "stopped before an answer came", ended_by, self._recording.id)
 
     def taker_failed(self, error: Exception) -> None:
-        """End by a fault of our own: it is told to the client, the user and the tape."""
+        """End by a fault of our own: report it to the client and the user, and record it."""
         self._proxy.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
         is_unanswered = self._is_unanswered
         self._end("died", f"a fault of wiretape's own: {_described(error)}", self._now())
@@ -639,7 +639,7 @@ def _passed(head: Head, id: str | None) -> Headers:
 
 
 def _speaks_no_websocket(head: Head) -> bool:
-    """Return whether a server that was asked for a WebSocket answered as one that does not speak it here."""
+    """Return True if the answer to an upgrade is that of a server without WebSocket at this path."""
     lengths = [value for name, value in head.headers if name.lower() == b"content-length"]
     return head.status in _NO_WEBSOCKET or (head.status == 403 and lengths == [b"0"])
 
@@ -652,7 +652,7 @@ def _fallback(headers: Headers) -> int | None:
 
 
 def _keep_seconds(headers: Headers) -> float:
-    """Return how long the client's connection is kept: as long as the passed headers promise, within bounds."""
+    """Return the keep-alive time of the client's connection: the one that the passed headers promise, within bounds."""
     values = b",".join(value for name, value in headers if name.lower() == b"keep-alive")
     promised = _PROMISED.search(values)
     return min(max(KEEP_ALIVE_SECONDS, float(promised[1]) if promised else 0), KEEP_ALIVE_MOST_SECONDS)

@@ -17,7 +17,7 @@ from wiretape.recorder.tape.redact import Redactor
 REQUEST_STORED_BYTES = 16 << 20
 """A request body is stored up to this; its size and hash are those of the whole."""
 STORED_BYTES = 64 << 20
-"""A body is stored up to this; what follows is relayed and counted."""
+"""A body is stored up to this; the remainder is relayed and counted."""
 _MOST_BYTES = 1 << 50
 _REDACTOR = Redactor(None)
 
@@ -33,7 +33,7 @@ class _Upload:
 
 
 class ClientSide:
-    """What the client sends over the WebSocket of an exchange, on its way onto the tape."""
+    """The recording of the client's side of a WebSocket."""
 
     def __init__(self, tap: Tap, id: str, t0: int, *, storable: int, on_gap: Callable[[], None] = lambda: None) -> None:
         self._tap, self._t0, self._storable, self._on_gap = tap, t0, storable, on_gap
@@ -115,7 +115,7 @@ class Recording:
     def upload(self, data: bytes) -> None:
         """Enter a piece of the request body; once one could not be kept, none after it is.
 
-        What comes after the end of the exchange is passed over: the body has been truncated there.
+        Pieces after the end of the exchange are ignored: the body has been truncated there.
         """
         upload = self._upload
         if upload is None:
@@ -166,7 +166,7 @@ class Recording:
             self._tap.note_lack(self)
 
     def switch(self) -> ClientSide:
-        """Return what enters the client's side of the WebSocket that the exchange has become."""
+        """Return the recording of the client's side, after the exchange has become a WebSocket."""
         storable = -1 if self._unrecorded else STORED_BYTES
         self._client = ClientSide(
             self._tap, self.id, self.t0, storable=storable, on_gap=lambda: self._tap.note_lack(self)
@@ -203,7 +203,7 @@ class Recording:
             self._tap.forget(self)
 
     def relayed(self) -> Relayed:
-        """Return what is known so far, for a tape that cannot be written."""
+        """Return the facts about the exchange until now, for a tape that cannot be written."""
         if self._ended_as is not None:  # looked at again and again while storing is late
             return self._ended_as
         known = self._relayed()
@@ -269,7 +269,7 @@ class Unrecorded(Recording):
         """Enter nothing."""
 
     def switch(self) -> ClientSide:
-        """Return what enters nothing."""
+        """Return a client's side that records nothing."""
         return _Unentered(self._tap, self.id, self.t0, storable=0)
 
     def _put(self, frame: journal.Frame) -> None:

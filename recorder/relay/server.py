@@ -2,9 +2,8 @@
 
 HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. A client's connection is more than a row of requests here: the
 connections to API servers that its exchanges opened belong to it and close with it, and where one of them is closed
-by its server, the client's is closed as well, so that the client's own pool decides what to do. What a request is for
-is left to an `App`. A client that closes its sending side has left: the full close and the half close cannot be told
-apart in time.
+by its server, the client's is closed as well, so that the client's own pool decides. An `App` handles the
+requests. A client that closes its sending side has left: a full close and a half close look the same at first.
 """
 
 import asyncio
@@ -34,24 +33,22 @@ HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75.0
 KEEP_ALIVE_MOST_SECONDS = 600.0
-"""A connection without a request is kept for so long, and for this where its API server promises to keep its own."""
+"""Keep-alive time of a connection without a request, and the most where its API server promises a longer one."""
 BODY_PAUSE_SECONDS = 30.0
 """A request's body may pause for this long."""
 LINGER_SECONDS = 2.0
-"""What a client still sends to a connection that was answered for the last time is read for so long: a reset on unread
-bytes would keep it from the answer."""
+"""Time for reading a connection after its last answer: a reset on unread bytes would keep the client from it."""
 LAST_SECONDS = 60.0
-"""What a client has not taken yet of the last response on its connection is kept for so long."""
+"""Time that an unread last response is kept for a slow client."""
 UPLOAD_BYTES = 256 << 10
-"""Of a request's body so much may wait to go upstream, and as much after a request for another protocol; beyond it the
-client has to wait."""
+"""Limit of a request body that waits for upstream, and of the bytes after an upgrade; beyond it the client waits."""
 KEPT = 8
 """Connections to API servers that one client's connection keeps."""
 _BACKLOG = 2048
 _RESERVED_DESCRIPTORS = 8
-"""For the refused, for another writer, and for temporary files."""
+"""Descriptors reserved for refusals, a second writer and temporary files."""
 _ACCEPTED_AT_ONCE = 4
-"""Few: whoever came first is served first."""
+"""Few, so that clients are served in the order of their arrival."""
 _ACCEPT_AGAIN_SECONDS = 0.2
 _REFUSED_KEPT = 3
 _REFUSED_SECONDS = 1.0
@@ -85,7 +82,7 @@ class App(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request as its head came; `pieces` are what came of its body and was not taken yet."""
+    """A request with its head; `pieces` are the body bytes received since the last `take`."""
 
     method: str
     target: bytes
@@ -100,7 +97,7 @@ class Request:
     has_news: bool = False
 
     def take(self) -> bytes:
-        """Return what came of the body since the last call."""
+        """Return the body bytes received since the last call."""
         taken = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
         return taken
@@ -374,12 +371,12 @@ class Client:
         self._inbound = step(INBOUND, self._inbound, "deafen")
 
     def hold_body(self, held: bool) -> None:
-        """Let the client wait with the request's body, or no longer."""
+        """Hold the request's body back, or release it."""
         self._flow = Flow.HELD if held else Flow.OPEN
         self._regulate()  # also if it is as before: the part that had come may have been taken
 
     def _regulate(self) -> None:
-        """Let a client wait that sends more requests than are answered, or more of a body than can go on."""
+        """Pause a client that sends requests faster than they are answered, or a body faster than upstream takes it."""
         out, requests = self._outbound, self._requests
         if out is Outbound.TAKEN:
             return
@@ -409,7 +406,7 @@ class Client:
     # deadlines
 
     def _set_deadline(self, seconds: float | None, *, only_sooner: bool = False) -> None:
-        """Close, or complain, in so many seconds; one timer, set again only when it fires or must fire sooner."""
+        """Close, or complain, after `seconds`; one timer, set again only when it fires or must fire sooner."""
         if seconds is None:
             self._deadline = None
             return
@@ -444,7 +441,7 @@ class Client:
     # answers
 
     def continue_(self) -> None:
-        """Tell the client to send the request's body."""
+        """Send 100 (Continue), which asks for the request's body."""
         self._socket.write(_CONTINUE)
 
     def start(self, status: int, reason: bytes, headers: Headers, *, chunked: bool, closes: bool) -> None:
@@ -461,18 +458,18 @@ class Client:
 
     @property
     def may_switch(self) -> bool:
-        """Whether the request that is answered now asks for another protocol."""
+        """True if the request that is answered now asks for another protocol."""
         return self._inbound is Inbound.UPGRADE and len(self._requests) == 1
 
     @property
     def can_switch(self) -> bool:
-        """Whether the last request asks for another protocol, and has no body that would come first."""
+        """True if the last request asks for another protocol, and has no body that would come first."""
         return self._inbound is Inbound.UPGRADE
 
     def switch(self, status: int, reason: bytes, headers: Headers, takeover: Takeover) -> tuple[Socket, bytes]:
-        """Answer a request with a head after which the connection speaks another protocol, and let that take over.
+        """Answer a request with a head after which the connection speaks another protocol, and hand it to `takeover`.
 
-        Return the socket to write to, and the bytes that the client has sent in the new protocol so far.
+        Return the socket to write to, and the bytes that the client has already sent in the new protocol.
         """
         self._inbound = step(INBOUND, self._inbound, "switch")
         self._outbound = step(OUTBOUND, self._outbound, "switch")
@@ -494,7 +491,7 @@ class Client:
         self._socket = sock
 
     def limit(self, seconds: float | None) -> None:
-        """End the connection, which was taken over, unless requests are read again within so many seconds, if any."""
+        """End a connection that was taken over unless requests are read again within `seconds`; None: no limit."""
         self._set_deadline(seconds)
 
     def read_on(self, app: App, early: bytes) -> None:
@@ -527,7 +524,7 @@ class Client:
             self._out.append(_LAST_CHUNK)
 
     def flush(self) -> bool:
-        """Send what was added; return whether the kernel took all of it at once."""
+        """Send the bytes that were added; return True if the kernel took all of them at once."""
         if not self._out:
             return not self._socket.unsent
         out = self._out[0] if len(self._out) == 1 else b"".join(self._out)
@@ -556,7 +553,7 @@ class Client:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the client closed in good order, and so had read all that had reached it."""
+        """True if the client closed in good order, and so had read all that had reached it."""
         return self._socket.has_ended
 
     @property
@@ -701,9 +698,9 @@ def _head_lines(status: int, reason: bytes, headers: Headers) -> list[bytes]:
 
 
 class _Listener:
-    """Accepts connections as long as there are file descriptors for them and for what they cause.
+    """Accepts connections as long as there are file descriptors for them and for their upstreams.
 
-    The event loops' own servers close what they have no descriptor for without a word to anybody.
+    The event loops' own servers silently close connections for which they have no descriptor.
     """
 
     def __init__(
@@ -848,7 +845,7 @@ class Server:
 
     @property
     def accepted(self) -> int:
-        """How many connections there have been."""
+        """The number of connections accepted."""
         return self._listener.accepted
 
     def close(self) -> None:
@@ -862,8 +859,8 @@ class Server:
             client.drop()
 
     async def wait_closed(self, seconds: float) -> None:
-        """Let what was answered be sent, for so long at most; then close all connections."""
-        with contextlib.suppress(TimeoutError):  # what is left is closed below
+        """Wait until all answers are sent, at most `seconds`; then close all connections."""
+        with contextlib.suppress(TimeoutError):  # open connections are closed below
             async with asyncio.timeout(seconds):
                 while self._listener.clients:
                     await asyncio.sleep(_STOP_LOOK_SECONDS)

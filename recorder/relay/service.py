@@ -2,7 +2,7 @@
 
 With several workers, further processes relay beside this one: `wiretape.recorder.relay.workers`. All are one session.
 
-What `record`, `run` and the demo have in common. Signals and screens are left to the commands.
+`record`, `run` and the demo share it. Signals and screens are left to the commands.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ from wiretape.recorder.tape.losses import Counts, Totals
 DRAIN_SECONDS = 7
 """Running exchanges may take this long to end."""
 STOP_SECONDS = 9.0
-"""A stop takes this long at most where the writer stands still: what the drain leaves of it, but never less than 1.5 s.
+"""Limit of a stop whose writer stands still: the drain's remainder, but at least `WRITER_SECONDS`.
 
-While the writer gets on, it takes as long as it needs."""
+A writer that makes progress takes as long as it needs."""
 WRITER_SECONDS = 1.5
 _LAST_SECONDS = 1.0
-"""So long may the last of what was answered take to be sent."""
+"""Time allowed for sending the last answers."""
 _LOOK_SECONDS = 0.02
 _NO_WEBSOCKET = "WebSockets are not relayed (--no-websocket): send the request over HTTP"
 
@@ -68,14 +68,14 @@ class Options:
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """What a further process is told."""
+    """The settings of a worker process."""
 
     options: Options
     session: journal.Session
 
 
 class Front:
-    """Relays for the clients of one socket, from `start` to `drain`; `stopping` is for whoever starts it.
+    """Relays for the clients of one socket, from `start` to `drain`; its owner sets `stopping`.
 
     Without a socket, another server hands requests over to `proxy`.
     """
@@ -96,7 +96,7 @@ class Front:
 
     @property
     def accepted(self) -> int:
-        """How many connections of clients there have been."""
+        """The number of clients' connections."""
         return self._server.accepted if self._server else 0
 
     def start(self, tap: Tap) -> None:
@@ -175,7 +175,7 @@ class Recorder:
         return self._session.uuid
 
     def _others(self) -> Sequence[Share]:
-        """Return what the workers know; they cannot see by themselves that there will be no writer any more."""
+        """Return the workers' shares; tell them to give up, as they cannot see that there will be no more writer."""
         if self.tap.gave_up:
             self._workers.give_up()
         return self._workers.shares()
@@ -187,12 +187,12 @@ class Recorder:
 
     @property
     def accepted(self) -> int:
-        """How many connections of clients there have been in this process."""
+        """The number of clients' connections in this process."""
         return self._front.accepted if self._front else 0
 
     @property
     def counts(self) -> Counts:
-        """What has happened so far, in all processes."""
+        """The counts of all processes."""
         return sharing.total([self.tap.share(), *self._workers.shares()]).counts
 
     def lag_ns(self) -> int:
@@ -200,11 +200,11 @@ class Recorder:
         return max(self.tap.lag_ns(), *(max(one.counts.lag_ns, one.waiting_ns) for one in self._workers.shares()), 0)
 
     def totals(self) -> Totals:
-        """Return how the recording ended, after `stop`."""
+        """Return the totals of the recording, after `stop`."""
         totals, counts, deaths = self.tap.totals(), self.counts, self._workers.deaths
         if not deaths:
             return totals
-        # What a process that died had stored last is not known, so what others lost cannot be set off against it.
+        # The last stored frames of a process that died are unknown, so others' losses cannot be set off against them.
         return dataclasses.replace(
             totals,
             missing_bytes=max(totals.missing_bytes, counts.dropped_bytes),
@@ -252,7 +252,7 @@ class Recorder:
 
     @property
     def proxy(self) -> Proxy:
-        """What relays, after `start`."""
+        """The proxy of this process, after `start`."""
         assert self._front is not None
         assert self._front.proxy is not None
         return self._front.proxy

@@ -1,4 +1,4 @@
-"""The sum of what the relays of a recorder know of its recording."""
+"""The state of a recording, summed over the relays of a recorder."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -9,10 +9,10 @@ from wiretape.recorder.tape.losses import Counts, Unstored
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What one relay knows of a recording.
+    """One relay's share of a recording's state.
 
-    `waiting_ns` is how long the oldest frame has waited to be stored, `silent_ns` for how long nothing was
-    acknowledged meanwhile; `lacking`: an exchange that is running lacks a part of what was relayed.
+    `waiting_ns` is the age of the oldest frame that is not stored, `silent_ns` the time since the last acknowledgement
+    meanwhile; `lacking`: a running exchange lacks a part of its relayed bytes.
     """
 
     counts: Counts
@@ -27,8 +27,8 @@ class Share(msgspec.Struct, frozen=True):
 class Place:
     """A relay's place among those of its recorder; the default is that of the only one.
 
-    A recorder has one relay that ends its session, to which `others` returns what the workers know; `on_share` of a
-    worker gets, again and again, what it knows itself.
+    A recorder has one relay that ends its session: its `others` returns the workers' shares. A worker's `on_share`
+    gets its own share, again and again.
     """
 
     is_worker: bool = False
@@ -37,7 +37,7 @@ class Place:
 
 
 def total(shares: Sequence[Share]) -> Share:
-    """Return what the relays know together; the first is the one that ends the session."""
+    """Return the sum of the shares; the first is that of the relay that ends the session."""
     first, *others = shares
     if not others:
         return first
@@ -58,7 +58,7 @@ def total(shares: Sequence[Share]) -> Share:
 
 
 def _sum(parts: Iterable[Counts]) -> Counts:
-    """Add up counts; what is no sum is the first's, but for the lag, which is the longest."""
+    """Add up counts; the lag is the longest, `restarts` and `trouble` are the first's."""
     first, *others = parts
     added = {
         field.name: sum((getattr(one, field.name) for one in others), getattr(first, field.name))

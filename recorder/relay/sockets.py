@@ -1,8 +1,8 @@
 """TCP and TLS sockets on the running event loop: each read is stamped, and each write goes to the kernel at once.
 
-The transports of asyncio tell neither when the kernel received what they read nor when it took what they wrote, and
-what they cost was the largest part of a relayed read. Here a read carries the kernel's receive time where the platform
-has one (Linux), else the time at which the event loop came to it. What it means is left to the `Handler`.
+The transports of asyncio report neither the time at which the kernel received a read nor that at which it took a
+write, and they were the largest cost of a relayed read. Here a read carries the kernel's receive time where the
+platform has one (Linux), else the time at which the event loop came to it. The `Handler` interprets the bytes.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _SO_TIMESTAMPNS = 35 if sys.platform == "linux" and struct.calcsize("l") == 8 el
 _TIMESPEC = struct.Struct("@ll")
 _LINGER_NOT = struct.pack("ii", 1, 0)
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
-# All sockets of a process read into the same memory: what is in it is used before the next read.
+# All sockets of a process read into the same memory: a read is handled before the next one.
 _READ = memoryview(bytearray(READ_BYTES))
 _INTO = [_READ]
 _PLAIN = memoryview(bytearray(2 * READ_BYTES))
@@ -35,9 +35,9 @@ _NOT_NOW = (BlockingIOError, InterruptedError)
 
 
 def ask_for_times(sock: socket.socket) -> None:
-    """Let the kernel tell when it received what is read, where it can.
+    """Ask the kernel for the receive times of reads, where it has them.
 
-    It begins to note that a moment after the first socket of all asks, and ends with the last one.
+    It begins to record them a moment after the first socket of all asks, and ends with the last one.
     """
     if _SO_TIMESTAMPNS is not None:
         with contextlib.suppress(OSError):  # a system without them: the event loop's time is taken
@@ -45,16 +45,16 @@ def ask_for_times(sock: socket.socket) -> None:
 
 
 class Handler(Protocol):
-    """Whom a socket tells what happens to it."""
+    """The receiver of a socket's events."""
 
     def received(self, at: int, data: memoryview) -> None:
-        """Take what a read returned at `at` (clock's ns); the memory is used again after this call."""
+        """Handle a read that returned at `at` (clock's ns); the memory is used again after this call."""
 
     def progressed(self) -> None:
-        """The kernel has taken more of what had to wait; `unsent` says how much still does."""
+        """The kernel has taken more of the unsent bytes; `unsent` is the number of those left."""
 
     def write_failed(self, error: OSError) -> None:
-        """Nothing can be written any more; what has come can still be read."""
+        """Writing has failed for good; received bytes can still be read."""
 
     def lost(self, error: Exception | None) -> None:
         """The peer closed (None), or the connection broke; the socket is closed."""
@@ -91,7 +91,7 @@ class Socket:
             ask_for_times(sock)
 
     def start(self, handler: Handler) -> None:
-        """Tell `handler` from now on."""
+        """Report to `handler` from now on."""
         self._handler = handler
         self.resume()
 
@@ -125,7 +125,7 @@ class Socket:
 
     @property
     def holds_more(self) -> bool:
-        """Whether something has been read that the handler was not told yet."""
+        """True if bytes have been read that the handler has not received yet."""
         return False
 
     def look(self) -> bool:
@@ -226,7 +226,7 @@ class Socket:
             self._tell(self._handler.write_failed, error)
 
     def end(self) -> None:
-        """Write nothing more: when all is sent, the peer is told so. What it still sends is read."""
+        """Write nothing more: shut the sending side down when all is sent. The peer's bytes are still read."""
         if not self._is_ending:
             self._is_ending = True
             if not self._unsent:
@@ -237,12 +237,12 @@ class Socket:
             self._sock.shutdown(socket.SHUT_WR)
 
     def reset_on_close(self) -> None:
-        """Let `close` be a TCP reset, which drops what the peer's kernel has not taken yet."""
+        """Make `close` a TCP reset, which drops the bytes that the peer's kernel has not taken yet."""
         with contextlib.suppress(OSError):  # the peer has left
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
 
     def close(self) -> None:
-        """Close at once; what is unsent is dropped. The handler is told nothing more."""
+        """Close at once and drop unsent bytes. The handler gets no more events."""
         if not self.is_closed:
             self.pause()
             self._drop_unsent()
@@ -250,7 +250,7 @@ class Socket:
             self._sock.close()
 
     def detach(self) -> socket.socket:
-        """Give the connection away, of which nothing may be unsent: for this object it is closed."""
+        """Return the socket, without unsent bytes, to a new owner: for this object it is closed."""
         self.pause()
         self.is_closed = True
         return self._sock
@@ -312,7 +312,7 @@ class TlsSocket(Socket):
         except ssl.SSLWantReadError:
             self._flush()
         except ssl.SSLError as error:
-            self._flush()  # the peer is told why
+            self._flush()  # the peer gets the alert
             self._settle(error)
         else:
             self._flush()
@@ -328,11 +328,11 @@ class TlsSocket(Socket):
 
     @property
     def session(self) -> ssl.SSLSession | None:
-        """What the peer offers to resume by; in TLS 1.3 only after a read."""
+        """The peer's session for a later resumption; in TLS 1.3 only after a read."""
         return self._tls.session
 
     def start(self, handler: Handler) -> None:
-        """Tell `handler` from now on; first of what came with the end of the handshake."""
+        """Report to `handler` from now on, beginning with the bytes that came with the end of the handshake."""
         super().start(handler)
         if self._secured is None and self._incoming.pending:
             self._loop.call_soon(self._pass_on, _READ[:0])
@@ -356,11 +356,11 @@ class TlsSocket(Socket):
 
     @property
     def holds_more(self) -> bool:
-        """Whether something has been read that the handler was not told yet: data, or the end."""
+        """True if something has been read that the handler has not received yet: data, or the end."""
         return self._is_over or bool(self._incoming.pending or self._tls.pending())
 
     def _decrypt(self) -> tuple[int, bool, Exception | None]:
-        """Read what whole records hold into `_PLAIN`; return its size, whether it was the last, and why if it broke."""
+        """Decrypt whole records into `_PLAIN`; return the size, whether it was the last, and the error if it broke."""
         size = 0
         while size < READ_BYTES:
             try:
@@ -415,10 +415,10 @@ class _Shaking:
         self._secured = secured
 
     def received(self, at: int, data: memoryview) -> None:
-        """Nothing is passed on before the end of the handshake."""
+        """Ignore it: no data is passed on before the end of the handshake."""
 
     def progressed(self) -> None:
-        """Of no interest."""
+        """Ignore it."""
 
     def write_failed(self, error: OSError) -> None:
         """Reading tells more."""
@@ -432,7 +432,7 @@ class _Shaking:
 
 
 def send_at_once(sock: socket.socket) -> None:
-    """Let the kernel send small writes at once; connections that a listening socket accepts inherit that."""
+    """Make the kernel send small writes at once; connections that a listening socket accepts inherit that."""
     with contextlib.suppress(OSError):  # of a peer that has left already
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

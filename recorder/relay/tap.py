@@ -1,8 +1,8 @@
 """The relay's end of the journal: sends frames to the writer process, never blocks, counts what could not be stored.
 
 Frames are gathered for a few milliseconds and sent to the writer; they are kept until acknowledged, up to a
-bound. If the writer dies, another is started and is sent again what was not acknowledged. Past the bound a stream is
-relayed but no longer stored, and its gap is counted: what is on a tape is always an exact prefix.
+bound. If the writer dies, another is started and gets the unacknowledged frames again. Past the bound a stream is
+relayed but no longer stored, and its gap is counted: a stream on a tape is always an exact prefix.
 
 All relays of a tape have one writer, which any of them starts (`wiretape.recorder.relay.link`).
 """
@@ -48,9 +48,9 @@ _READY_SECONDS = 4.0
 """… and for its answer, before the next try."""
 _WATCH_SECONDS = 0.25
 _MOST_LISTED = 1000
-"""Of more exchanges that are not stored, only the number and the bytes are kept: about so many fit beside the tape."""
+"""Limit of unstored exchanges listed beside the tape; of more, only the number and the bytes are kept."""
 _NOTICE_SECONDS = 1.0, 5.0
-"""After so long a close says what it waits for, then again and again."""
+"""Time until a close first reports its progress, and the interval after that."""
 _BEFORE_READS = (journal.Begin, journal.Upload, journal.Uploaded, journal.Head)
 
 
@@ -92,10 +92,10 @@ class Followed(Protocol):
 
     @property
     def bytes(self) -> int:
-        """The bytes that upstream has sent so far."""
+        """The number of bytes received from upstream."""
 
     def relayed(self) -> Relayed:
-        """Return what was relayed of it so far."""
+        """Return the facts about it until now."""
 
 
 class Tap:
@@ -152,7 +152,7 @@ class Tap:
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should know of the tape."""
+        """Warnings about the tape, for the user."""
         return self._ready.warnings
 
     @property
@@ -184,7 +184,7 @@ class Tap:
         """Send a writer the session and all that is kept, and wait until it holds the tape."""
         async with self._starting:
             process = self._process = await connecting
-        # Nothing may come before the session, and all that is kept follows at once, lest a flush come between.
+        # The session comes first, and all kept frames follow at once, lest a flush come between.
         preamble = (journal.encode(0, frame) for frame in self._preamble())
         self._outbox = deque((*preamble, *(pending.data for pending in self._pending)))
         self._flush()
@@ -215,7 +215,7 @@ class Tap:
         yield self._session
 
     async def _read_last(self, process: Link, answer: journal.Answer | None) -> None:
-        """Read what a writer that refuses the tape for good found on it: what earlier writers stored may be gone."""
+        """Read the tape's state from a writer that refuses it for good: earlier writers' frames may be gone."""
         if isinstance(answer, journal.Fatal) and answer.final:
             last = await read_answer(process)
             self._verified = last if isinstance(last, journal.Verified) else None
@@ -249,9 +249,9 @@ class Tap:
                 self.give_up()
 
     async def _handle_answers(self, process: Link) -> bool:
-        """Handle answers until the writer ends; return whether it was of use.
+        """Handle answers until the writer ends; return True if it was of use.
 
-        A failure to read one ends the writer, whatever the cause: its acknowledgements would not be read.
+        Any failure to read one ends the writer: its acknowledgements would not be read.
         """
         try:
             return await self._read_answers(process)
@@ -309,7 +309,7 @@ class Tap:
             self._report("")
 
     def _count_deleted(self, deleted: journal.Deleting | journal.Deleted) -> None:
-        """Count what was deleted; remember what is about to be, lest its writer dies before it can report that."""
+        """Count deleted exchanges; remember an announced deletion, as the writer may die before it reports the end."""
         if isinstance(deleted, journal.Deleting):
             self._announced = deleted
             return
@@ -322,7 +322,7 @@ class Tap:
         self.counts.stored_bytes -= deleted.own_bytes
 
     def _count_lost(self, lost: list[journal.Lost]) -> None:
-        """Count what was acknowledged, but has no place on the tape; name new exchanges of which that is so."""
+        """Count acknowledged frames that found no place on the tape; report the exchanges that are lost as a whole."""
         gone = [one.id for one in lost if one.whole and one.id in self._unfinished]
         size = sum(one.bytes for one in lost)
         self._unfinished.difference_update(gone)
@@ -338,11 +338,11 @@ class Tap:
 
     @property
     def gave_up(self) -> bool:
-        """Whether nothing more is stored."""
+        """True if nothing more is stored."""
         return self._gave_up
 
     def give_up(self) -> None:
-        """Stop storing: streams go on, and what is not stored is counted."""
+        """Stop storing: streams go on, and their unstored bytes are counted."""
         self._put_reads()
         self._gave_up = True
         self._count_pending_as_lost()
@@ -379,7 +379,7 @@ class Tap:
             self._lacking[exchange.id] = exchange
 
     def forget(self, exchange: Followed) -> None:
-        """Only count an exchange that has ended and of which nothing was stored."""
+        """Keep only the count of a finished exchange that was not stored."""
         self._followed.pop(exchange.id, None)
         self._lacking.pop(exchange.id, None)
         before = self._forgotten
@@ -387,7 +387,7 @@ class Tap:
         self._forgotten = msgspec.structs.replace(before, unlisted=before.unlisted + 1, unlisted_bytes=size)
 
     async def _watch_losses(self) -> None:
-        """Report losses, and keep beside the tape what it lacks."""
+        """Report losses, and list them in the file beside the tape."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             self._watch()
@@ -404,7 +404,7 @@ class Tap:
         self._keep_beside(whole.unstored)
 
     def share(self) -> Share:
-        """Return what this relay knows by itself."""
+        """Return this relay's own share."""
         now = self._clock.now()
         waiting_ns = self._waiting_ns(now)
         late = self._gave_up or self._closing or waiting_ns > LATE_NS
@@ -445,7 +445,7 @@ class Tap:
                 self.put(journal.Heartbeat(self._clock.wall()))
 
     def put(self, frame: journal.Frame) -> None:
-        """Queue a frame that is small or must not be lost; what may follow reads, after all that have come."""
+        """Queue a frame that is small or must not be lost; one that may follow reads goes after all gathered reads."""
         if self._gave_up:
             self._lost += 1
             return
@@ -510,14 +510,14 @@ class Tap:
         return not self._gave_up and self._pending_bytes <= 2 * self.queue_bytes
 
     def lag_ns(self) -> int:
-        """Return the time from a frame's queueing to its commit: the last one's, or of what waits, if longer."""
+        """Return the time from a frame's queueing to its commit: the last one's, or the oldest waiting one's age."""
         return max(self.counts.lag_ns, self._waiting_ns(self._clock.now()))
 
     def _waiting_ns(self, now: int) -> int:
         return now - self._pending[0].at if self._pending else 0
 
     def totals(self) -> Totals:
-        """Return how the recording ended, after `close`."""
+        """Return the totals of the recording, after `close`."""
         return reconcile(sharing.total([self.share(), *self._place.others()]).counts, self._verified)
 
     def cut(self) -> None:
@@ -528,7 +528,7 @@ class Tap:
         self._put_reads()
         self._flush_at = None
         if self._process is None or self._process.is_over or self._process.sink.is_closing():
-            return  # whatever is kept is sent again to the next writer
+            return  # the next writer gets all kept frames
         pipe = self._process.sink
         if pipe.get_write_buffer_size() > _PIPE_BYTES:
             self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
@@ -549,7 +549,7 @@ class Tap:
             yield self._outbox.popleft()
 
     async def close(self, grace: float = 10.0) -> int:
-        """Have the writer commit and measure everything and end; return the number of frames that are not stored.
+        """Make the writer commit and measure everything and end; return the number of frames that are not stored.
 
         That takes as long as it needs, unless it is cut: only a standstill of `grace` seconds ends it.
         """
@@ -581,7 +581,7 @@ class Tap:
         return self._clock.now() < min(self._deadline_ns, self._heard_ns + int(grace * 1e9))
 
     async def _tell_what_is_left(self) -> None:
-        """Say now and then how much is still to be stored and measured."""
+        """Print the number of exchanges still to be stored and measured, at intervals."""
         first, then = _NOTICE_SECONDS
         await asyncio.sleep(first)
         while not self._place.is_worker:
@@ -595,7 +595,7 @@ class Tap:
         self._flush()
 
     async def _end_writer(self, grace: float) -> None:
-        """Send the writer the end of file, and listen to what it still reports until it ends."""
+        """Send the writer the end of file, and handle its last answers until it ends."""
         if self._process is not None:
             self._process.end()
         until = self._clock.now() + int(_LAST_SECONDS * 1e9)
@@ -613,13 +613,13 @@ class Tap:
 async def read_answer(process: Link) -> journal.Answer | None:
     """Wait for the writer's next answer; None at its end, even if that came in the middle of a line.
 
-    Raises `WriterFailed` for anything that is no answer; there is no telling then what is committed.
+    Raises `WriterFailed` for anything that is no answer: the committed frames are unknown then.
     """
     try:
         line = await process.stdout.readline()
         return journal.decode_answer(line) if line.endswith(b"\n") else None
     except (ValueError, msgspec.MsgspecError) as error:  # a line that is too long, or junk
-        raise WriterFailed(f"the writer process sent what is not an answer: {error}") from error
+        raise WriterFailed(f"the writer process sent an invalid answer: {error}") from error
 
 
 async def _ended(process: Link) -> None:

@@ -10,15 +10,15 @@ from wiretape.recorder.relay.server import Client
 from wiretape.recorder.relay.sockets import Socket, connect
 
 HALF_OPEN_SECONDS = 60.0
-"""Where one side has ended, the other may be silent for so long."""
+"""Silence allowed on one side after the other has ended."""
 _CONNECT_SECONDS = 10.0
 _READ_BYTES = 64 << 10
 
 
 class Tunnel(Responder, Takeover):
-    """What answers a `CONNECT`, and takes the connection over. The end of a recorder does not wait for it.
+    """A blind tunnel: answers a `CONNECT` and takes the connection over. The end of a recorder does not wait for it.
 
-    Where it is answered, `opened` is the client's socket, and what has come on it.
+    `opened` is the client's socket with the bytes received on it, if the `CONNECT` has been answered already.
     """
 
     def __init__(self, client: Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> None:
@@ -62,7 +62,7 @@ class Tunnel(Responder, Takeover):
         """End."""
         self._task.cancel()
 
-    # responder.Takeover, from then on: the connection was detached, so that only its end by the server is told
+    # responder.Takeover, from then on: the connection was detached, so that the server reports only its end
 
     def lost(self, error: Exception | None) -> None:
         """End."""
@@ -74,7 +74,7 @@ class Tunnel(Responder, Takeover):
 
 
 class _Direction:
-    """What one side sends, on its way to the other; `passed` counts its reads."""
+    """One direction of the tunnel; `passed` counts its reads."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

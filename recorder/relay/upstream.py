@@ -1,9 +1,9 @@
 """Connections to API servers: each serves one exchange at a time, stamps its reads, and may be kept for the next.
 
-A connection is HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. Whoever takes a response is told of each read
-as it comes, unmerged. A connection is kept only after a clean end, with nothing left over and the whole request sent;
-a request goes out once, whatever happens to it: no retries, no redirects, no proxies from the environment. What an
-ending means is left to `wiretape.recorder.decode.outcome`; here it is only named.
+A connection is HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. A response's `Taker` gets each read as it
+comes, unmerged. A connection is kept only after a clean end, with nothing left over and the whole request sent; a
+request is sent exactly once: no retries, no redirects, no proxies from the environment. Endings are only named here;
+`wiretape.recorder.decode.outcome` interprets them.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, 
 HEAD_BYTES = 64 << 10
 """A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
 _LOOKS = 8
-"""A kept connection is read so often at most before it is used again."""
+"""Limit of reads from a kept connection before it is used again."""
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
-"""OpenSSL's codes for certificates that are self-signed, or signed by whom the system does not know."""
+"""OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
 _NO_BODY = frozenset({204, 304})
 _WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
 _HEADLESS = (_WAITING, Receiving.CONTINUED)
@@ -73,35 +73,35 @@ class Head:
 
 
 class Taker(Protocol):
-    """Who takes a response."""
+    """The receiver of a response."""
 
     def told_to_continue(self) -> None:
         """100 (Continue) came."""
 
     def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
-        """Take what one read brought: perhaps the head, body bytes, and the end of the response."""
+        """Handle one read: perhaps the head, body bytes, and the end of the response."""
 
     def request_progressed(self) -> None:
         """The kernel has taken more of the request."""
 
     def request_refused(self) -> None:
-        """Nothing more of the request can be sent; an answer may still come."""
+        """The rest of the request cannot be sent; an answer may still come."""
 
     def taker_failed(self, error: Exception) -> None:
         """One of the above raised."""
 
     def switched(self, at: int, head: Head, rest: bytes) -> None:
-        """Take the connection over: it speaks the protocol that was asked for, `rest` being the first of it."""
+        """Upstream has switched to the requested protocol; `rest` are its first bytes."""
 
 
 class Switched(Protocol):
-    """What a connection is for after it has switched to another protocol."""
+    """The owner of a connection that has switched to another protocol."""
 
     def came(self, at: int, data: memoryview) -> None:
-        """Take what a read brought."""
+        """Handle one read."""
 
     def taken(self) -> None:
-        """The kernel has taken more of what was written."""
+        """The kernel has taken more of the written bytes."""
 
     def upstream_lost(self, error: Exception | None, at: int) -> None:
         """The peer closed (None), or the connection broke."""
@@ -155,7 +155,7 @@ class Connection:
     # an exchange
 
     def begin(self, taker: Taker, instants: Instants, *, bodiless: bool, switches: bool = False) -> None:
-        """Serve one exchange; `bodiless`: its response has no body, whatever its head says.
+        """Serve one exchange; `bodiless`: its response has no body, even if its head announces one.
 
         `switches`: it asks for another protocol.
         """
@@ -278,7 +278,7 @@ class Connection:
             self.state = step(RECEIVING, self.state, "surplus")
 
     def _switch(self, taker: Taker, at: int, data: memoryview, error: Exception) -> bool:
-        """Hand the connection over if it has switched to the protocol that was asked for; return whether it has."""
+        """Hand the connection over if it has switched to the requested protocol; return True if it has."""
         is_asked_for = self._wanted is _Wanted.SWITCH and self.head.status == 101 and self.state in _HEADLESS
         if not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
             return False
@@ -300,7 +300,7 @@ class Connection:
             instants.clock_error_ns = max(instants.clock_error_ns or 0, sock.kernel_time.error_ns)
 
     def release(self, taker: Switched) -> Socket:
-        """Give the connection away, which has switched to another protocol."""
+        """Hand the socket, which has switched to another protocol, to its new owner."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -508,7 +508,7 @@ def _nothing() -> None:
 
 
 def _untrusted(error: Exception) -> str | None:
-    """Return what to do where the server's authority is not trusted; None for any other error."""
+    """Return the advice for a server whose authority is not trusted; None for any other error."""
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _UNKNOWN_AUTHORITY:
         return f"its certificate is not trusted here ({error.verify_message}): name its authority's by --ca-file"
     return None
@@ -574,7 +574,7 @@ class Transport:
         return secured
 
     def remember(self, connection: Connection) -> None:
-        """Keep what the server offered to resume the TLS session of a connection by; once, for it is copied."""
+        """Keep the server's ticket for resuming the TLS session of a connection; once, for it is copied."""
         if connection.is_remembered:
             return
         session = connection.tls_session

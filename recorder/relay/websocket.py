@@ -1,8 +1,8 @@
 """Relays a WebSocket once upstream has switched to it: bytes go both ways as they come, and each read is recorded.
 
-Nothing is re-framed, unmasked or injected, and no frame is looked at: what they mean is left to the decoder. A side
-that does not read makes the other wait. Silence has no limit, as an idle WebSocket waits for what its client does next;
-a client that takes nothing for a minute is cut off. When one side closes, so is the other.
+Bytes are not re-framed, unmasked or injected, and no frame is parsed: that is left to the decoder. A side that does
+not read makes the other wait. Silence has no limit, as an idle WebSocket waits for its client's next action; a client
+that takes nothing for a minute is cut off. When one side closes, so is the other.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from wiretape.recorder.relay.sockets import Socket
 from wiretape.recorder.relay.upstream import Connection, Head, words
 
 UNSENT_BYTES = 256 << 10
-"""What one side has not taken yet; beyond it the other has to wait."""
+"""Limit of unsent bytes towards one side; beyond it the other has to wait."""
 QUIET_NS = 1_000_000_000
-"""A WebSocket over which nothing came for so long need not be waited for when the recorder stops."""
+"""Silence after which a stopping recorder does not wait for a WebSocket."""
 
 Enter = Callable[[int, int | None, bytes], None]
 
@@ -38,7 +38,7 @@ class Owner(Protocol):
 
 
 class _Direction:
-    """What one side sends, on its way to the other."""
+    """One direction of a WebSocket."""
 
     def __init__(self, source: Socket, target: Socket, enter: Enter, now: Callable[[], int]) -> None:
         self._source, self._target, self._enter, self._now = source, target, enter, now
@@ -67,7 +67,7 @@ class _Direction:
             self.paused += 1
 
     def progressed(self) -> None:
-        """Record the reads that the kernel has taken now, and read on when half of what may wait is left."""
+        """Record the reads that the kernel has taken now; read on when half of the limit is free."""
         relayed, unsent = self._now(), self._target.unsent
         while self._waiting and self._waiting[0][2] <= self._target.written - unsent:
             at, data, _ = self._waiting.popleft()
@@ -77,7 +77,7 @@ class _Direction:
             self._source.resume()
 
     def end(self) -> None:
-        """Record what was not taken."""
+        """Record the reads that the kernel has not taken."""
         for at, data, _ in self._waiting:
             self._enter(at, None, data)
         self._waiting.clear()
@@ -85,16 +85,16 @@ class _Direction:
 
 
 class WebSocket(Takeover):
-    """A WebSocket between a client and upstream: what takes the client's connection over."""
+    """A WebSocket between a client and upstream, which takes the client's connection over."""
 
     def __init__(self, client: Client, connection: Connection, recording: Recording, owner: Owner) -> None:
         self._client, self._connection, self._recording, self._owner = client, connection, recording, owner
         self._ending: tuple[str, str | None, int] | None = None
-        """How upstream has ended, while the client has still to take what came."""
+        """Upstream's ending, while the client has still to take its last bytes."""
         self._is_over = False
 
     def begin(self, at: int, head: Head, headers: Headers, rest: bytes, now: Callable[[], int]) -> None:
-        """Pass on the head that switched protocols, and what came with it, and relay from then on."""
+        """Pass on the head that switched protocols, and the bytes after it, and relay from then on."""
         self._now, self._upstream = now, self._connection.release(self)
         self._near, early = self._client.switch(head.status, head.reason, headers, self)
         self._near.stamp_as(self._upstream)
@@ -103,18 +103,18 @@ class WebSocket(Takeover):
         if rest:
             self._down.relay(at, rest)
         if early:
-            self._near.stamp = now()  # what the kernel has received since follows it
+            self._near.stamp = now()  # reads that the kernel stamped later follow it
             self._up.relay(self._near.stamp, early)
 
     # responder.Takeover
 
     def received(self, at: int, data: memoryview) -> None:
-        """Pass on what the client sent."""
+        """Relay a read from the client."""
         if not self._is_over:
             self._up.relay(at, bytes(data))
 
     def progressed(self) -> None:
-        """The kernel has taken more of what is for the client."""
+        """The kernel has taken more of the client's unsent bytes."""
         if self._is_over:
             return
         self._down.progressed()
@@ -122,7 +122,7 @@ class WebSocket(Takeover):
             self._end_with_upstream(*self._ending)
 
     def write_failed(self, error: OSError) -> None:
-        """End as if the client had left: it does not read what it is sent."""
+        """End as if the client had left: it reads no more."""
         self._client.lost(error)
 
     def lost(self, error: Exception | None) -> None:
@@ -137,17 +137,17 @@ class WebSocket(Takeover):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has ended, and only the client has not closed yet."""
+        """True if it has ended, and only the client has not closed yet."""
         return self._is_over and not self._near.unsent
 
-    # what upstream does
+    # upstream.Switched
 
     def came(self, at: int, data: memoryview) -> None:
-        """Pass on what upstream sent."""
+        """Relay a read from upstream."""
         self._down.relay(at, bytes(data))
 
     def taken(self) -> None:
-        """The kernel has taken more of what is for upstream."""
+        """The kernel has taken more of upstream's unsent bytes."""
         self._up.progressed()
 
     def upstream_lost(self, error: Exception | None, at: int) -> None:
@@ -160,17 +160,17 @@ class WebSocket(Takeover):
             self._end_with_upstream(*self._ending)
 
     def _end_with_upstream(self, ended_by: str, detail: str | None, at: int) -> None:
-        """End, and give the client time to read what it was sent: a reset on what it still sends would take that."""
+        """End, and give the client time to read its last bytes: a reset, if it still sends, would discard them."""
         self._end(ended_by, detail, at)
         self._near.end()
         self._near.resume()
         asyncio.get_running_loop().call_later(LINGER_SECONDS, self._client.close)
 
-    # what the proxy does with it
+    # called by the proxy
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing came for a while, and nothing waits."""
+        """True if no bytes came for `QUIET_NS`, and none wait."""
         came_at = max(self._up.came_at, self._down.came_at)
         return not (self._near.unsent or self._upstream.unsent) and came_at < self._now() - QUIET_NS
 

@@ -19,7 +19,7 @@ from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.workers import LINE_BYTES, Command, Observer, Report
 
 _UNREAD_BYTES = 8 << 20
-"""What a recorder that does not read is not told any more."""
+"""Limit of reports that wait for the recorder; beyond it they are dropped."""
 
 
 class _Pipe(asyncio.Protocol):
@@ -29,7 +29,7 @@ class _Pipe(asyncio.Protocol):
         self.closed = asyncio.Event()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let whoever waits for that go on."""
+        """Wake the tasks that wait for the end."""
         self.closed.set()
 
 
@@ -50,7 +50,7 @@ class _Reporter:
             self._transport.write(msgspec.json.encode(report) + b"\n")
 
     def share(self, share: Share) -> None:
-        """Send what has changed since the last time."""
+        """Send the share if it has changed since the last time."""
         encoded = msgspec.json.encode(share)
         if encoded != self._last_share:
             self._last_share = encoded
@@ -68,7 +68,7 @@ class _Reporter:
 
 
 class _Worker:
-    """Relays until it is told to end."""
+    """Relays until the recorder tells it to end."""
 
     def __init__(self, settings: WorkerSettings, reporter: _Reporter) -> None:
         self._reporter = reporter

@@ -29,12 +29,12 @@ _LOOK_SECONDS = 0.05
 
 Command = Literal["drain", "cut", "give_up"]
 Treatment = Literal["intercepted", "tunnelled", "relayed", "refused", "untrusted"]
-"""What becomes of a connection to a host that a client asks the proxy for. `relayed`: plain HTTP, not recorded;
+"""Treatment of a connection to a host that a client asks the proxy for. `relayed`: plain HTTP, not recorded;
 `untrusted`: the client does not accept our certificate."""
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker reports: one of these at a time, but for `lost`, which comes last and with the last `share`.
+    """A worker's report, with one field at a time, but for `lost`, which comes last and with the last `share`.
 
     `failure` is an exit code and a message; `refused` is a status and a message; `lost` counts frames.
     """
@@ -53,10 +53,10 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class Observer:
-    """Whom a recorder tells what happens: exchanges, trouble with storing, refusals, failures of the relay itself.
+    """The callbacks of a recorder: exchanges, trouble with storing, refusals, failures of the relay itself.
 
-    `asked` gets each `host:port` that a client asks the proxy for, and how it is treated; `notice` gets what the user
-    should know of a client at once.
+    `asked` gets each `host:port` that a client asks the proxy for, and its treatment; `notice` gets messages about a
+    client that the user should see at once.
     """
 
     finished: Callable[[journal.Finished], None] = lambda _: None
@@ -128,7 +128,7 @@ class _Worker:
             self._pass_on(report)
 
     def _pass_on(self, report: Report) -> None:
-        """Tell the observer."""
+        """Call the observer."""
         if report.finished is not None:
             self._observer.finished(report.finished)
         elif report.trouble is not None:
@@ -149,7 +149,7 @@ class _Worker:
             self.ready.set_exception(error)
 
     def _note_death(self, pid: int, code: int) -> None:
-        """Keep what was known of a process that ended by itself, and report it."""
+        """Keep the last share of a process that ended by itself, and report its end."""
         cause = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
         if not self.ready.done():
             self._fail(WriterFailed(f"a worker process ended before it was ready ({cause})"))
@@ -193,7 +193,7 @@ class Workers:
             raise
 
     def shares(self) -> list[Share]:
-        """Return what each knows, or knew when it died."""
+        """Return each worker's share, and the last shares of those that died."""
         own = [worker.share for worker in self._workers if worker.share is not None]
         return [*own, *(share for worker in self._workers for share in worker.gone)]
 
@@ -207,7 +207,7 @@ class Workers:
 
     @property
     def deaths(self) -> int:
-        """How many processes ended by themselves."""
+        """The number of processes that ended by themselves."""
         return sum(worker.deaths for worker in self._workers)
 
     def send(self, command: Command) -> None:
@@ -216,13 +216,13 @@ class Workers:
             worker.send(command)
 
     def give_up(self) -> None:
-        """Have them store nothing more; that holds for good."""
+        """Tell all workers to store nothing more; that holds for good."""
         if not self._gave_up:
             self._gave_up = True
             self.send("give_up")
 
     async def stop(self, seconds: float) -> None:
-        """Wait until they have ended; kill them where for so long none of them gets on."""
+        """Wait until all have ended; kill them if none makes progress for `seconds`."""
         self.send("drain")
         known, until = self._known(), SYSTEM.now() + seconds * 1e9
         while any(not task.done() for task in self._tasks) and SYSTEM.now() < until:
