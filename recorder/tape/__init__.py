@@ -1,1 +1,1 @@
-"""The file: its schema, its one writer, and what may be stored in it."""
+"""The tape's file: its schema, its one writer, and the redaction of its contents."""

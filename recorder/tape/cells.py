@@ -1,9 +1,9 @@
 """Column types that trust nothing on a tape: every cell is checked when it is read, in this one place.
 
-SQLite keeps any value in any column, and whoever made a tape may have put there what they like. So each column of the
-schema has one of these types over its declared one. A cell that is not of its kind becomes unknown (None), or where a
-column is never unknown the `instead` of its kind; whoever reads sees only values of the declared type. What was found
-is noted in the `Damage` of the connection, which tells people which rows it was. What is bound is not checked.
+SQLite keeps any value in any column, and a tape from elsewhere may hold any. So each column of the schema has one of
+these types over its declared one. A cell that is not of its kind becomes unknown (None), or in a column without unknown
+values the `instead` of its kind; readers see only values of the declared type. Bad cells are noted in the `Damage` of
+the connection, which names their rows to people. Bound values are not checked.
 """
 
 import functools
@@ -46,7 +46,7 @@ from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.packing import Place, Timestamp
 
 MOST: Final = packing.MOST
-"""What is measured (ns, bytes) is less than this."""
+"""Bound of measured values (ns, bytes): they are less than this."""
 
 _EPOCH: Final = "1970-01-01T00:00:00.000000Z"
 _KEYS: Final = ("no", "exchange_no", "session_no")
@@ -66,7 +66,7 @@ class ToolCall(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a column may hold: values of some types, within limits if there are any (both included), that fit a test.
+    """The valid values of a column: of some types, within limits if there are any (both included), that fit a test.
 
     `instead` stands for a bad cell that cannot be unknown.
     """
@@ -78,13 +78,13 @@ class Kind:
     instead: Any = None
 
     def is_good(self, value: Any) -> bool:
-        """Return whether a column may hold a value that is not None."""
+        """Return True if a column may hold a value that is not None."""
         if type(value) not in self.types or (self.limits and not self.limits[0] <= value <= self.limits[1]):
             return False
         return self.fits is None or self.fits(value)
 
     def are_good(self, values: Sequence[Any]) -> bool:
-        """Return whether all values are good, None included."""
+        """Return True if all values are good, None included."""
         if not set(map(type, values)) - {type(None)} <= self.types:
             return False
         if self.fits is not None and not all(map(self.fits, {*values} - {None})):
@@ -164,7 +164,7 @@ _DECLARED: Final = (
     (String, Kind("text", frozenset({str}), instead="\ufffd")),
     (LargeBinary, Kind("a blob", _BLOB)),
 )
-"""What columns hold of which nothing else is known, by their declared types."""
+"""Kinds of columns by their declared types, for columns without a kind of their own."""
 
 
 def _kind(declared: TypeEngine[Any], name: str) -> Kind:
@@ -236,7 +236,7 @@ class Cell(TypeDecorator[Any]):
         return lambda value: None if (good := checked(value)) is None else decode(good)
 
     def _decoder(self) -> Callable[[Any], Any] | None:
-        """Return what makes a value of a good cell; None: the cell is the value."""
+        """Return the converter for a valid cell, or None if none is needed."""
         if self.kind is _GAPS:
             return packing.unpack_gaps
         if self.kind is _DIGITS:
@@ -246,7 +246,7 @@ class Cell(TypeDecorator[Any]):
         return bool if isinstance(self.declared, Boolean) else None
 
     def takes(self, values: Sequence[Any]) -> bool:
-        """Return whether all of these are good and left as they are."""
+        """Return True if all of these are good and left as they are."""
         may_be_none, is_kept = self.nullable or self.joined, self.kind.fits is None or self._decoder() is None
         return is_kept and (may_be_none or None not in values) and self.kind.are_good(values)
 
@@ -265,7 +265,7 @@ def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...
 
 
 def _unchecked(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
-    """Execute a statement and return its rows as SQLite has them; of text that is no UTF-8, what can be decoded."""
+    """Execute a statement and return its raw rows; text that is no UTF-8 is decoded with replacements."""
     driver: Any = connection.connection.driver_connection
     tolerant, driver.text_factory = driver.text_factory, str  # which costs no call for each text
     try:
@@ -288,7 +288,7 @@ def _all(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
 
 
 def check_when_read(metadata: MetaData) -> None:
-    """Set a type that checks what is read on the columns of all tables, their keys apart."""
+    """Set checking types on the columns of all tables, except for keys."""
     for table in metadata.tables.values():
         joined = table.name not in ("exchanges", "sessions")
         for column in table.c:
@@ -308,12 +308,12 @@ def text_of(column: Column[Any]) -> Cell:
 
 
 def least(column: Column[Any]) -> ColumnElement[Any]:
-    """Return the least value of a column, None of no rows: what is never unknown in a row may be so of none."""
+    """Return the least value of a column; None if there are no rows, even if the column is never unknown."""
     return _of_rows(func.min(column), column)
 
 
 def greatest(column: Column[Any]) -> ColumnElement[Any]:
-    """Return the greatest value of a column, None of no rows."""
+    """Return the greatest value of a column; None if there are no rows."""
     return _of_rows(func.max(column), column)
 
 
@@ -324,7 +324,7 @@ def _of_rows(expression: ColumnElement[Any], column: Column[Any]) -> ColumnEleme
 
 @dataclass(slots=True)
 class Damage:
-    """The damage that the queries of a connection have come upon: columns, and exchanges in which more is wrong."""
+    """The damage found by the queries of a connection: columns, and exchanges with other problems."""
 
     columns: set[str] = field(default_factory=set)
     exchanges: dict[int, str] = field(default_factory=dict)
@@ -333,7 +333,7 @@ class Damage:
         return bool(self.columns or self.exchanges)
 
     def noted(self, column: str, instead: Any) -> Any:
-        """Note that a cell of a column is damaged, and return what is to stand for it."""
+        """Note that a cell of a column is damaged, and return its replacement."""
         self.columns.add(column)
         return instead
 
@@ -359,20 +359,20 @@ _BEHIND: Final = {"exchanges.request_model": "measures.response_model"}
 
 
 def damage_of(reader: Dialect | Engine | Connection) -> Damage:
-    """Return what has been found damaged through an engine."""
+    """Return the damage found through an engine so far."""
     dialect = reader if isinstance(reader, Dialect) else reader.dialect
     damage: Damage = dialect.__dict__.setdefault("tape_damage", Damage())
     return damage
 
 
 def faults(connection: Connection, columns: Iterable[Column[Any]]) -> Iterator[tuple[int, str]]:
-    """Find the damaged cells of columns of one table; yield the key of the row and what is wrong."""
+    """Find the damaged cells of columns of one table; yield the key of the row and the problem."""
     checked = [column for column in columns if isinstance(column.type, Cell)]
     table = checked[0].table
     key = table.c["no" if "no" in table.c else "exchange_no"]
     cells: list[Any] = [column.type for column in checked]
     names = ", ".join(f'"{column.name}"' for column in (key, *checked))
-    # As SQL: SQLAlchemy takes longer to compile so many columns than SQLite to read a small tape.
+    # As SQL: SQLAlchemy takes longer to compile all these columns than SQLite to read a small tape.
     for batch in connection.exec_driver_sql(f'SELECT {names} FROM "{table.name}"').partitions(_ROWS_AT_ONCE):
         _, *stored = zip(*batch, strict=True)
         doubtful = [

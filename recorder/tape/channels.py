@@ -19,7 +19,7 @@ from wiretape.recorder.tape import journal
 
 PIECE_BYTES = 1 << 18
 _SEND_SECONDS = 2
-"""A relay that does not take its answers for so long is not served any more."""
+"""Time allowed for a relay to take its answers; one that is slower is not served any more."""
 _FIRST_SECONDS = 5.0
 """Time allowed for the client that has started a writer to connect."""
 _LAST_SECONDS = 1.0
@@ -34,7 +34,7 @@ Taker = Callable[[tuple["Channel", bytes]], None]
 class Channel:
     """One relay: its frames so far, and its exchanges that have begun (`open`) or ended (`ended`, not measured yet).
 
-    `session` and its number are known once it is admitted; `has_left`: it said that it ends.
+    `session` and its number are known once it is admitted; `has_left`: it has announced its end.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -70,15 +70,15 @@ class Channel:
         return self.pid or (self.session.pid if self.session else 0)
 
     def is_gone(self) -> bool:
-        """Return whether its process is known to have ended."""
+        """Return True if its process is known to have ended."""
         return is_gone(self.process, boot_id())
 
     def will_return(self) -> bool:
-        """Return whether it has only lost its connection: it has not said that it ends, and its process lives."""
+        """Return True if it has only lost its connection: it has not announced its end, and its process lives."""
         return not self.has_left and not self.is_gone()
 
     def answer(self, what: journal.Answer) -> None:
-        """Send an answer; that the relay is gone is no reason to stop storing."""
+        """Send an answer; an error is ignored, as storing goes on without the relay."""
         data = journal.encode_answer(what)
         try:
             is_sent = self._connection.send(data) == len(data)
@@ -93,7 +93,7 @@ class Channel:
             self._connection.shutdown(how)
 
     def read(self, take: Taker) -> None:
-        """Hand on what comes, and last an empty piece; meant for a thread."""
+        """Pass each received piece to `take`, and last an empty one; meant for a thread."""
         piece = b"?"
         while piece:
             piece = self._receive()
@@ -113,7 +113,7 @@ class Channel:
             return b""
 
     def close(self) -> None:
-        """Tell the relay that nothing more is to come."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -216,7 +216,7 @@ class Channels:
 
 
 def peer(connection: socket.socket) -> tuple[int | None, int]:
-    """Return process and user at the other end, where the system tells; else nobody, and this user.
+    """Return process and user at the other end; None and this user if the system does not report them.
 
     The directory of the socket is private.
     """
@@ -228,5 +228,5 @@ def peer(connection: socket.socket) -> tuple[int | None, int]:
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Return whether the same user is at the other end."""
+    """Return True if the same user is at the other end."""
     return peer(connection)[1] == os.getuid()

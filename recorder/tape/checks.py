@@ -1,4 +1,4 @@
-"""Whether a tape keeps its promises: SQLite's own checks, and what must hold between the tables.
+"""Checks of a tape: SQLite's own, and the invariants between the tables.
 
 Each problem is one sentence that names the exchange. Mending is left to `wiretape db rebuild` and to people.
 `problems` looks at everything; `damage` and `verify` take a limited time, for a recorder that starts or ends.
@@ -161,9 +161,9 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
 
 
 def verify(path: Path, uuid: str, seconds: float, after: int = 0) -> Verified:
-    """Read from the file what it holds of a session, and check it, within `seconds` each.
+    """Count the exchanges and bytes of a session in the file, and check it, within `seconds` each.
 
-    Its exchanges are numbered above `after`. What a damaged file does not let be read, it does not hold.
+    Its exchanges are numbered above `after`. Unreadable data of a damaged file counts as missing.
     """
     if not path.exists():
         return Verified(0, 0, 0, ["it was removed"])
@@ -190,7 +190,7 @@ _STORED = [
     for stream in STREAMS
     for one in ((stream.bodies, stream.bodies.c.size), (stream.segments, func.length(stream.segments.c.data)))
 ]
-"""Where bytes of bodies are counted."""
+"""Tables with the bytes of bodies, and the expression for their size."""
 
 
 def _sum(size: ColumnElement[Any], table: Table) -> Select[Any]:
@@ -198,7 +198,7 @@ def _sum(size: ColumnElement[Any], table: Table) -> Select[Any]:
 
 
 def _count(connection: Connection, of_session: ColumnElement[bool]) -> Verified:
-    """Count the exchanges of a session, its generations that failed, those that are none, and the unmeasured."""
+    """Count the exchanges of a session: all, failed generations, non-generations, and unmeasured ones."""
     failed = func.count().filter(COVERED, measures.c.outcome.in_(FAILURES))
     others = func.count().filter(not_(COVERED))
     unmeasured = func.count().filter(exchanges.c.ended_by.is_not(None), measures.c.exchange_no.is_(None))
@@ -232,9 +232,9 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
 
 
 def _of_tape(connection: Connection, check: str) -> Iterator[str]:
-    """Yield what one of SQLite's checks finds; if that is nothing, what is wrong with keys and cells.
+    """Yield the problems that one of SQLite's checks finds; if there are none, those of keys and cells.
 
-    What SQLite finds damaged may not be readable. Reads and bodies are checked with their exchange.
+    A file that SQLite finds damaged may be unreadable. Reads and bodies are checked with their exchange.
     """
     is_sound = True
     for (report,) in connection.execute(text(f"PRAGMA {check}")):
@@ -270,7 +270,7 @@ def _snapshot(connection: Connection) -> Iterator[None]:
 
 
 def of_exchange(connection: Connection, no: int) -> list[str]:
-    """Return what is wrong with the reads and the body of one exchange; nothing if it is not there."""
+    """Return the problems of the reads and the body of one exchange; none if the exchange does not exist."""
     with _snapshot(connection):
         rows = connection.execute(_EXCHANGES.where(exchanges.c.no == no)).all()
         return [problem for _, found in _of_exchanges(connection, rows) for problem in found]

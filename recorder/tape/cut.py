@@ -1,7 +1,7 @@
 """Cutting: chosen exchanges of a tape as lines of text, and a tape made of such lines.
 
-The text is for people, who review it and may edit it, and for version control; whatever reads a tape can read it. It is
-JSON Lines (`LINES`), in which what is unknown is left out, and so are counts of 0.
+The text is for people, who review it and may edit it, and for version control; each command that reads a tape can read
+it. It is JSON Lines (`LINES`), without unknown values and counts of 0.
 
 Measures are no part of it: they are derived again, but for exchanges whose bytes were not shipped. The same exchanges
 give the same lines, and the same lines the same tape, byte for byte: with one version of wiretape and of SQLite.
@@ -46,7 +46,7 @@ from wiretape.recorder.tape.store import Store, settle
 
 Line = dict[str, Any]
 Redact = Callable[[bytes], bytes]
-"""Replaces what is not to be in a cut by as many other bytes."""
+"""A function that replaces secret bytes by the same number of other bytes."""
 
 LINES: Final = {
     '{"wiretape": "cut", "format": 1}': "the first line",
@@ -56,11 +56,11 @@ LINES: Final = {
     '{"exchange": …, "bytes": N, "client_bytes": N, "measures": {…}}': "one whose bytes were not shipped, and which "
     "has no reads: its columns of the table measures",
     '{"read": N, "at_ns": T, "relayed_ns": T, "text": "…"}': "a read of the exchange above: in the order in which they "
-    "came, numbered from 0; one without at_ns is a whole body of which nobody knows when it came; with "
-    '"from": "client" after N it is of what the client sent over a WebSocket',
+    "came, numbered from 0; one without at_ns is a whole body that came at an unknown time; with "
+    '"from": "client" after N the client sent it over a WebSocket',
     '{"read": …, "base64": "…"}': 'bytes that are no UTF-8; a request_body is {"base64": "…"} then',
 }
-"""What the lines of a cut are."""
+"""The kinds of lines in a cut, with their meaning."""
 
 FIRST: Final = {"wiretape": "cut", "format": 1}
 _PREFIX: Final = "wiretape-text-"
@@ -78,13 +78,13 @@ _COUNTS: Final = {column.name for column in exchanges.c if column.server_default
 
 _CHECKSUMS: Final = "application/vnd.amazon.eventstream"
 _MOST, _MOST_BYTES = 100, 16 << 20
-"""What is settled in one transaction."""
+"""Limits of exchanges and bytes settled in one transaction."""
 
 
 def redactor(patterns: Sequence[str]) -> Redact:
-    """Return what replaces each match of some regular expressions by a `*` for each byte of it; line ends stay.
+    """Return a function that replaces each match of the regular expressions by a `*` for each byte; line ends stay.
 
-    Each is looked for in what was recorded, whatever the others match. Raises `re.error`.
+    Each is applied to the recorded bytes, independently of the others. Raises `re.error`.
     """
     compiled = [re.compile(pattern) for pattern in patterns]
 
@@ -160,14 +160,14 @@ def unshipped(id: str, session: str, values: Line, its_measures: Line) -> Line:
 
 
 def _sizes(body: bytes | None, row: Any, redact: Redact) -> Line:
-    """Return size and hash of the request where they do not follow from what is stored of it."""
+    """Return size and hash of the request, or None for both if they follow from its stored body."""
     if body is None or row.request_truncated or row.request_size != len(body):
         return {"request_size": row.request_size, "request_sha256": row.request_sha256}
     return {"request_size": None, "request_sha256": None}
 
 
 def _check_redactable(row: Any) -> None:
-    """Raise `WiretapeError` where changing bytes would break what they are part of."""
+    """Raise `WiretapeError` if changed bytes would break the framing or compression around them."""
     headers = dict(row.response_headers or ())
     if not encoding.is_identity(encoding.coding_of(row.response_headers or ())):
         why = "its body came compressed"
@@ -195,7 +195,7 @@ def _redacted(value: Any, redact: Redact) -> Any:
 
 
 def reads_of(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:
-    """Yield the lines of the reads of one direction, of which `data` are the bytes."""
+    """Yield the lines of the reads of one direction; `data` are their bytes."""
     sender = {"from": "client"} if is_client else {}
     if data and not reads:  # nobody knows when it came
         yield {"read": 0, **sender, **_shown(data)}
@@ -211,7 +211,7 @@ def _shown(data: bytes) -> Line:
 
 
 def known_of(values: Line, counts: Collection[str] = _COUNTS) -> Line:
-    """Return a line without what is unknown, and without `counts` that are 0."""
+    """Return a line without unknown values, and without `counts` that are 0."""
     shown = {name: _text(value) if isinstance(value, bytes) else value for name, value in values.items()}
     return {name: value for name, value in shown.items() if value is not None and (value or name not in counts)}
 
@@ -298,7 +298,7 @@ def _groups(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _is_more(line: bytes) -> bool:
-    """Return whether a line belongs to the one before: a read, and also what is empty or no line of a cut."""
+    """Return True if a line belongs to the one before: a read, an empty line, or one that is no line of a cut."""
     if line.startswith((b'{"read"', *_HEADS)):
         return line.startswith(b'{"read"')
     try:
@@ -371,9 +371,9 @@ def _enter_exchange(connection: Connection, line: Line, streams: Streams) -> Non
 
 
 def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> None:
-    """Enter an exchange whose bytes are not there, as settled: nothing is derived of it."""
+    """Enter an exchange without bytes, as settled: nothing is derived from it."""
     if any(its.data for its in streams.values()):
-        raise ValueError("it has measures, and reads, of which they are derived")
+        raise ValueError("it has both measures and reads, but measures are derived from reads: remove either")
     measured = {name: _stored(name, value) for name, value in values.pop("measures").items()}
     (no,) = _insert(connection, exchanges, values)
     counts = (values.get("bytes", 0), "gap_bytes"), (values.get("client_bytes"), "client_gap_bytes")
@@ -391,7 +391,7 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
 
 
 def _stored(name: str, value: Any) -> Any:
-    """Return the value of a measure as it is stored. Raises `KeyError` for what is none."""
+    """Return the value of a measure as it is stored. Raises `KeyError` for the name of no measure."""
     return _bytes(value) if isinstance(cells.declared(measures.c[name]), LargeBinary) else value
 
 
@@ -478,9 +478,9 @@ def made(path: Path, tape: Path) -> Path:
 
 
 def without(lines: Iterable[bytes], session: str, gone: Collection[str]) -> Iterator[bytes]:
-    """Yield lines as they are, but for those of a session and of exchanges that are `gone`, by their ids.
+    """Yield lines verbatim, without those of a session and of the exchanges whose ids are in `gone`.
 
-    A session is left out, too, if all its exchanges are gone. Raises `ValueError` for what is no line of a cut.
+    A session is left out, too, if all its exchanges are gone. Raises `ValueError` for an invalid line.
     """
     groups = [[line for _, line in group] for group in _groups(lines)]
     heads = [json.loads(group[0]) for group in groups]

@@ -1,10 +1,10 @@
-"""The SQL definitions in a tape's schema: with comments for people, and whether those of a file are ours.
+"""The SQL definitions in a tape's schema: comments for people, and the comparison of a file's with ours.
 
-A tape is a SQLite file, and whoever made it may have put anything into its schema. Reading asks for little: what has
-the name of one of our tables is a plain table, so that no view and no virtual table runs when it is read, and none of
-its columns is computed. Writing asks for all: nothing but what `wiretape.recorder.tape.schema` defines, so that no
-trigger and no constraint of others acts on what is written. Three things of a user's own are allowed: comments, plain
-indexes, and what ANALYZE keeps.
+A tape is a SQLite file, and its maker may have put anything into its schema. Reading requires little: each name of our
+tables belongs to a plain table, so that no view and no virtual table runs when it is read, and none of its columns is
+computed. Writing requires all: exactly the definitions of `wiretape.recorder.tape.schema`, so that no foreign trigger
+or constraint acts on written rows. Three additions of a user are allowed: comments, plain indexes, and the tables of
+ANALYZE.
 """
 
 import functools
@@ -52,9 +52,9 @@ def lined(items: Sequence[tuple[str, str]]) -> str:
 
 @functools.lru_cache(64)
 def normalized(sql: str) -> str:
-    """Return a definition without what has no meaning: comments, blanks, quotes of plain names, the order of columns.
+    """Return a definition without insignificant parts: comments, blanks, quotes of plain names, the order of columns.
 
-    Two definitions that are normalized to the same text are the same to SQLite, whoever wrote them.
+    Two definitions that are normalized to the same text are the same to SQLite.
     """
     tokens = [_PLAIN_NAME.sub(r"\1", token) for token in _TOKEN.findall(sql) if not _is_blank(token)]
     if tokens[:2] != ["CREATE", "TABLE"] or not {"(", ")"} <= set(tokens):
@@ -105,7 +105,7 @@ def entries(connection: sqlite3.Connection) -> Entries:
 
 
 def foreign(connection: sqlite3.Connection, expected: Entries, ignored: Sequence[str] = ()) -> str | None:
-    """Return what a schema holds, or lacks, that keeps us from writing, in words; None if it is ours.
+    """Return a description of the first difference that keeps us from writing; None if the schema is ours.
 
     Views of the names `ignored` may be there or not.
     """
@@ -122,7 +122,7 @@ def foreign(connection: sqlite3.Connection, expected: Entries, ignored: Sequence
 
 
 def _is_plain_index(connection: sqlite3.Connection, kind: str, name: str) -> bool:
-    """Return whether an index is of columns alone: not unique, of all rows, without an expression."""
+    """Return True if an index is of columns alone: not unique, of all rows, without an expression."""
     if kind != "index":
         return False
     options = connection.execute(

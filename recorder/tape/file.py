@@ -1,10 +1,10 @@
-"""The tape as a file: where it is, that it is one, who may write it, and the two ways to connect to it.
+"""The tape as a file: its place, its identification, the right to write it, and the two ways to connect to it.
 
 A tape is created with mode 0600 before SQLite sees it, so that its `-wal` and `-shm` are private too. It has one writer
 at a time: the holder of an advisory lock on `<tape>.lock`. Everybody else connects with `mode=ro`. SQLite before 3.51.3
 has a WAL-reset bug that needs two connections that write or checkpoint; there is only ever one.
-A new tape is made from `wiretape.recorder.tape.schema`; an older one is brought to it by the migrations. What is
-written into its tables is left to `wiretape.recorder.tape.store`.
+A new tape is made from `wiretape.recorder.tape.schema`; an older one is brought to it by the migrations. Its rows are
+written by `wiretape.recorder.tape.store`.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ _LEAST_FREE = 64 << 10
 _LOCK = "tape_lock"
 _READABLE = operator.methodcaller("decode", "utf-8", "replace")
 _STEPS = 100_000
-"""So many steps of SQLite's, a few ms, pass between two looks at the clock."""
+"""Steps of SQLite's between two looks at the clock, a few ms."""
 _PAGES_GIVEN_BACK = 1000
 _NUMBERS = ("auto_vacuum", "application_id", "user_version")
 QUERY_SECONDS = 60.0
@@ -76,7 +76,7 @@ def identify(path: Path) -> None:
 
 
 def _application_id(path: Path) -> int:
-    """Read what kind of database a file is; 0 if it cannot be told.
+    """Return a database's application id; 0 if it cannot be read.
 
     SQLite reads it: a process that closes a descriptor of its own loses the locks of its connections to the file.
     """
@@ -112,7 +112,7 @@ def reading(path: Path) -> Iterator[Connection]:
 
 
 def query_seconds() -> float:
-    """Return how long a query for reading may take; 0 is for ever."""
+    """Return the timeout of a query for reading, in seconds; 0: none."""
     value = os.environ.get("WIRETAPE_QUERY_TIMEOUT", "")
     try:
         seconds = float(value or QUERY_SECONDS)
@@ -124,7 +124,7 @@ def query_seconds() -> float:
 
 
 def _limit(engine: Engine, seconds: float, clock: Clock = SYSTEM) -> None:
-    """Stop each query after so long; SQLite raises "interrupted" then."""
+    """Stop each query after `seconds`; SQLite raises "interrupted" then."""
     deadline_ns = 0
 
     def begin(*_: Any) -> None:
@@ -151,14 +151,14 @@ def read_uri(path: Path) -> str:
 
 
 def _is_immutable(path: Path) -> bool:
-    """Return whether a tape can only be opened as immutable: it has no `-wal`, and its directory is not writable."""
+    """Return True if a tape can only be opened as immutable: it has no `-wal`, and its directory is not writable."""
     return _is_settled(path) and not os.access(path.parent, os.W_OK)
 
 
 def reader_beside_writer(path: Path) -> Engine:
     """Connect for reading in the process that writes the tape.
 
-    Only SQLite opens the file there: whoever closes a descriptor of it drops the locks that SQLite holds.
+    Only SQLite opens the file there: closing any other descriptor of it drops the locks that SQLite holds.
     """
     return _reader(path.resolve(), settled=False)
 
@@ -213,7 +213,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path, number: str | None) 
     """Raise `ForeignFile` unless a tape of a revision holds what that revision defines, and nothing more."""
     if number == REVISION:
         _check_columns(connection, path)
-    replaced = () if number == REVISION else schema.VIEWS  # a migration makes them anew, whatever they were
+    replaced = () if number == REVISION else schema.VIEWS  # a migration replaces them
     if reason := definitions.foreign(connection, _expected(number), replaced):
         raise ForeignFile(
             f"{path} {reason}, so it is only read, and not written to: record to another tape with --db; "
@@ -239,7 +239,7 @@ def driver_of(connection: Connection) -> sqlite3.Connection:
 
 
 def statements(path: Path) -> list[str]:
-    """Return the SQL that makes a tape of the schema that this one has, whatever its revision."""
+    """Return the SQL that makes a tape with this tape's schema, of any revision."""
     identify(path)
     with _peeked(path.resolve()) as driver:
         numbers = [f"PRAGMA {name} = {driver.execute(f'PRAGMA {name}').fetchone()[0]}" for name in _NUMBERS]
@@ -277,7 +277,7 @@ def writing(
             connection.info[_LOCK] = lock
             try:
                 yield connection
-            finally:  # a tape that was moved would leave its log to whatever takes its name
+            finally:  # a tape that was moved would leave its log to the next file of its name
                 with contextlib.suppress(SQLAlchemyError, sqlite3.Error):
                     connection.rollback()
                     connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -305,7 +305,7 @@ def keep_lock(connection: Connection) -> None:
 
 
 def name_holder(connection: Connection, purpose: str) -> None:
-    """Say from now on that a tape is held for another purpose."""
+    """Write another purpose of holding the tape into its lock file."""
     connection.info[_LOCK].write_holder(purpose)
 
 
@@ -441,7 +441,7 @@ def _drop_views(connection: Connection) -> None:
 
 
 def _describe(connection: Connection) -> None:
-    """Add what is for people: the views, and comments to the definitions of a tape that older versions made.
+    """Add the views, and comments to the definitions of a tape that older versions made, for people.
 
     SQLite documents this way to change a definition where the data stays as it is (ALTER TABLE, section 7).
     """
@@ -497,7 +497,7 @@ def _work_beside(connection: Connection, path: Path) -> Path:
     """
     connection.rollback()
     driver = driver_of(connection)
-    # Its log is moved into the tape, and nobody else may have it open: whoever did would go on with a file by its name.
+    # Its log is moved into the tape, and nobody else may have it open: they would go on with another file of its name.
     driver.execute("PRAGMA journal_mode=DELETE")
     now = path.stat()
     work = path.with_name(f"{path.name}.{now.st_mtime_ns:x}-{now.st_size:x}.upgrading")
@@ -505,13 +505,13 @@ def _work_beside(connection: Connection, path: Path) -> Path:
         if not left.name.startswith(work.name) or not work.exists():
             left.unlink()
     if not work.exists():
-        driver.execute(f"PRAGMA auto_vacuum={schema.AUTO_VACUUM}")  # of what VACUUM writes
+        driver.execute(f"PRAGMA auto_vacuum={schema.AUTO_VACUUM}")  # of the file that VACUUM writes
         _back_up(connection, path, f"{work.name.removeprefix(path.name + '.')}.begun").rename(work)
     return work
 
 
 def _migrate_by_steps(connection: Connection, report: Callable[[int, int], None]) -> None:
-    """Migrate a tape that nobody else has open; what a migration does in `steps` is committed step by step."""
+    """Migrate a tape that nobody else has open; a migration's `steps` are committed one by one."""
     from alembic.script import ScriptDirectory
 
     driver = driver_of(connection)
@@ -551,18 +551,18 @@ def _put_in_place(path: Path, work: Path) -> Path:
 
 
 def too_open(path: Path) -> bool:
-    """Return whether others on this machine may read the tape."""
+    """Return True if others on this machine may read the tape."""
     return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
 def _is_full(path: Path) -> bool:
-    """Return whether the disk has no room for an index of the log, which SQLite reports as an I/O error."""
+    """Return True if the disk has no room for an index of the log, which SQLite reports as an I/O error."""
     return path.parent.exists() and shutil.disk_usage(path.parent).free < _LEAST_FREE
 
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Raise what SQLite reports as a `TapeError`: what is wrong, whose fault it is, what to do."""
+    """Translate SQLite's errors to a `TapeError` that names the failure, its cause and the remedy."""
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:

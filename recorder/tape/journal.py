@@ -1,10 +1,10 @@
-"""The journal: the frames that a relay sends to its writer, and what the writer answers.
+"""The journal: the frames that a relay sends to its writer, and the writer's answers.
 
 A log format. Each frame is a little-endian `uint32` length, then a `uint64` sequence number, then a MessagePack array
 whose first element is the frame's tag. Frames of one exchange come in the order `begin`, `head`, `reads`…, `end`;
 a request body that comes in pieces is between `begin` and `end`, as `upload`…, `uploaded`. Frames of different
 exchanges interleave. The writer acknowledges a sequence number after the transaction that holds
-all frames up to it has been committed; a relay sends what was not acknowledged again, and appends are idempotent.
+all frames up to it has been committed; a relay sends unacknowledged frames again, and appends are idempotent.
 A relay that joins a writer sends `relay` before its session. Each session ends by `close`; a relay that is only one of
 several of its recorder ends by `left`.
 All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: the pipe is memory, the disk is not.
@@ -61,9 +61,9 @@ class Session(_Frame, tag="session", frozen=True):
 
 
 class Deleted(msgspec.Struct, tag="deleted", frozen=True):
-    """Counts of what was past what the tape keeps, in all and of this session; `own_bytes` are those of reads.
+    """Counts of exchanges deleted by the tape's limits, in all and of this session; `own_bytes` are those of reads.
 
-    `own_failed` counts generations, `own_others` exchanges that are none.
+    `own_failed` counts generations, `own_others` non-generations.
     """
 
     exchanges: int
@@ -81,9 +81,9 @@ class Deleting(msgspec.Struct, tag="deleting", frozen=True):
 
 
 class Keep(_Frame, tag="keep", frozen=True):
-    """What the tape keeps while it is recorded: exchanges younger than `age_seconds`, `size` bytes of pages in use.
+    """The tape's limits while it is recorded: the exchanges' age, and the bytes of pages in use.
 
-    `announced` is what the writer before announced to delete, and died before it could report that it had.
+    `announced` is a deletion that the previous writer announced, but did not report as done before it died.
     """
 
     age_seconds: float | None = None
@@ -94,8 +94,8 @@ class Keep(_Frame, tag="keep", frozen=True):
 class Begin(_Frame, tag="begin", frozen=True):
     """A request is about to be sent upstream: T0. Without `body_size`, its body follows in pieces.
 
-    `h2_offered`: its client would have spoken HTTP/2; None where its TLS was not with us. `rebuilt`: of an import, the
-    body is made of what its source kept, and its bytes are not those that came.
+    `h2_offered`: its client also offered HTTP/2; None where its TLS was not with us. `rebuilt`: the body of an import
+    was built from its source's data, and its bytes are not the original ones.
     """
 
     id: str
@@ -150,8 +150,8 @@ class Head(_Frame, tag="head", frozen=True):
 class Run(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
     """Socket reads of one exchange that follow each other, by columns; `seq` is the number of the first.
 
-    `is_client`: they are what the client sent over a WebSocket, and not of the body. Without timestamps, nobody knows
-    when they came, and they are all that there is of the body.
+    `is_client`: the client sent them over a WebSocket; they are not of the body. Without timestamps, their times are
+    unknown, and they are the whole body.
     """
 
     id: str
@@ -218,7 +218,7 @@ Frame = Relay | Session | Keep | Begin | Upload | Uploaded | Head | Reads | End 
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """What the relay shows of an exchange that has been stored and measured."""
+    """The facts and measures that the relay shows of an exchange, once it is stored and measured."""
 
     id: str
     method: str
@@ -237,7 +237,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Frames of an exchange that could not be stored: so many body bytes; `whole`: the tape does not know it at all."""
+    """The loss of frames of an exchange: its `bytes` of bodies; `whole`: nothing of the exchange is on the tape."""
 
     id: str
     bytes: int
@@ -280,9 +280,9 @@ class Fatal(msgspec.Struct, tag="fatal", frozen=True):
 
 
 class Verified(msgspec.Struct, tag="verified", frozen=True):
-    """What the tape holds of this session, read from the file at the end; None is what could not be read in time.
+    """Counts of this session on the tape, read from the file at the end; None: not read in time.
 
-    `failed` counts generations, `others` exchanges that are none, `unmeasured` those that have ended without measures.
+    `failed` counts generations, `others` non-generations, `unmeasured` those that have ended without measures.
     """
 
     exchanges: int | None
@@ -297,7 +297,7 @@ Answer = Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified
 
 _KINDS = [(kind.__name__, kind.__struct_fields__) for kind in (*get_args(Frame), Run, *get_args(Answer))]
 PROTOCOL = f"{__version__}-{zlib.crc32(repr(_KINDS).encode()):08x}"
-"""What relay and writer must agree on to understand each other: the version, and the fields of all that they send."""
+"""Version of the protocol, which relay and writer must share: wiretape's, and a checksum of all messages' fields."""
 
 _encode_frame = msgspec.msgpack.Encoder().encode
 _frame_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)
@@ -311,7 +311,7 @@ def encode(seq: int, frame: Frame) -> bytes:
 
 
 def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
-    """Take the whole frames off the front of `buffer`; what remains is the beginning of the next."""
+    """Yield the whole frames and remove them from `buffer`; the beginning of the next one remains."""
     position = 0
     try:
         with memoryview(buffer) as view:  # a frame may hold a large body: not copied twice
@@ -328,7 +328,7 @@ def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """Encode an answer as one line of JSON, shorter than `ANSWER_BYTES` whatever clients and upstreams sent."""
+    """Encode an answer as one line of JSON, always shorter than `ANSWER_BYTES`: texts are clipped."""
     match answer:
         case Ack(finished=finished) if finished:
             answer = msgspec.structs.replace(answer, finished=[_clip(one) for one in finished])

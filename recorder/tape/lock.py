@@ -1,10 +1,10 @@
-"""The lock on a tape: one writer at a time, by whatever name the tape is called. Readers are never hindered.
+"""The lock on a tape: one writer at a time, under all names of the tape. Readers are never hindered.
 
 The file itself is locked, so that neither a hard link nor a removed lock file lets a second writer in: one byte of it,
 far beyond those that SQLite locks. On Linux that is an open file description lock, which lasts until its descriptor is
-closed, whatever else this process opens and closes; elsewhere it is a POSIX record lock. Both work on NFS, unlike a
+closed, also if this process closes others of the file; elsewhere it is a POSIX record lock. Both work on NFS, unlike a
 lock on the whole file, which a network server (and macOS) would hold against SQLite's own. A second byte carries a
-POSIX lock that excludes nobody: the kernel tells from it which process holds the tape now.
+POSIX lock that excludes nobody: from it the kernel reports the process that holds the tape now.
 
 Beside the tape, `<tape>.lock` is locked as a whole. It says in words who holds the tape, and older recorders look at
 nothing else. The operating system frees all of them when the holder dies. `Watch` notices when the files themselves are
@@ -29,7 +29,7 @@ from wiretape.recorder.errors import ForeignFile, TapeBusy, TapeError, TapeGone
 from wiretape.recorder.tape.journal import PROTOCOL
 
 TEXT_SUFFIX: Final = ".jsonl"
-"""What the name of a tape that is text ends with; a database of such a name would be read as one, and is refused."""
+"""Suffix of a tape in text form; a database of such a name is refused, as it would be read as text."""
 
 SOCKET_DIRECTORY: Final = "wiretape-"
 """Prefix of the private directory of a writer's socket."""
@@ -151,7 +151,7 @@ class Lock:
 def _write(descriptor: int, words: str, socket: Path | None, *, is_new: bool = False) -> None:
     joining = "" if socket is None else f"{PROTOCOL} {socket}\n{_NEW if is_new else ''}\n"
     with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and says less
-        # Never empty: others read it at any moment. They go by lines, so that what was longer does no harm.
+        # Never empty: others read it at any moment. They read lines, so that a remainder of a longer text does no harm.
         os.ftruncate(descriptor, os.pwrite(descriptor, f"{words}\n{os.getpid()}\n{joining}".encode(), 0))
 
 
@@ -284,13 +284,13 @@ def _named(lock: Lock) -> Iterator[Lock]:
 
 
 def lock_of(tape: Path) -> Path:
-    """Return the path of a tape's lock file: beside the file itself, by whatever symbolic link it is called."""
+    """Return the path of a tape's lock file: beside the file itself, not beside a symbolic link to it."""
     tape = tape.resolve()
     return tape.with_name(tape.name + ".lock")
 
 
 def holder(tape: Path) -> str:
-    """Return who holds a tape's lock now, in words; empty if nobody does.
+    """Return a description of the holder of a tape's lock; empty if nobody holds it.
 
     Call it only while this process has no SQLite connection to the tape: it opens and closes the file.
     """
@@ -307,7 +307,7 @@ def holder(tape: Path) -> str:
 
 
 def _describe(file: int | None, beside: int | None) -> str:
-    """Return who holds a tape that is known to be held.
+    """Return a description of the holder of a tape that is known to be held.
 
     The lock file may have the words of an earlier holder, or be gone: its words count only if they name the process
     that holds the tape now; otherwise its command line does.
@@ -325,7 +325,7 @@ def _lines(descriptor: int) -> list[str]:
 
 
 def _command(pid: int) -> str:
-    """Return what a process does, where the system tells: a writer's last argument says it in words."""
+    """Return a process's command, or a writer's purpose (its last argument); empty if the system does not report it."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").rstrip("\0").split("\0")
     except OSError:
@@ -336,7 +336,7 @@ def _command(pid: int) -> str:
 
 
 def _in_time(take: Callable[[], None], tries: int = _TRIES) -> None:
-    """Try for a moment: whoever only asks who holds the lock has it for a blink."""
+    """Try for a moment: a process that only queries the holder has the lock for a very short time."""
     for _ in range(tries):
         with contextlib.suppress(OSError):
             return take()
@@ -358,7 +358,7 @@ def _open(path: Path) -> int:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[int | None]:
-    """Open a file for asking who has locked it; None if that cannot be."""
+    """Open a file for querying its lock; None if it cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -371,11 +371,11 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 class LogGone(TapeError):
-    """The tape's `-wal` or `-shm` was removed or replaced: what they hold can still be saved by their connection."""
+    """The tape's `-wal` or `-shm` was removed or replaced: their connection can still save their contents."""
 
 
 Identity = tuple[int, int]
-"""Device and inode: what tells a file from another that has taken its name."""
+"""Device and inode: they distinguish a file from another that has taken its name."""
 
 
 def identity(path: Path) -> Identity | None:
@@ -393,7 +393,7 @@ def identity(path: Path) -> Identity | None:
 class Watch:
     """The files of a tape that is open for writing, as they were at the start.
 
-    SQLite keeps on writing to files that have lost their names: what it commits then is gone when it closes them. A
+    SQLite keeps on writing to files that have lost their names: its commits are gone when it closes them. A
     writer checks them after each commit, so that nothing is acknowledged that has no name.
     """
 
@@ -404,10 +404,10 @@ class Watch:
         self._tape, self._logs = identity(path), {log: identity(log) for log in logs}
 
     def check(self, pages_bytes: int) -> None:
-        """Raise `TapeGone` or `LogGone` if a file is not the one that it was.
+        """Raise `TapeGone` or `LogGone` if a file was removed, replaced or cut short.
 
         `pages_bytes` is the size of the database as SQLite sees it. The file may be smaller until the next checkpoint,
-        but it never shrinks below what it was, unless the database shrinks too.
+        but it never shrinks below its earlier size, unless the database shrinks too.
         """
         try:
             status = self._path.stat()

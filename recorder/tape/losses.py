@@ -1,8 +1,8 @@
-"""What a recorder could not store: counted, put into words, and kept in a small file beside the tape.
+"""Losses of a recorder: counted, reported, and kept in a small file beside the tape.
 
-The file's room is taken when a recorder starts, so that a full disk cannot refuse it. The relay writes into it while
-storing is held up, and the next writer of the tape enters what it finds. It holds ids, sizes, times and status codes,
-and of a request its method, URL and path, redacted: no query, header or body. Two slots are written in turn, each with
+The file's space is allocated when a recorder starts, so that a full disk cannot refuse it. The relay writes into it
+while storing is held up, and the next writer of the tape enters its contents. It holds ids, sizes, times, status codes,
+and the request's method, URL and path, redacted: no query, header or body. Two slots are written in turn, each with
 a checksum: one of them is whole at any moment.
 Recorders that share a tape have a file each: the first `<tape>.unstored`, others one with their session's uuid.
 """
@@ -33,13 +33,12 @@ LATE_NS = 500_000_000
 
 @dataclass(slots=True)
 class Counts:
-    """What has happened so far.
+    """Counts of a recording until now.
 
-    `recorded` are the exchanges that the writers reported as finished, `failed` the generations of them that failed,
-    `others` those that are no generations. `stored_*` is what they
-    acknowledged and have not deleted since, as past what the tape keeps; `deleted` counts exchanges of all recorders,
-    `own_…` those of this one. `dropped_bytes` and `unrecorded` (exchanges) are what is known to be missing. `lag_ns` is
-    the time from a frame's birth to its acknowledgement.
+    `recorded` are the exchanges that the writers reported as finished, `failed` the failed generations among them,
+    `others` the non-generations. `stored_*` are acknowledged and not deleted since by the tape's limits; `deleted`
+    counts exchanges of all recorders, `own_…` those of this one. `dropped_bytes` and `unrecorded` (exchanges) are known
+    to be missing. `lag_ns` is the time from a frame's birth to its acknowledgement.
     """
 
     recorded: int = 0
@@ -60,10 +59,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How a recording ended: from the tape, as far as it could be read; `problems` are sentences.
+    """Totals of an ended recording, read from the tape if possible; `problems` are sentences.
 
-    Of the `recorded` exchanges, `others` are no generations; `failed` are generations. So many of them as are
-    `unmeasured` have ended without being measured: more may have failed.
+    Of the `recorded` exchanges, `others` are non-generations; `failed` are generations; `unmeasured` have ended without
+    measures, so that more may have failed.
     """
 
     recorded: int
@@ -81,12 +80,12 @@ class Totals:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether everything is on the tape, and the tape is undamaged as far as it was checked."""
+        """True if everything is on the tape, and the checks found no damage."""
         return not (self.missing_bytes or self.missing_exchanges or self.problems)
 
 
 def reconcile(counts: Counts, verified: Verified | None) -> Totals:
-    """Compare what was acknowledged with what the tape holds; where that is unknown, believe the acknowledgements."""
+    """Compare the acknowledged counts with those on the tape; if the latter are unknown, trust the acknowledgements."""
     if verified is None or verified.exchanges is None or verified.failed is None:
         recorded = max(counts.recorded, counts.stored_exchanges + counts.own_deleted)  # measuring may be far behind
         unstored = counts.dropped_bytes, counts.unrecorded
@@ -127,9 +126,9 @@ class LossReporter:
     _waiting: bool = False
 
     def report(self, now: int, counts: Counts, lag_ns: int, silent_ns: int, *, lacking: bool) -> str | None:
-        """Return the line that is due. `lacking`: an exchange that is running lacks a part of what was relayed.
+        """Return the line that is due, if any. `lacking`: a running exchange lacks a part of its relayed bytes.
 
-        For `lag_ns` the oldest frame has waited, for `silent_ns` nothing was acknowledged.
+        `lag_ns` is the age of the oldest waiting frame, `silent_ns` the time since the last acknowledgement.
         """
         lost = (counts.dropped_bytes, counts.unrecorded)
         if self._ongoing and not lacking and lag_ns < LATE_NS:
@@ -138,12 +137,12 @@ class LossReporter:
         if lost != self._reported and now >= self._next_ns:
             self._reported, self._next_ns, self._ongoing = lost, now + REPORT_NS, True
             return f"{_amount(lost[1], lost[0])} could not be stored so far; streams go on"
-        # Once that the writer does not answer, though nothing is lost yet, and once that it does.
+        # One line when the writer does not answer, though nothing is lost yet, and one when it does again.
         if lag_ns > REPORT_NS and not (self._waiting or self._ongoing):
             self._waiting = True
             seconds = (silent_ns if silent_ns > REPORT_NS else lag_ns) // 1_000_000_000
             late = "nothing could be written for" if silent_ns > REPORT_NS else "writing is behind by"
-            return f"{late} {seconds} s; what comes meanwhile is kept in memory"
+            return f"{late} {seconds} s; new data is kept in memory"
         if self._waiting and lag_ns < LATE_NS:
             self._waiting = False
             return "works again, nothing was lost meanwhile"
@@ -167,7 +166,7 @@ class Began(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
-    """What a relay knows of an exchange; `ended_by` is None while it runs."""
+    """The relay's facts about an exchange; `ended_by` is None while it runs."""
 
     id: str
     bytes: int
@@ -194,7 +193,7 @@ class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defau
 
 
 class Unstored(msgspec.Struct, array_like=True, frozen=True):
-    """What a session relayed and had not stored; `unlisted` exchanges are counted only, with their bytes."""
+    """The relayed, but unstored exchanges of a session; `unlisted` ones are counted only, with their bytes."""
 
     session: str
     exchanges: list[Relayed] = []
@@ -206,7 +205,7 @@ class Unstored(msgspec.Struct, array_like=True, frozen=True):
 
 
 def path_of(tape: Path, session: str = "") -> Path:
-    """Return the path of the file of what a tape lacks of a session; without one, that of the first."""
+    """Return the path of the file of a session's losses beside a tape; without a session, that of the first."""
     tape = tape.resolve()
     first = tape.with_name(tape.name + ".unstored")
     own = first.with_name(f"{first.name}.{session}")
@@ -236,7 +235,7 @@ def prepare(tape: Path, session: str, others: Collection[str] = ()) -> None:
 
 
 def _take_room(descriptor: int) -> None:
-    """Reserve the bytes of all slots and write them, as not every file system keeps what was only reserved."""
+    """Reserve the bytes of all slots and write them, as not every file system honours a mere reservation."""
     size = _SLOTS * SLOT_BYTES
     if hasattr(os, "posix_fallocate"):  # macOS has none
         os.posix_fallocate(descriptor, 0, size)
@@ -246,13 +245,13 @@ def _take_room(descriptor: int) -> None:
 
 
 def read(tape: Path, session: str = "") -> Unstored | None:
-    """Return what the file of a session holds, or the first; None if there is none, or nothing in it is whole."""
+    """Return the losses in the file of a session, or the first; None without a file or a whole slot in it."""
     found = _read(path_of(tape, session))
     return found if found is None or session in ("", found.session) else None
 
 
 def read_all(tape: Path) -> list[Unstored]:
-    """Return what the files of all sessions hold."""
+    """Return the losses in the files of all sessions."""
     first = path_of(tape)
     paths = [first, *first.parent.glob(f"{glob.escape(first.name)}.*")]
     return [unstored for path in paths if (unstored := _read(path)) is not None]
@@ -278,7 +277,7 @@ def _whole(slots: Iterable[bytes]) -> Iterator[tuple[int, Unstored]]:
 
 
 def remove(tape: Path, session: str) -> None:
-    """Remove the file of a session: the tape lacks nothing of it, or knows itself what."""
+    """Remove the file of a session: the tape lacks nothing of it, or holds the losses itself."""
     if read(tape, session) is not None:
         with contextlib.suppress(OSError):  # somebody else has removed it, or nobody may
             path_of(tape, session).unlink()
@@ -296,11 +295,11 @@ class Keeper:
         self._thread.start()
 
     def keep(self, unstored: Unstored) -> None:
-        """Write this in place of what was; returns at once."""
+        """Replace the file's contents in the background; return at once."""
         self._waiting.put(unstored)
 
     def close(self, seconds: float) -> None:
-        """Wait so long at most until all of it is on the disk."""
+        """Wait at most `seconds` until all of it is written."""
         self._waiting.put(None)
         self._thread.join(seconds)
 

@@ -1,9 +1,9 @@
 """Merging tapes: copying the exchanges of other tapes onto one, with all that belongs to them.
 
-Exchanges and sessions are known by their ids, so that a merge that was interrupted, or is repeated, copies only what is
-missing. Copies are numbered by the time at which they began, across all sources, after what is on the tape already.
-Every cell of a source is checked before anything is written: what is damaged stays out, so that a tape that was whole
-is whole afterwards, whoever made the sources.
+Exchanges and sessions are identified by their ids, so that a merge that was interrupted, or is repeated, copies only
+missing ones. Copies are numbered by the time at which they began, across all sources, after the tape's own exchanges.
+Every cell of a source is checked before anything is written: damaged exchanges stay out, so that an undamaged tape
+stays undamaged, even with hostile sources.
 """
 
 import itertools
@@ -26,15 +26,15 @@ _SHOWN_CHARACTERS = 80
 _SETTLED = """INSERT INTO main.settlements (exchange_no, version)
     SELECT n.no, max(?, (SELECT coalesce(max(version), 0) FROM main.settlements)) + row_number() OVER (ORDER BY n.no)
     FROM temp.numbered n CROSS JOIN source.settlements s ON s.exchange_no = n.was"""
-"""What is copied is new on this tape, whatever its order was on the other."""
+"""Copies are settled anew on this tape, in the order of their new numbers."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What a merge does: `(started_at, source, no)` of each exchange to copy, in the order of their new numbers.
+    """The plan of a merge: `(started_at, source, no)` of each exchange to copy, in the order of their new numbers.
 
     `present` counts those that are on the tape already, `running` those that a recorder still runs: both are left out,
-    and so is what `damaged` tells of, in one sentence for each exchange.
+    and so are damaged ones, with one sentence in `damaged` for each.
     """
 
     exchanges: list[tuple[str, int, int]] = field(default_factory=list)
@@ -44,8 +44,7 @@ class Plan:
 
 
 def plan(connection: Connection | None, sources: Sequence[Path], selected: Collection[int] | None = None) -> Plan:
-    """Return what there is to copy onto the tape of `connection` (None: a new one): of the only source, it may be the
-    exchanges of these numbers.
+    """Return the plan for the tape of `connection` (None: a new one); `selected`: numbers of a sole source's exchanges.
 
     Raises `WiretapeError`, also of the kinds of `TapeError` for a source that is not a tape of this schema.
     """
@@ -77,7 +76,7 @@ def plan(connection: Connection | None, sources: Sequence[Path], selected: Colle
 
 
 def _damaged_rows(source: Connection) -> dict[int, str]:
-    """Find the exchanges with a damaged cell in their row, their measures or their session, and say what it is."""
+    """Return the problem of each exchange with a damaged cell in its row, its measures or its session, by number."""
     problems: dict[int, str] = {}
     for table in (exchanges, measures):
         for no, problem in cells.faults(source, table.c):
@@ -91,7 +90,7 @@ def _damaged_rows(source: Connection) -> dict[int, str]:
 
 
 def copy(connection: Connection, sources: Sequence[Path], plan: Plan) -> Iterator[int]:
-    """Copy what is planned onto the tape of its only writing connection; yield how many each transaction has copied."""
+    """Copy the planned exchanges onto the tape of its only writing connection; yield the count of each transaction."""
     driver = file.driver_of(connection)
     driver.execute("CREATE TEMP TABLE numbered (source INTEGER, was INTEGER, no INTEGER, PRIMARY KEY (source, no))")
     (base,) = driver.execute("SELECT coalesce(max(no), 0) FROM main.exchanges").fetchone()
@@ -105,7 +104,7 @@ def copy(connection: Connection, sources: Sequence[Path], plan: Plan) -> Iterato
 
 
 def _skip_what_changed(driver: sqlite3.Connection, source: int) -> None:
-    """Leave out what came onto the tape, or went from the source, after the plan was made."""
+    """Leave out exchanges that were added to the tape, or deleted from the source, after the plan was made."""
     missing = "SELECT no FROM source.exchanges WHERE id NOT IN (SELECT id FROM main.exchanges)"
     driver.execute(f"DELETE FROM temp.numbered WHERE source = {source} AND was NOT IN ({missing})")
 
@@ -157,7 +156,7 @@ def _attached(connection: Connection, source: Path) -> Iterator[None]:
 
 
 def refuse_itself(path: Path, sources: Sequence[Path]) -> None:
-    """Raise `WiretapeError` if a source is the tape that is merged into, by whatever link it is called."""
+    """Raise `WiretapeError` if a source is the target itself, also through a link."""
     for source in sources:
         if path.exists() and source.exists() and path.samefile(source):
-            raise WiretapeError(f"{source} is the tape that is merged into: name others")
+            raise WiretapeError(f"{source} is the target itself: name other tapes")

@@ -1,13 +1,12 @@
-"""Pure: what never reaches the disk. The one place that decides what a credential is.
+"""Pure: redaction of credentials, which never reach the disk. The one place that decides what a credential is.
 
 Credentials are replaced by a short keyed hash of themselves, so that two exchanges made with the same key can be told
 from two made with different ones, and the key cannot be read back. The hash's key (the *salt*) is random for each tape.
 
 A credential is known by the name of its header, query field or label, or by its looks: `sk-…`, a JWT, user info in a
 URL, a `name=value` or "Incorrect API key provided: …" within a longer text. Percent-encoding hides neither. A key that
-was sent in a header is recognised in all other headers, also without such looks. In doubt a value is replaced; what
-counts or limits something stays readable, such as `x-ratelimit-remaining-tokens`. Bodies are not touched: they are what
-is recorded.
+was sent in a header is recognised in all other headers, also without such looks. In doubt a value is replaced; counts
+and limits stay readable, such as `x-ratelimit-remaining-tokens`. Bodies are not touched: they are the recording.
 """
 
 import functools
@@ -82,7 +81,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE
 _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "secret"})
 _SIMPLE = re.compile(r"[^=:%@+]*")
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.~-]{0,15})*")
-"""A path without a query, and of segments too short to be keys that are known by what stands before them."""
+"""A path without a query, with segments too short to be keys after one of `_BEFORE_KEY`."""
 _ENCODED_LEVELS = 3
 _CACHED_LENGTH = 64
 _KNOWN = 512
@@ -229,7 +228,7 @@ class Redactor:
 
 
 def _names_credential(name: str, value: str) -> bool:
-    """Return whether a sentence names a credential: `Invalid key: model`, `"code": 400`, `max_tokens: must` do not."""
+    """Return True if a sentence names a credential: `Invalid key: model`, `"code": 400`, `max_tokens: must` do not."""
     if _KEY_LIKE.fullmatch(value):
         return True
     _, names_quantity = _judged(name)
@@ -248,7 +247,7 @@ def _is_key_like(text: str) -> bool:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether the name of a header or a query field says that its value is a credential."""
+    """Return True if the name of a header or a query field says that its value is a credential."""
     names_secret, names_quantity = _judged(name) if len(name) <= _CACHED_LENGTH else _judged.__wrapped__(name)
     return names_secret and not (names_quantity and _NUMBER.fullmatch(value))
 
@@ -265,7 +264,7 @@ def _judged(name: str) -> tuple[bool, bool]:
 
 
 def shows_secret(text: str) -> bool:
-    """Return whether a text holds what looks like a credential, also percent-encoded."""
+    """Return True if a text holds what looks like a credential, also percent-encoded."""
     if _SIMPLE.fullmatch(text):
         return bool(_LOOKS_SECRET.search(text) or _NAMED_IN_TEXT.search(text))
     for _ in range(_ENCODED_LEVELS):

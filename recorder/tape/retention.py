@@ -1,7 +1,7 @@
-"""Which exchanges a tape keeps: deleting chosen ones, those past an age, and the oldest until the tape fits a size.
+"""Deletion of exchanges: chosen ones, those past an age, and the oldest until the tape fits a size.
 
 Works on the tape's only writing connection. A tape's size here is that of its pages in use: deleting leaves free pages
-in the file, which new recordings fill first. What was deleted can be read from free pages until they are filled;
+in the file, which new recordings fill first. Deleted data can be read from free pages until they are filled;
 `vacuum` rewrites the file without them. Selecting by a filter is left to `viewer`.
 """
 
@@ -49,7 +49,7 @@ _ROOM = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a recorder keeps: exchanges younger than `age`, and at most `size` bytes of pages in use."""
+    """Limits of a tape: exchanges younger than `age`, and at most `size` bytes of pages in use."""
 
     age: timedelta | None = None
     size: int | None = None
@@ -60,7 +60,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is about to be deleted: how many exchanges, the bytes of their bodies, and when the first and last began."""
+    """Summary of a deletion: the number of exchanges, the bytes of their bodies, the first and the last start."""
 
     exchanges: int
     body_bytes: int
@@ -128,7 +128,7 @@ def past(
 
 
 def summary(connection: Connection, ids: Sequence[str]) -> Summary:
-    """Return what deleting these exchanges deletes."""
+    """Return the summary of deleting these exchanges."""
     count = total = 0
     began: list[str] = []
     for start in range(0, len(ids), _BATCH):
@@ -158,7 +158,7 @@ def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
 
 
 def enforce(connection: Connection, limits: Limits, clock: Clock) -> Iterator[int]:
-    """Delete what is past the limits, whatever ran when its recorder died included; yield as `erase` does."""
+    """Delete exchanges past the limits, also those still open when their recorder died; yield as `erase` does."""
     if limits.age is not None:
         with connection.begin():
             ids = past(connection, Limits(limits.age), clock)
@@ -175,7 +175,7 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
     """Rewrite the tape without free pages; return its size before and after.
 
     Raises `TapeBusy` if the disk has no room for it: SQLite writes the tape to a temporary file, and then to its log.
-    It is raised, too, if the log cannot be moved into the file: what was deleted is still there then.
+    It is raised, too, if the log cannot be moved into the file: deleted data is still there then.
     """
     connection.rollback()
     with connection.begin():
@@ -192,7 +192,7 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
     (is_busy, *_) = connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if is_busy:
         raise TapeBusy(
-            f"{path} is being read by another program, so that what was deleted is still in the file: end that program"
+            f"{path} is being read by another program, so that deleted data is still in the file: end that program"
             " and run 'wiretape db vacuum' again"
         )
     with connection.begin():
@@ -200,22 +200,22 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
 
 
 class Pruner:
-    """Deletes what is past the limits while a tape is recorded, a little at a time.
+    """Deletes exchanges past the limits while a tape is recorded, a few at a time.
 
-    What still runs, or is not measured yet, is never deleted; so a tape may grow past its size by what runs.
+    Running and unmeasured exchanges are never deleted; so a tape may exceed its limit by their size.
     """
 
     def __init__(self, connection: Connection, limits: Limits, clock: Clock) -> None:
         self._connection, self._limits, self._clock = connection, limits, clock
         self._is_shrinking = False
         self.due = clock.now()
-        """When `step` is due, on the monotonic clock."""
+        """Time of the next `step`, on the monotonic clock."""
 
     def step(self, announce: Callable[[int, Removed], None] = lambda first, removed: None) -> Removed:
-        """Delete some of what is past the limits, in one transaction. Raises what SQLite raises.
+        """Delete some exchanges past the limits, in one transaction. Raises SQLite's errors.
 
-        Announced before, with the number of the first exchange: whoever hears that only, as this process was killed,
-        asks `is_done` of the next one.
+        `announce` is called before, with the number of the first exchange: if this process is killed before it
+        reports the end, the next writer asks `is_done`.
         """
         self.due = self._clock.now() + _LOOK_NS
         with self._connection.begin():
@@ -230,7 +230,7 @@ class Pruner:
         return removed
 
     def is_done(self, announced: Deleting) -> bool:
-        """Return whether what was announced has been deleted."""
+        """Return True if the announced exchanges have been deleted."""
         first = select(exchanges.c.no).where(exchanges.c.no == announced.first)
         with self._connection.begin():
             return self._connection.execute(first).scalar() is None

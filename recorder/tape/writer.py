@@ -3,15 +3,15 @@
 Run by `wiretape.recorder.relay.link` as `python -m wiretape.recorder.tape.writer LOCK SOCKET TAPE [IDENTITY SESSION]
 PURPOSE`: it gets the descriptors of the tape's lock and of a listening socket. All relays of a tape connect there:
 those of a recorder with workers, and those of other recorders. One writer for all of them keeps the rule that a tape
-has one, gives all of them the same promises, and leaves nothing to be merged. It ends when the last of them has.
-Everything that costs is here: fsync, JSON, compression, metrics.
+has one, gives all of them the same promises, and needs no merge. It ends with the last of them.
+All expensive work is here: fsync, JSON, compression, metrics.
 
 It ignores SIGINT and SIGTERM and ends with its relays, so that ctrl-c drains; if a relay was killed, it commits what
 the socket still holds and marks the open exchanges as interrupted. A full disk or a lock is waited out; on any other
-failure it ends, one of its relays starts another, and each sends again what was not acknowledged. Until they have, or
-are seen to have ended, their open exchanges stay open. Facts come first: what has ended is measured when nothing comes,
-or has not been for a while, and the whole process yields to the relay.
-It refuses a tape that is damaged, and at the end of each recorder reads from the file what the tape really holds of it.
+failure it ends, one of its relays starts another, and each sends its unacknowledged frames again. Until they have, or
+their processes have ended, their open exchanges stay open. Facts come first: finished exchanges are measured when no
+frames come, or after a delay, and the whole process yields to the relay.
+It refuses a damaged tape, and at the end of each recorder counts that recorder's exchanges in the file itself.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ from wiretape.recorder.tape.store import Batch, Settled, Store, Unsettled, settl
 WINDOW_NS = 200_000_000
 """A commit is due this long after the first frame that it holds …"""
 PROMPT_NS = 20_000_000
-"""… this long after a request's or an exchange's end, so that what is finished is soon to be seen …"""
+"""… this long after a request's or an exchange's end, so that viewers see it soon …"""
 SPACING_NS = 50_000_000
 """… but no sooner than this after the last. Measuring, too: where many exchanges end, they share transactions."""
 WINDOW_BYTES = 1 << 20
@@ -69,10 +69,10 @@ _IDLE_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
 """A tape is checked about this long before and after it is recorded to."""
 _IDLE_NS = 10_000_000_000
-"""After so long without a commit, some free pages are given back: before, what is recorded next fills them."""
+"""Time without a commit after which some free pages are given back; until then, new recordings fill them."""
 _PAGES_GIVEN_BACK = 256
 _RETURN_NS = 30_000_000_000
-"""A relay that has lost its writer has so long to come back, unless its process is seen to have ended."""
+"""Time allowed for a relay that has lost its writer to return, unless its process has ended."""
 _FIRST_NS = 5_000_000_000
 """Time allowed for the first relay to connect."""
 _LAST_GIVING_NS = 1_000_000_000
@@ -84,24 +84,24 @@ _OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head 
 _NOT_URGENT = (journal.Reads, journal.Upload, journal.Heartbeat)
 _SETTLED_TOGETHER = 32
 _SETTLED_BYTES = 1 << 20
-"""So many exchanges, or bytes of their bodies, are settled in one transaction; …"""
+"""Limits of exchanges, and bytes of their bodies, settled in one transaction; …"""
 _SETTLED_SHARE = 4
 _MOST_SETTLED = 512
-"""… of a long backlog one in so many, but no more than this, which takes about as long as the spacing of commits."""
+"""… of a long backlog this fraction, at most `_MOST_SETTLED`, which takes about as long as the spacing of commits."""
 _BUSY_NS = 200_000_000
 """Delay of settling while frames never stop coming."""
 _NICENESS = 5
 _COLLECTED_OBJECTS = 50_000
 
 _ERRORS = (sqlite3.OperationalError, OperationalError)
-"""What SQLite reports, by itself and through SQLAlchemy, when nothing is wrong with a value."""
+"""Errors of SQLite, direct and through SQLAlchemy, that are not about a value."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
-    """A relay that has lost its writer and may return: until when, and which exchanges of it are known to be open."""
+    """A relay that has lost its writer and may return: its deadline, and its exchanges that are known to be open."""
 
     session_no: int
     open: frozenset[str]
@@ -169,15 +169,15 @@ class Writer:
         while self._settling and (self._is_awaited() or self._clock.now() < until):
             self._take()
         while self._limiter is not None and self._limiter.has_left and self._clock.now() < until and self._prune():
-            pass  # measuring came after the facts: until now, what ended last could not be deleted
+            pass  # the exchanges that ended last could not be deleted before they were measured
         self._give_back_until(self._clock.now() + _LAST_GIVING_NS)
 
     def _is_awaited(self) -> bool:
-        """Return whether a relay waits for what is settled now: it goes on while that is reported, and may cut it."""
+        """Return True if a relay waits for the exchanges settled now: it waits while they are reported, and may cut."""
         return self._reported and not self._relays.is_deserted()
 
     def _tidy(self) -> None:
-        """Do what is due while there is nothing to commit."""
+        """Do the maintenance that is due while there is nothing to commit."""
         now = self._clock.now()
         if now >= self._give_back_at:
             self._give_back()
@@ -186,7 +186,7 @@ class Writer:
         self._recover_absent()
 
     def _part_from(self, relay: Channel) -> None:
-        """End what a relay has left open, unless it will come back for it; others may go on."""
+        """End the open exchanges of a relay that has left, unless it will return; others may go on."""
         if relay.session is None:
             return
         if relay.will_return():
@@ -200,7 +200,7 @@ class Writer:
         relay.open.clear()
 
     def _recover_absent(self, *, at_end: bool = False) -> None:
-        """End what relays have left open that turn out to have ended, or stay away."""
+        """End the open exchanges of relays that have ended, or have not returned in time."""
         now = self._clock.now()
         for key, one in list(self._absent.items()):
             if is_gone(key[0], boot_id()) or (now >= one.until and not at_end):
@@ -216,12 +216,12 @@ class Writer:
             self._leftover.extend(self._tried(lambda: self._store.recover(known, of=[session_no], ids=ids)))
 
     def _settle(self) -> None:
-        """Decode beside the thread that commits: a body that takes long may not hold up the facts of others."""
+        """Decode in a thread of its own: a body that takes long may not delay others' facts."""
         while True:
             self._pieces.put([settle(facts) for facts in self._to_settle.get()])
 
     def _hand_over(self) -> None:
-        """Hand the other thread the next of what has ended; first what this recorder is waiting to report."""
+        """Pass the next finished exchanges to the other thread; first those that this recorder waits to report."""
         waiting = self._unsettled or self._leftover
         if waiting and not self._settling and self._may_settle():
             self._reported = waiting is self._unsettled
@@ -254,7 +254,7 @@ class Writer:
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """Close the channels that wait for nothing more, while others go on; recorders hear first what is stored."""
+        """Close the channels that wait for nothing more, while others go on; recorders get verified counts first."""
         for relay in list(self._relays.settled()):
             if self._ended or relay.is_verified:
                 continue
@@ -314,7 +314,7 @@ class Writer:
             self._due = due if self._due is None else min(self._due, due)
 
     def _end_relay(self, relay: Channel) -> None:
-        """Commit the last of a relay; what it has left open is interrupted, while those of others go on."""
+        """Commit the last frames of a relay and interrupt its open exchanges, while those of others go on."""
         relay.is_over = True
         self._ended = self._relays.is_over
         if not self._ended:
@@ -330,7 +330,7 @@ class Writer:
         return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
     def _begin(self, frame: journal.Relay | journal.Keep | journal.Session, relay: Channel) -> None:
-        """Enter what comes before all exchanges: what relay it is, what the tape keeps, and the session."""
+        """Enter a frame that comes before all exchanges: the relay's identity, the tape's limits, or the session."""
         match frame:
             case journal.Relay():
                 relay.relay = frame
@@ -388,7 +388,7 @@ class Writer:
         if (absent := self._absent.pop((relay.process, relay.session_no), None)) is not None:
             relay.open.update(absent.open)
         if self._limiter is not None and relay.keep is not None and _limits(relay.keep):
-            warnings.append(f"until it ends, {self._limiter.relay.purpose} decides what the tape keeps")
+            warnings.append(f"until it ends, {self._limiter.relay.purpose} sets the limits of the tape")
         self._answer_ready(relay, warnings)
 
     def _answer_ready(self, relay: Channel, warnings: list[str]) -> None:
@@ -398,7 +398,7 @@ class Writer:
         relay.answer(journal.Ready(str(self._path), warnings, relay.after, joined.pid if joined else None))
 
     def _enter(self, session: journal.Session, relay: Channel) -> list[str]:
-        """Enter a session, or find it again; return what the user should know of the tape."""
+        """Enter a session, or find it again; return warnings about the tape for the user."""
         is_new = self._store.number_of(session.uuid) is None
         relay.after = self._store.newest() if is_new else relay.relay.after
         relay.session_no = self._store.enter(session)
@@ -408,7 +408,7 @@ class Writer:
         return [f"{self._path} may be read by others on this machine: chmod 600 {self._path}"]
 
     def _choose_limits(self) -> None:
-        """Let the limits hold of the recorder that has had some for the longest."""
+        """Apply the limits of the recorder that has had some for the longest."""
         if self._limiter is not None and not self._limiter.is_over:
             return
         for relay in self._relays.mains():
@@ -418,7 +418,7 @@ class Writer:
         self._limiter = self._pruner = None
 
     def _report_announced(self, relay: Channel, keep: journal.Keep) -> None:
-        """Report what the writer before announced to delete, if it did."""
+        """Report the deletion that the previous writer announced, if it was done."""
         if keep.announced and self._store.pruner(Limits(), self._clock).is_done(keep.announced):
             relay.answer(keep.announced.what)
 
@@ -443,7 +443,7 @@ class Writer:
             pass
 
     def _give_back(self) -> bool:
-        """Give some free pages back to the file system; return whether there are more."""
+        """Return some free pages to the file system; return True if there are more."""
         self._give_back_at = self._clock.now() + _IDLE_NS
         try:
             return self._store.give_back(_PAGES_GIVEN_BACK)
@@ -453,7 +453,7 @@ class Writer:
             return False
 
     def _acknowledge(self, lost: list[journal.Lost]) -> None:
-        """Acknowledge to each relay what is committed of it."""
+        """Acknowledge to each relay its committed frames."""
         by_relay: dict[Channel, list[journal.Lost]] = {}
         for one in lost:
             if (owner := self._relays.owner(one.id)) is not None:
@@ -466,8 +466,8 @@ class Writer:
                 relay.ended.difference_update(one.id for one in its)
 
     def _prune(self) -> bool:
-        """Delete some of what is past the limits; return whether there was anything."""
-        # What is counted just now may not be deleted meanwhile.
+        """Delete some exchanges past the limits; return True if there were any."""
+        # Exchanges that are being counted may not be deleted meanwhile.
         if self._pruner is None or any(one.is_verified for one in self._relays.mains()):
             return False
         try:
@@ -480,7 +480,7 @@ class Writer:
         return removed.exchanges > 0
 
     def _tell_deleted(self, removed: Removed, first: int | None = None) -> None:
-        """Tell recorders what of theirs was deleted, or, beginning with exchange `first`, is about to be."""
+        """Report a deletion to the recorders of its exchanges; announce it if `first`, its first exchange, is given."""
         for relay in self._relays.mains():
             deleted = removed.told(relay.session_no, all=relay is self._limiter)
             if deleted.exchanges:
@@ -489,7 +489,7 @@ class Writer:
     def _append(self, batch: Batch) -> tuple[list[int], list[journal.Lost]]:
         """Commit frames; if a value is refused, commit each exchange for itself, so that one of them cannot stop all.
 
-        Return the numbers of the exchanges that ended, and what is not stored.
+        Return the numbers of the exchanges that ended, and the losses.
         """
         try:
             return self._tried(lambda: self._store.append_all(batch)), self._store.lost
@@ -511,16 +511,16 @@ class Writer:
         return [no for ended, _ in results for no in ended], [one for _, lost in results for one in lost]
 
     def _look_after_files(self) -> None:
-        """Raise if what was committed has no name: the tape is gone, or its log, which is saved into the tape first."""
+        """Raise if the tape's file is gone, or its log, whose contents are saved into the tape first."""
         assert self._watch is not None
         try:
             self._watch.check(self._store.size())
         except LogGone as error:
-            saved = "what it held is in the tape" if self._store.checkpoint() else "a part of what it held is lost"
+            saved = "its contents are in the tape" if self._store.checkpoint() else "a part of its contents is lost"
             raise TapeError(f"{error}: {saved}, and recording goes on") from error
 
     def _tried(self, write: Callable[[], T]) -> T:
-        """Write, waiting out a full disk or a lock; what is to be written is kept until its commit returned."""
+        """Write, waiting out a full disk or a lock; the data is kept until its commit has returned."""
         tries = 0
         while True:
             try:
@@ -540,7 +540,7 @@ class Writer:
 
 
 def _frames(relay: Channel) -> Iterator[tuple[int, journal.Frame]]:
-    """Yield the frames that have come of a relay; one that sends anything else is left alone."""
+    """Yield the frames received from a relay; the connection of one that sends anything else is ended."""
     try:
         yield from journal.decode(relay.buffer)
     except msgspec.MsgspecError:
@@ -577,7 +577,7 @@ def _by_exchange(batch: Batch) -> dict[str, dict[int, list[journal.Frame]]]:
 
 
 def _pieces(frame: journal.Frame) -> Iterator[tuple[str, journal.Frame]]:
-    """Yield what a frame brings of each exchange, with its id; of none with the empty one."""
+    """Yield the parts of a frame by exchange, each with the exchange's id; empty for a frame of none."""
     if isinstance(frame, journal.Reads):
         yield from ((run.id, journal.Reads([run], data)) for run, data in frame.parts())
     else:
@@ -585,7 +585,7 @@ def _pieces(frame: journal.Frame) -> Iterator[tuple[str, journal.Frame]]:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Return whether SQLite or its driver refused a value, and nothing is wrong with the tape."""
+    """Return True if SQLite or its driver refused a value, and nothing is wrong with the tape."""
     return not isinstance(error, (WiretapeError, *_ERRORS)) and sqlite_code(error) not in DAMAGED
 
 
@@ -594,7 +594,7 @@ def _passing(error: Exception) -> bool:
 
 
 def verify(path: Path, relay: Channel) -> journal.Verified:
-    """Read from the file what the tape holds of a relay's session."""
+    """Count a relay's session in the file, and check the tape."""
     assert relay.session is not None
     return checks.verify(path, relay.session.uuid, _CHECK_SECONDS, relay.after)
 
@@ -612,7 +612,7 @@ def _refuse_damaged(path: Path) -> None:
 
 
 def _yield_to_relay() -> None:
-    """Take the CPU only where the relay does not need it, and do not look for garbage in what stays."""
+    """Lower this process's priority below the relay's, and keep permanent objects out of garbage collection."""
     os.nice(_NICENESS)
     if os.getsid(0) == os.getpid():  # Linux may share the CPU among sessions first, and this is one of its own
         # A system without such groups needs no niceness of one.

@@ -55,7 +55,7 @@ def test_exchanges_on_the_tape_without_measures_are_counted() -> None:
 
 def test_a_writer_that_acknowledges_late_is_not_said_to_write_nothing() -> None:
     late = LossReporter().report(0, Counts(), 2 * REPORT_NS, LATE_NS, lacking=False)
-    assert late == "writing is behind by 20 s; what comes meanwhile is kept in memory"
+    assert late == "writing is behind by 20 s; new data is kept in memory"
 
 
 def test_losses_are_reported_at_once_then_every_ten_seconds_and_when_they_are_over() -> None:
@@ -83,7 +83,7 @@ def test_a_writer_that_does_not_answer_is_reported_once_though_nothing_is_lost_y
     assert [reporter.report(0, counts, lag, lag, lacking=False) for lag in lags] == [
         None,
         None,
-        "nothing could be written for 10 s; what comes meanwhile is kept in memory",
+        "nothing could be written for 10 s; new data is kept in memory",
         None,
         "works again, nothing was lost meanwhile",
         None,

@@ -168,5 +168,5 @@ def test_a_source_that_is_no_tape_is_refused(tape: Path, tmp_path: Path) -> None
 def test_a_tape_is_not_merged_into_itself(sources: list[Path], tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.hardlink_to(sources[0])
-    with pytest.raises(WiretapeError, match="is the tape that is merged into"):
+    with pytest.raises(WiretapeError, match="is the target itself"):
         merge.refuse_itself(sources[0], [sources[1], link])

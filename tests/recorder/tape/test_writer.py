@@ -385,7 +385,7 @@ def test_what_a_removed_log_held_is_saved_before_another_writer_goes_on(tape: Pa
         said = process.answer()
         assert isinstance(said, journal.Fatal)
         assert not said.final
-        assert f"{suffix} was removed or replaced while it was recorded: what it held is in the tape" in said.message
+        assert f"{suffix} was removed or replaced while it was recorded: its contents are in the tape" in said.message
         assert process.end() == 1
     with writer(tape) as process:
         process.send([*list(body("e2", STREAM))[2:], end("e2", STREAM)])
