@@ -22,7 +22,7 @@ _OTHERS = frozenset({errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 def is_local(error: OSError) -> bool:
-    """Return whether a connection could not be opened because this machine lacks a resource."""
+    """Return True if a connection could not be opened because this machine lacks a resource."""
     return error.errno in _DESCRIPTORS | _OTHERS or not has_descriptors()
 
 
@@ -42,7 +42,7 @@ def no_descriptors() -> str:
 
 
 def has_descriptors() -> bool:
-    """Return whether this process can open a few more files, as a name lookup or a new process needs."""
+    """Return True if this process can open a few more files, as a name lookup or a new process needs."""
     opened: list[int] = []
     try:
         for _ in range(_A_FEW):

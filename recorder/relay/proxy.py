@@ -103,7 +103,7 @@ class Proxy(HttpApp):
     _due: int = 0
     _stalls_at: int = 0
     lag: tuple[int, int] = 0, 0
-    """When the event loop was last to look after the exchanges, and was late, and by how much; ns."""
+    """The last check of the exchanges for which the event loop was late: its due time and the delay, in ns."""
 
     def respond(self, client: Client, request: Request) -> "Exchange | None":
         """Relay a request to the upstream that its path names."""
@@ -156,7 +156,7 @@ class Proxy(HttpApp):
         return exchange
 
     def _watch(self) -> None:
-        """Look again in a moment after the running exchanges, until none is left."""
+        """Schedule the next check of the running exchanges, until none is left."""
         self._due = self.clock.now() + _LAG_NS
         self._watching = asyncio.get_running_loop().call_later(LAG_SECONDS, self._look)
 
@@ -176,7 +176,7 @@ class Proxy(HttpApp):
         self._watch()
 
     def _note_lag(self) -> None:
-        """Note that the event loop was late, in the exchanges whose timestamps may be so, too."""
+        """Note in the running exchanges that their timestamps may be late, as the event loop was."""
         for exchange in self.live:
             exchange.note_lag()
 
@@ -186,7 +186,7 @@ class Proxy(HttpApp):
             exchange.end_if_stalled(self.clock.now() - _STALL_NS)
 
     def cut_quiet(self) -> None:
-        """End what need not be waited for."""
+        """End the exchanges for which a stop need not wait."""
         for exchange in list(self.live):
             if exchange.is_quiet:
                 exchange.cut("shutdown", "wiretape was stopped")
@@ -262,7 +262,7 @@ class Exchange(Responder):
             self.body_came()
 
     def _kept(self) -> Connection | None:
-        """Return the connection that an exchange before this one left open, if it still is, and silent."""
+        """Return the connection that an earlier exchange left open, if it is still open and silent."""
         kept = self._client.kept.pop(self._upstream, None)
         if kept is not None and not kept.is_silent():
             kept.close()
@@ -529,7 +529,7 @@ class Exchange(Responder):
         self._client.hold_body(False)
 
     def _tell_failure(self) -> None:
-        """End with an answer of our own; where one has begun, or the program sees the server itself, with a cut.
+        """End with an answer of our own; with a cut if one has begun, or if the program sees the server itself.
 
         A kept connection that is closed on a request is mirrored: clients know that race, and many try again.
         """

@@ -176,7 +176,7 @@ class Client:
     # sockets.Handler
 
     def received(self, at: int, data: memoryview) -> None:
-        """Read on in the requests."""
+        """Continue parsing requests."""
         state = self._inbound
         if state is Inbound.HEAD or state is Inbound.BODY:
             self._parse(data)
@@ -508,7 +508,7 @@ class Client:
         self._out.append(self._frame(body))
 
     def send(self, body: bytes) -> bool:
-        """Send more of an answer's body; return whether the kernel took all that was written at once."""
+        """Send more of an answer's body; return True if the kernel took all that was written at once."""
         if self._out:
             self.add(body)
             return self.flush()
@@ -592,7 +592,7 @@ class Client:
             self._advance()
 
     def _stay(self) -> None:
-        """Read on in HTTP: the request for another protocol was answered as any other."""
+        """Continue parsing HTTP: the request for another protocol got an ordinary answer."""
         self._inbound = step(INBOUND, self._inbound, "resume")
         after, self._after = self._after, b""
         self._parser = httptools.HttpRequestParser(self)
@@ -667,7 +667,7 @@ class Client:
         self.kept.clear()
 
     def drop(self) -> None:
-        """Close the connection for a reason of our own, and tell so."""
+        """Close the connection for a reason of our own, and report it."""
         self.lost(ConnectionAbortedError(errno.ECONNABORTED, "closed by wiretape"))
 
     def close(self) -> None:
@@ -771,7 +771,7 @@ class _Listener:
             connection.close()
 
     def _tell(self) -> None:
-        """Report at once, and then how many more there were, now and then."""
+        """Report the first refusal at once, and then the number of further ones, at intervals."""
         self._untold += 1
         if "tell" not in self._timers:
             self._tell_now()

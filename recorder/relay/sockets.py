@@ -129,7 +129,7 @@ class Socket:
         return False
 
     def look(self) -> bool:
-        """Read once, if there is anything to read; return whether there was."""
+        """Read once, if there is anything to read; return True if there was."""
         if self.is_closed:
             return False
         try:
@@ -165,7 +165,7 @@ class Socket:
             self._handler.failed(error)
 
     def write(self, data: bytes) -> bool:
-        """Send; return whether the kernel took all of it at once."""
+        """Send; return True if the kernel took all of it at once."""
         if self.is_closed or self._is_ending:
             return False
         self.written += len(data)
@@ -379,7 +379,7 @@ class TlsSocket(Socket):
         return size, False, None
 
     def write(self, data: bytes) -> bool:
-        """Send; return whether the kernel took all of it at once."""
+        """Send; return True if the kernel took all of it at once."""
         if self.is_closed:
             return False
         self._tls.write(data)
@@ -390,7 +390,7 @@ class TlsSocket(Socket):
             super().write(self._outgoing.read())
 
     def end(self) -> None:
-        """Write nothing more, and say so."""
+        """Write nothing more, and send TLS's closing alert."""
         self._say_over()
         self._flush()
         super().end()
@@ -400,7 +400,7 @@ class TlsSocket(Socket):
             self._tls.unwrap()
 
     def close(self) -> None:
-        """Close at once, and say so: servers do not let a session be resumed that just broke off."""
+        """Close at once, with TLS's closing alert: servers refuse to resume a session that broke off without it."""
         if not self.is_closed and not self._unsent:
             self._say_over()
             with contextlib.suppress(OSError):  # the peer has left, or takes nothing now
@@ -421,7 +421,7 @@ class _Shaking:
         """Ignore it."""
 
     def write_failed(self, error: OSError) -> None:
-        """Reading tells more."""
+        """Ignore it: the next read reports the cause."""
 
     def lost(self, error: Exception | None) -> None:
         self.failed(error or ConnectionResetError(errno.ECONNRESET, "closed during the TLS handshake"))

@@ -261,7 +261,7 @@ class Tap:
             return False
 
     async def _read_answers(self, process: Link) -> bool:
-        """Handle answers until the writer ends; return whether it ever acknowledged anything."""
+        """Handle answers until the writer ends; return True if it ever acknowledged anything."""
         useful = False
         while answer := await read_answer(process):
             match answer:
@@ -502,11 +502,11 @@ class Tap:
             self._flush_at = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush)
 
     def has_room_for_request(self, size: int) -> bool:
-        """Return whether a request body may be kept: bodies leave a quarter of the room to what responses bring."""
+        """Return True if a request body may be kept: bodies leave a quarter of the room to responses."""
         return not self._gave_up and self._pending_bytes + size <= self.queue_bytes // 4 * 3
 
     def admits(self) -> bool:
-        """Return whether another exchange may be recorded: what must not be lost has a bound, too."""
+        """Return True if another exchange may be recorded: frames that must not be lost have a bound, too."""
         return not self._gave_up and self._pending_bytes <= 2 * self.queue_bytes
 
     def lag_ns(self) -> int:
@@ -577,7 +577,7 @@ class Tap:
         return self._lost
 
     def _goes_on(self, grace: float) -> bool:
-        """Return whether there is no standstill of `grace` seconds, and no cut."""
+        """Return True if there is no standstill of `grace` seconds, and no cut."""
         return self._clock.now() < min(self._deadline_ns, self._heard_ns + int(grace * 1e9))
 
     async def _tell_what_is_left(self) -> None:
@@ -623,7 +623,7 @@ async def read_answer(process: Link) -> journal.Answer | None:
 
 
 async def _ended(process: Link) -> None:
-    """Wait until a writer that answers no more has ended; kill it if it takes its time."""
+    """Wait until a writer that answers no more has ended; kill it if that takes too long."""
     try:
         await process.wait()
     except TimeoutError:

@@ -81,7 +81,7 @@ class _Direction:
         self.passed = 0
 
     async def run(self) -> bool:
-        """Pass bytes on; return whether they ended in good order."""
+        """Pass bytes on; return True if they ended in good order."""
         try:
             while data := await self._reader.read(_READ_BYTES):
                 self._writer.write(data)

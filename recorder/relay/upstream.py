@@ -118,7 +118,7 @@ class _Passing:
         self.received, self.progressed, self.failed = taker.came, taker.taken, taker.failed
 
     def write_failed(self, error: OSError) -> None:
-        """Reading tells more."""
+        """Ignore it: the next read reports the cause."""
 
     def lost(self, error: Exception | None) -> None:
         self._taker.upstream_lost(error, self._socket.stamp)
@@ -167,7 +167,7 @@ class Connection:
         self._clear()
 
     def _clear(self) -> None:
-        """Forget the exchange before."""
+        """Forget the previous exchange."""
         self._body: list[bytes] = []
         self._overhead = self._received = self._limit_ns = self.ended_at = self.merged_at = self.paused = 0
         self._expected: int | None = None
@@ -213,7 +213,7 @@ class Connection:
         return self.sending is Sending.REFUSED
 
     def is_reusable(self) -> bool:
-        """Return whether the connection may serve another exchange after this one."""
+        """Return True if the connection may serve another exchange after this one."""
         return (
             self.state is Receiving.ENDED
             and self.sending is Sending.SENT
@@ -290,7 +290,7 @@ class Connection:
         return True
 
     def _note_clock(self) -> None:
-        """Note whose time the last read has, and by how much the clocks disagree."""
+        """Note the clock of the last read's timestamp, and the largest difference between the clocks."""
         instants, sock = self._instants, self._socket
         if sock.has_kernel_time:
             instants.clock = "kernel"
