@@ -16,7 +16,7 @@ PROXY_PASSWORD: Final = "WIRETAPE_PROXY_PASSWORD"
 LEAVE: Final = b"leave\n"
 """The line that asks a companion to leave the tape, so that the writer is the last to close it; it answers the same."""
 LAST_SECONDS: Final = 4.0
-"""So long may what is left at the end take."""
+"""Time allowed for the remainder after the recorder's end."""
 
 _OF_CONNECTIONS: Final = frozenset({
     "http_proxy", "https_proxy", "all_proxy", "wiretape_fleet_password", "otel_exporter_otlp_headers",

@@ -1,11 +1,11 @@
-"""Where a tape is shipped to: a ClickHouse centre, an archive of Parquet files, a collector of OpenTelemetry. Pure.
+"""Destinations of a tape: a ClickHouse centre, an archive of Parquet files, a collector of OpenTelemetry. Pure.
 
 A centre is `clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?tls=yes|no&quorum=N]`. Its nodes are those of one
-server or cluster: any of them takes what is sent. What leaves this machine is encrypted unless `tls=no` says otherwise.
+server or cluster: any of them accepts data. Connections to other machines are encrypted unless `tls=no` is given.
 An archive is `parquet:DIR`, or `s3://BUCKET/PREFIX`. A collector is `otlp+http://HOST:PORT`.
 
-There is no password in a URL: command lines and addresses end up in logs. What is wrong with one is a `ValueError`,
-which never holds a credential.
+There is no password in a URL: command lines and addresses end up in logs. Parsing an invalid URL raises `ValueError`;
+its message never holds a credential.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ TENANT: Final = "tenant"
 DIRECTORY, BUCKET = "parquet:", "s3://"
 ARCHIVE_FORM: Final = "parquet:DIR or s3://BUCKET/PREFIX[?region=…]"
 BUCKET_SETTINGS: Final = {
-    "region": "the region of the bucket; else AWS_REGION, or AWS_DEFAULT_REGION, or what the bucket says",
+    "region": "the region of the bucket; else AWS_REGION, or AWS_DEFAULT_REGION, or as the bucket reports",
     "endpoint_override": "HOST:PORT of another service than Amazon's",
     "scheme": "http, for a service without TLS",
 }
-"""What may follow a bucket: ?NAME=VALUE&…"""
+"""Settings after a bucket: ?NAME=VALUE&…"""
 COLLECTOR: Final = "otlp+"
-"""Before the URL of a collector where there may be other destinations, too."""
+"""Prefix of a collector's URL where other kinds of destination are possible."""
 HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 USER, PASSWORD, PASSWORD_FILE = "WIRETAPE_FLEET_USER", "WIRETAPE_FLEET_PASSWORD", "WIRETAPE_FLEET_PASSWORD_FILE"
 
@@ -46,9 +46,9 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The nodes of a centre as base URLs, the database, the user; `quorum`: replicas that must have what is sent.
+    """The nodes of a centre as base URLs, the database, the user; `quorum`: replicas that confirm an insert.
 
-    `url` is what was read.
+    `url` is the URL as it was given.
     """
 
     nodes: tuple[str, ...]
@@ -70,7 +70,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Where an archive is: a directory, or `BUCKET/PREFIX` of a service with `settings`. No credentials are in it."""
+    """An archive's place: a directory, or `BUCKET/PREFIX` of a service with `settings`. No credentials are in it."""
 
     url: str
     directory: Path | None = None
@@ -92,7 +92,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Where spans and metrics are sent: a base URL without credentials, and a file of headers, if one was named."""
+    """A collector of spans and metrics: a base URL without credentials, and a file of headers, if one was named."""
 
     url: str
     headers_file: Path | None = None
@@ -133,7 +133,7 @@ def parse(text: str) -> Destination:
 
 
 def parse_centre(text: str) -> Target:
-    """Read where the centre is. Raises `ValueError`, which says what is wrong and never repeats a password."""
+    """Parse the URL of a centre. Raises `ValueError` with the reason, which never repeats a password."""
     if not text.startswith(CENTRE):
         raise ValueError(f"a centre is {CENTRE_FORM}")
     location, _, query = text.removeprefix(CENTRE).partition("?")
@@ -185,7 +185,7 @@ def identifier(name: str) -> str:
 
 
 def credentials(target: Target, environment: Mapping[str, str]) -> Credentials:
-    """Return who asks, from the environment or the file that it names. Raises `OSError` and `ValueError`."""
+    """Return user and password from the environment or the file that it names. Raises `OSError` and `ValueError`."""
     password = environment.get(PASSWORD)
     if password is None and (path := environment.get(PASSWORD_FILE)):
         password = Path(path).read_text("utf-8").rstrip("\r\n")

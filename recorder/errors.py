@@ -10,13 +10,13 @@
     │   ├── TapeGone        the tape was removed or replaced while it was written             exit 1
     │   ├── ForeignFile     the file is not a tape                                            exit 8
     │   └── TapeDamaged     a check of the tape failed                                        exit 3
-    ├── OutputRefused       an output file would replace what must not be replaced             exit 2
+    ├── OutputRefused       an output file would replace a protected file                       exit 2
     ├── ConfigError         a configuration file, or one of rules, has a mistake             exit 2
     ├── CannotListen        the address is taken or may not be listened on                    exit 7
     ├── WriterFailed        the writer process could not be started or kept running           exit 1
     └── UpstreamError       an upstream could not be reached, broke, or ran into a limit
 
-Each message says what is wrong, whose fault it is and what to do. The command line prints it as one line and exits
+Each message names the failure, its cause and the remedy. The command line prints it as one line and exits
 with `exit_code`. An `UpstreamError` never reaches the command line: it becomes the outcome of an exchange.
 """
 
@@ -24,19 +24,19 @@ import sqlite3
 
 
 class WiretapeError(Exception):
-    """Any failure that wiretape foresees; `exit_code` is what the command line exits with."""
+    """Any failure that wiretape foresees; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class NotFound(WiretapeError):
-    """What was asked for is not there, or the id given fits several exchanges."""
+    """The requested tape or exchange does not exist, or the id given fits several exchanges."""
 
     exit_code = 4
 
 
 class NotShipped(NotFound):
-    """The bytes of an exchange were asked for where only its facts, measures and gaps were pulled from a centre."""
+    """A request for the bytes of an exchange whose facts, measures and gaps alone were pulled from a centre."""
 
     def __init__(self, id: str) -> None:
         super().__init__(
@@ -117,7 +117,7 @@ BY_EXIT_CODE: dict[int, type[WiretapeError]] = {
 }
 
 LASTING = (TapeGone, TapeDamaged, ForeignFile)
-"""What is wrong with a tape for good: to try again would not help."""
+"""Permanent failures of a tape: to try again would not help."""
 
 
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -2,7 +2,7 @@
 
 
 def counted(number: int, thing: str) -> str:
-    """Return a number and what it counts: `1 exchange`, `1,234 exchanges`, `0 retries`."""
+    """Return a number and its noun: `1 exchange`, `1,234 exchanges`, `0 retries`."""
     return f"{number:,} {thing if number == 1 else plural(thing)}"
 
 

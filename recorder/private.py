@@ -1,4 +1,4 @@
-"""Directories of a process's own, removed at its end: also when it is told to end, and by the next one if it is killed.
+"""Directories of a process's own, removed at its end: also after a signal to end, and by the next one if it is killed.
 
 A directory is held by a lock, which ends with the process. One that other programs know stays for as long as one of
 them runs.
@@ -78,9 +78,9 @@ def _remove_left(place: Path, prefix: str, *, is_named: bool) -> None:
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise `SystemExit`, so that what was begun can be undone.
+    """Make SIGTERM and SIGHUP raise `SystemExit`, so that cleanup code runs.
 
-    Where they are ignored, as under nohup, or caught already, that stays; and signals are the main thread's.
+    A signal that is ignored (nohup) or caught already keeps its handler; outside the main thread nothing changes.
     """
 
     def end(number: int, _: object) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 State = Literal["running", "ended", "lost"]
 
 LOST_MS: Final = 15_000
-"""A recorder reports every 5 s: one that has not for so long is lost."""
+"""Silence after which a recorder is lost; it reports every 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +33,26 @@ class Run:
     upstreams: Sequence[Sequence[str]] = ()
 
     def silent_ms(self, wall_ns: int) -> float | None:
-        """Return for how long nothing was heard of it; None if it has told no time."""
+        """Return the time since its last report, in ms; None if it has reported none."""
         try:
             return (wall_ns / 1e9 - datetime.fromisoformat(self.heartbeat_at).timestamp()) * 1000
         except (ValueError, TypeError, OverflowError):
             return None
 
     def state(self, wall_ns: int) -> State:
-        """Return whether it runs, has ended in good order, or is lost: its process is gone, or silent for long."""
+        """Return the state at `wall_ns`: running, ended in good order, or lost (the process is gone or silent)."""
         if self.ended_at is not None:
             return "ended"
         return "lost" if self.gone or (self.silent_ms(wall_ns) or 0) > LOST_MS else "running"
 
 
 def is_gone(pid: int | None, boot: str | None) -> bool:
-    """Return whether a process is known to have ended that ran as `pid`, on the machine and since its `boot`."""
+    """Return True if a process is known to have ended that ran as `pid`, on the machine and since its `boot`."""
     return boot == boot_id() and pid is not None and not _exists(pid)
 
 
 def may_return(pid: int, boot: str | None) -> bool:
-    """Return whether a process that ran as `pid` since this machine's `boot` may still run; else it has ended."""
+    """Return True if a process that ran as `pid` since this machine's `boot` may still run; else it has ended."""
     return boot == boot_id() and _exists(pid)
 
 

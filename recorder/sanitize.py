@@ -17,7 +17,7 @@ _MANY_LINES = {code: shown for code, shown in _ONE_LINE.items() if code != 0x0A}
 def safe(text: str, *, multiline: bool = False) -> str:
     """Return `text` safe to show on a terminal; line feeds stay if `multiline`.
 
-    C0 and DEL become control pictures, C1, surrogates and tags U+FFFD, bidi controls `◆`, what has no width `·`.
+    C0 and DEL become control pictures, C1, surrogates and tags U+FFFD, bidi controls `◆`, characters without width `·`.
     """
     if text.isascii() and text.isprintable():
         return text  # nearly every text, and far cheaper than a translation

@@ -1,1 +1,1 @@
-"""The commands that record, and what they print."""
+"""The recording commands and their output."""

@@ -1,6 +1,6 @@
-"""A program beside a recorder, which reads what it records: it is started again when it ends, and harms no stream.
+"""A program beside a recorder, which reads its tape: it is started again when it ends, and harms no stream.
 
-What writes a tape stands alone: a companion is started by the name of its module, and the recorder goes on without it.
+A tape's writer does not depend on it: a companion is started by its module's name, and the recorder goes on without it.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """What a recorder ships where; `bodies`: what was said, too."""
+    """A destination of a recorder's tape; `bodies`: ship the bodies, too."""
 
     destination: Destination
     bodies: bool = False
@@ -47,7 +47,7 @@ class Shipment:
         """Return the line that a recorder prints at its start."""
         if isinstance(self.destination, Collector):
             return f"otlp        {Redactor(None).url(self.destination.url)}/v1/traces, /v1/metrics"
-        return f"ship        {self.destination.shown}{', with what is said' if self.bodies else ''}"
+        return f"ship        {self.destination.shown}{', with bodies' if self.bodies else ''}"
 
     def program(self, settings: "Options") -> Program:
         """Return the program for the tape of a recorder: `wiretape ship`."""
@@ -73,9 +73,9 @@ class Shipment:
 async def shipped(
     shipments: Sequence[Shipment], settings: "Options", screen: "Screen"
 ) -> "AsyncIterator[list[Companion]]":
-    """Ship what is recorded, until the context is left when the recorder has stopped.
+    """Ship the tape while it is recorded, until the context is left after the recorder has stopped.
 
-    The tape is the buffer: what is left then is shipped for some seconds, and the rest by whatever ships it next.
+    The tape is the buffer: shipping then goes on for some seconds; the next shipping process sends the remainder.
     """
     companions = []
     for shipment in shipments:
@@ -92,7 +92,7 @@ async def keep_running(
 ) -> None:
     """Start a program, and again when it ends, until cancelled; `attend` returns its exit code when it has ended.
 
-    What one has said is not said again by those that follow it, until one lasts: it could end for the same reason.
+    Lines that one process has printed are not repeated for its successors, until one lasts: the cause may be the same.
     """
     wait, said = _AGAIN_SECONDS, dict[str, object]()
     while True:
@@ -123,13 +123,13 @@ async def keep_running(
 
 
 _TELLING: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
-"""What prints the lines of each program, until its end, whoever waits for that."""
+"""The task that prints the lines of each program, until its end."""
 
 
 async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dict[str, object]) -> None:
-    """Print what a program says on standard error, which would not heed the status line.
+    """Print a program's standard error, which would otherwise break the status line.
 
-    `said` has the lines so far, and the process that each was first said by.
+    `said` maps each line printed to the process that first printed it.
     """
     assert process.stderr is not None
     while True:
@@ -146,7 +146,7 @@ async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dic
 
 
 class Companion:
-    """A process that takes what a recorder records, and how it is ended."""
+    """A process that reads the tape of a recorder, and the end of that process."""
 
     def __init__(self, program: Program, screen: "Screen") -> None:
         self._program, self._screen = program, screen
@@ -154,7 +154,7 @@ class Companion:
         self._keeping = asyncio.create_task(keep_running(program, self._attend, screen))
 
     async def leave(self) -> None:
-        """Let the process leave the tape, so that the writer is the last to close it; it need not be heeded."""
+        """Ask the process to leave the tape, so that the writer closes it last; a slow process is not waited for."""
         self._keeping.cancel()
         await asyncio.gather(self._keeping, return_exceptions=True)
         if self._process is not None and self._process.returncode is None:
@@ -165,11 +165,11 @@ class Companion:
                 await asyncio.wait_for(self._process.stdout.readline(), _LEAVE_SECONDS)
 
     async def finish(self) -> None:
-        """Let the process deal with what is left, and wait for its end; it is killed if that takes too long."""
+        """Close the process's input, and wait until it has handled the remainder; kill it if that takes too long."""
         if not self._keeping.done():
             await self.leave()
         if self._process is None or self._process.returncode is not None:
-            self._screen.line(f"wiretape: the process that {self._program.does} has ended: what is left is on the tape")
+            self._screen.line(f"wiretape: the process that {self._program.does} has ended: the rest is on the tape")
             return
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -177,7 +177,7 @@ class Companion:
             await asyncio.wait_for(self._process.wait(), LAST_SECONDS + _LEAVE_SECONDS)
         except TimeoutError:
             self._screen.line(
-                f"wiretape: the process that {self._program.does} cannot end in time: what is left is on the tape"
+                f"wiretape: the process that {self._program.does} cannot end in time: the rest is on the tape"
             )
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 self._process.kill()  # it only reads

@@ -1,4 +1,4 @@
-"""Daemons of a command: those that it leaves behind, and those of before that make its calls."""
+"""Daemons of a command: those that it leaves behind, and older ones that make its calls."""
 
 import itertools
 import subprocess

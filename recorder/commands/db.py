@@ -1,4 +1,4 @@
-"""The commands `wiretape db …`: what a tape is, whether it is whole, deriving its measures again, making one up."""
+"""The commands `wiretape db …`: show, check, rebuild, prune, merge and make up tapes."""
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -32,7 +32,7 @@ def db() -> None:
 @db.command()
 @options.db
 def info(db: Path | None) -> None:
-    """Show what the tape holds."""
+    """Show the tape's contents and size."""
     import sqlite3
 
     from wiretape.recorder.tape import file, lock, reading
@@ -154,7 +154,7 @@ def _derive(store: "Store", *, outdated: bool = False) -> tuple[int, int]:
 @options.db
 @click.option("--older", type=options.read_age, metavar="AGE", help="Those that began longer ago: 12h, 30d, 8w.")
 @click.option("--max-size", type=options.read_size, metavar="SIZE",
-              help="The oldest, until the rest takes at most so much: 500MB, 2GB.")  # fmt: skip
+              help="The oldest, until the rest fits this size: 500MB, 2GB.")  # fmt: skip
 @options.deleting
 def prune(
     db: Path | None, older: timedelta | None, max_size: int | None, dry_run: bool, yes: bool, vacuum: bool
@@ -195,10 +195,10 @@ def delete(
     vacuum: bool,
     about: str = "",
 ) -> None:
-    """Print what `work` deletes, which is these exchanges, ask on a terminal, and do it.
+    """Print the number of these exchanges, ask on a terminal, and delete them with `work`.
 
-    `by` is the command, for whoever finds the tape taken; `about` stands before a number that is estimated. Raises
-    `click.UsageError` if nobody can be asked, and the kinds of `TapeError`.
+    `by` is the command, shown to others that find the tape locked; `about` stands before an estimated number. Raises
+    `click.UsageError` if there is no terminal to ask on, and the kinds of `TapeError`.
     """
     from wiretape.recorder.tape import file, retention
 
@@ -304,9 +304,9 @@ def merged(
     *,
     dry_run: bool = False,
 ) -> None:
-    """Copy the exchanges of tapes onto one, of one tape those that are selected; report how many there were.
+    """Copy the exchanges of tapes, or those selected of a single tape, onto one; report their number.
 
-    `purpose` is what others are told who find the tape taken. Raises `TapeDamaged` where some could not be copied.
+    `purpose` is shown to others that find the tape locked. Raises `TapeDamaged` if some could not be copied.
     """
     from wiretape.recorder.sanitize import safe
     from wiretape.recorder.tape import cut, file, merge
@@ -314,7 +314,7 @@ def merged(
 
     merge.refuse_itself(path, tapes)
     tapes = tuple(map(cut.readable, tapes))
-    plan = None if path.exists() else merge.plan(None, tapes, selected)  # no tape is made of what cannot be read
+    plan = None if path.exists() else merge.plan(None, tapes, selected)  # no tape is made of an unreadable source
     if dry_run:
         if plan is None:
             with file.reading(path) as connection:

@@ -1,4 +1,4 @@
-"""The command `wiretape env`: what to export to point common SDKs at a recorder."""
+"""The command `wiretape env`: variables that point common SDKs at a recorder."""
 
 import shlex
 from pathlib import Path

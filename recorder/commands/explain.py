@@ -1,4 +1,4 @@
-"""Why `wiretape run` recorded nothing, as far as the recorder has seen, and what to try."""
+"""Likely reasons why `wiretape run` recorded nothing, and remedies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.pointing import Plan
 
 _NAMED = 4
-"""At most so many variables, hosts or refusals are named in one line."""
+"""Limit of variables, hosts or refusals named in one line."""
 
 
 _CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
@@ -20,7 +20,7 @@ _CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
 
 @dataclass(slots=True)
 class Attempt:
-    """What a recorder has seen of a command: connections, the hosts asked of the proxy and how each was treated."""
+    """A recorder's view of a command: connections, the hosts requested from the proxy and the treatment of each."""
 
     plan: Plan
     is_intercepting: bool = False
@@ -28,7 +28,7 @@ class Attempt:
     asked: dict[str, str] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
     daemons: dict[int, str] = field(default_factory=dict)
-    """Processes of before that the command was connected to on this machine, by pid."""
+    """Older processes of this machine that the command was connected to, by pid."""
 
 
 def explain(attempt: Attempt, command: Sequence[str]) -> Iterator[str]:

@@ -153,7 +153,7 @@ def _stop(number: int, child: int) -> None:
     if number in _STOPS:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
         signal.pthread_sigmask(signal.SIG_BLOCK, [number])
-    if group != os.getpgrp():  # a shell, of which the one around this process knows nothing
+    if group != os.getpgrp():  # a shell, unknown to the one around this process
         _continue(group)
 
 

@@ -1,8 +1,8 @@
-"""Metrics for dashboards: the process that serves them, and what the recorder tells it.
+"""Metrics for dashboards: the process that serves them, and its input from the recorder.
 
-`wiretape.viewer.ship.prometheus.serve` reads the exchanges that have ended from the tape, as any viewer does. Once a
-second the recorder tells it what no tape knows: its lag, its losses, how many exchanges are running. It is killed and
-started again at will: it reads the session from its beginning, so that counters go on.
+`wiretape.viewer.ship.prometheus.serve` reads the finished exchanges from the tape, as any viewer does. Once a second
+the recorder sends it the facts that are on no tape: its lag, its losses, the number of running exchanges. It may be
+killed and started again: it reads the session from its beginning, so that counters go on.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 PROGRAM = "wiretape.viewer.ship.prometheus.serve"
 PULSE_SECONDS = 1.0
 _UNREAD_BYTES = 64 << 10
-"""What is not read is not sent."""
+"""Limit of unread bytes; beyond it no pulse is sent."""
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """The first line that the program gets: what to serve, and by which `hosts` it may be called."""
+    """The first line for the program: the tape and session to serve, and the `hosts` by which it may be called."""
 
     tape: Path
     session: str
@@ -77,7 +77,7 @@ async def served(
 
 
 async def _feed(process: asyncio.subprocess.Process, setup: bytes, recorder: "Recorder") -> int:
-    """Tell the program what it cannot know, until it ends; return its exit code."""
+    """Send the program the setup, then pulses until it ends; return its exit code."""
     assert process.stdin is not None
     pipe = process.stdin
     pipe.write(setup + b"\n")

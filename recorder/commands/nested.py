@@ -1,4 +1,4 @@
-"""`wiretape run` where a recorder runs already: what one tells the commands in it, and what a run makes of it."""
+"""`wiretape run` under a running recorder: the marker in its commands' environment, and its effect on a new run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from wiretape.recorder.relay.providers import Upstream
 
 VARIABLE = "WIRETAPE_RECORDING"
 _CERTIFICATES = "/wiretape-ca-"
-"""In the path of each file of `wiretape.recorder.relay.environment`, whose imports are too much for this."""
+"""Part of the paths of `wiretape.recorder.relay.environment`'s files; importing that would be slow."""
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Which recorder records a command: its process, where it listens, its tape.
+    """The recorder of a command: its process, its base URL, its tape.
 
     `own` names the APIs that it relays to at their own URL; `intercepts`, whether it is a forward proxy.
     """
@@ -33,12 +33,12 @@ class Marker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the recorder still runs, on this machine."""
+        """True if the recorder still runs, on this machine."""
         return self.boot == boot_id() and not is_gone(self.pid, self.boot)
 
 
 def mark(pid: int, base: str, tape: Path, plan: Plan, *, intercepts: bool = False) -> dict[str, str]:
-    """Return the variable that tells a command which process records it."""
+    """Return the variable that names the recorder to a command."""
     import msgspec
 
     own = [one.name for one in plan.upstreams if one.name in BY_NAME and one.url == BY_NAME[one.name].url]
@@ -59,10 +59,10 @@ def read(environ: Mapping[str, str]) -> Marker | None:
 
 
 def without(environ: Mapping[str, str], marker: Marker) -> dict[str, str]:
-    """Return the environment without what a recorder set, as far as it is known what was there before.
+    """Return the environment without a recorder's variables, where their former values are known.
 
-    Of a variable that pointed at something else than at its API's own URL, that is lost: one that points at a recorder
-    which still runs is left so. Raise ValueError if that has ended.
+    The former value of a variable is lost if it was not its API's own URL: one that points at a running recorder stays.
+    Raise ValueError if that recorder has ended.
     """
     kept = {name: value for name, value in environ.items() if not _is_left(name, value, marker)}
     for name, path in pointed_at(kept, marker.base).items():
@@ -80,10 +80,10 @@ def pointed_at(environ: Mapping[str, str], base: str) -> dict[str, str]:
 
 
 def resolved(environ: Mapping[str, str], base: str, upstreams: Sequence[Upstream]) -> dict[str, str]:
-    """Return the environment with what a recorder relays to in place of the recorder.
+    """Return the environment with the URLs of a recorder's upstreams in place of the recorder's.
 
-    So what `wiretape env` says for a recorder, and a run records on the same tape, is there once. An upstream with
-    credentials, which are not on the tape, stays as it is.
+    So a run on the tape of a recorder that `wiretape env` points at records each exchange once. A variable stays if its
+    upstream has credentials, which are not on the tape.
     """
     routes = {name: providers.route(upstreams, path.encode()) for name, path in pointed_at(environ, base).items()}
     known = {name: route for name, route in routes.items() if route and route[0].authorization is None}
@@ -91,7 +91,7 @@ def resolved(environ: Mapping[str, str], base: str, upstreams: Sequence[Upstream
 
 
 def _is_left(name: str, value: str, marker: Marker) -> bool:
-    """Return whether a variable names the recorder as a proxy, or certificates that went with a recorder."""
+    """Return True if a variable names the recorder as a proxy, or certificates that went with a recorder."""
     if _CERTIFICATES in value:
         return not Path(value).exists()
     return name.lower() in _PROXIES and urlsplit(value).netloc.rpartition("@")[2] == urlsplit(marker.base).netloc

@@ -1,4 +1,4 @@
-"""What the commands that record have in common on the command line: options, and reading their values.
+"""Options that the recording commands share, and the parsers of their values.
 
 Only click is imported at the top: `--help` must not wait for a database library.
 """
@@ -105,8 +105,8 @@ db = click.option(
 def deleting(command: F) -> F:
     """Add the options that every deleting command takes."""
     added = (
-        click.option("--dry-run", is_flag=True, help="Only say what would be deleted."),
-        click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where no terminal can be asked."),
+        click.option("--dry-run", is_flag=True, help="Only print the number of exchanges to delete."),
+        click.option("-y", "--yes", is_flag=True, help="Delete without asking; needed without a terminal."),
         click.option("--vacuum", is_flag=True,
                      help="Then rewrite the tape, so that nothing deleted stays in the file and it shrinks."),
     )  # fmt: skip
@@ -268,7 +268,7 @@ def read_listen(
 
 
 def read_destination(_: click.Context, __: click.Parameter, url: str | None) -> destinations.Destination | None:
-    """Read where a tape is shipped to. Raises `click.BadParameter`."""
+    """Parse the URL of a tape's destination. Raises `click.BadParameter`."""
     try:
         return None if url is None else destinations.parse(url)
     except ValueError as error:
@@ -292,13 +292,13 @@ def read_headers(collector: destinations.Collector) -> list[tuple[str, str]]:
 
 
 def check_extra(module: str, extra: str, option: str) -> None:
-    """Raise `WiretapeError` if what an option needs is not installed."""
+    """Raise `WiretapeError` if the module that an option needs is not installed."""
     if not is_installed(module):
         raise WiretapeError(f"{option} needs {module}: install it with pip install 'wiretape[{extra}]'")
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a module can be imported."""
+    """Return True if a module can be imported."""
     from importlib.util import find_spec
 
     try:

@@ -1,4 +1,4 @@
-"""What a command was run as: the labels that `wiretape run` adds to its exchanges."""
+"""The provenance of a command: the labels that `wiretape run` adds to its exchanges."""
 
 import os
 import re
@@ -14,9 +14,9 @@ _CHARACTERS = 256
 
 
 def labels(program: str, directory: Path) -> dict[str, str]:
-    """Return `argv0`, `cwd` and `commit`: names only, of which a command's arguments are never a part.
+    """Return `argv0`, `cwd` and `commit`: names only, never a command's arguments.
 
-    A name that is empty or not printable is left out, and so is the commit where there is none.
+    A name that is empty or not printable is left out, and so is an unknown commit.
     """
     known = {"argv0": PurePath(program).name, "cwd": directory.name, "commit": _commit(directory)}
     return {key: value[:_CHARACTERS] for key, value in known.items() if value and value.isprintable()}

@@ -38,17 +38,17 @@ _NAMED = 3
     show_default=True,
     metavar="HOST:PORT",
     envvar="WIRETAPE_LISTEN",
-    help="Where clients call; port 0 takes a free one.",
+    help="Address for clients; port 0 takes a free one.",
 )
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME",
               help="Another host name by which clients may call; needed to listen beyond loopback.")  # fmt: skip
 @click.option("--keep", type=options.read_age, metavar="AGE", envvar="WIRETAPE_KEEP",
               help="Delete exchanges when they are older than this: 12h, 30d, 8w.")  # fmt: skip
 @click.option("--max-db-size", type=options.read_size, metavar="SIZE", envvar="WIRETAPE_MAX_DB_SIZE",
-              help="Delete the oldest exchanges when what is stored takes more than this: 500MB, 2GB.")  # fmt: skip
+              help="Delete the oldest exchanges when the tape's data exceed this: 500MB, 2GB.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, _MOST_WORKERS), default=1, show_default=True, metavar="N",
               callback=options.check_workers,
-              help="Relay in so many processes, on as many cores; all write to one tape. Linux only.")  # fmt: skip
+              help="Relay in N processes, on as many cores; all write to one tape. Linux only.")  # fmt: skip
 @click.option("--metrics", metavar="HOST:PORT",
               help="Serve Prometheus metrics at http://HOST:PORT/metrics; port 0 takes a free one.")  # fmt: skip
 @click.option("--otlp", metavar="URL", callback=options.read_collector,
@@ -60,7 +60,7 @@ _NAMED = 3
               help="Ship to URL, too: a centre, clickhouse://HOST/DATABASE, or an archive, "
               f"{destinations.ARCHIVE_FORM}; see wiretape help shipping.")  # fmt: skip
 @click.option("--ship-bodies", is_flag=True,
-              help="With --ship, ship what was said, too: requests, answers, and their reads.")  # fmt: skip
+              help="With --ship, ship the bodies, too: requests, answers, and their reads.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
     common: options.Recording,
@@ -81,7 +81,7 @@ def record(
     When it is ready, three lines say where to point SDKs, where the tape is, and how to look at it. They go to standard
     error, as does all that follows; on a pipe, standard output gets the base URL for clients, and nothing else.
 
-    With --intercept, further lines say what to export for programs with a URL of their own: see "wiretape help
+    With --intercept, further lines are the variables to export for programs with a URL of their own: see "wiretape help
     intercept". They hold the proxy's password, so that they are shown on a terminal only.
 
     With --otlp, each generation becomes a span in the trace of its caller: see "wiretape help otlp".
@@ -107,7 +107,7 @@ def record(
 
 
 def _collector(collector: destinations.Collector | None, headers: Path | None) -> "Iterator[Shipment]":
-    """Yield where spans and metrics are to be sent."""
+    """Yield the shipment of spans and metrics to a collector, if any."""
     if collector is None:
         if headers is not None:
             raise click.UsageError("--otlp-headers is for --otlp: add that")
@@ -116,12 +116,12 @@ def _collector(collector: destinations.Collector | None, headers: Path | None) -
 
     options.check_extra("opentelemetry.proto", "otlp", "--otlp")
     collector = dataclasses.replace(collector, headers_file=headers)
-    options.read_headers(collector)  # to say at once what is wrong with them
+    options.read_headers(collector)  # to report errors in them at once
     yield Shipment(collector)
 
 
 def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Shipment]":
-    """Yield where the tape is to be shipped."""
+    """Yield the shipment of the tape, if any."""
     if to is None:
         if bodies:
             raise click.UsageError("--ship-bodies is for --ship: add that")
@@ -202,7 +202,7 @@ async def _serve(
 
 
 def _observer(screen: "Screen", faults: list[str]) -> "Observer":
-    """Return what prints all that happens, and adds our own faults to the list."""
+    """Return an observer that prints all events, and adds our own faults to the list."""
     from wiretape.recorder.clock import SYSTEM
     from wiretape.recorder.commands.status import finished_line
     from wiretape.recorder.relay.service import Observer
@@ -244,7 +244,7 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
 
 
 def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
-    """Print where to point SDKs, where the tape is and how to look at it, in three lines, and then any warnings."""
+    """Print three lines (the base URL for SDKs, the tape, the commands to view it), and then any warnings."""
     from wiretape.recorder import __version__
     from wiretape.recorder.tape.redact import Redactor
 
@@ -271,7 +271,7 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
 def _exports(
     interception: "Interception", base: str, certificates: Mapping[str, str], *, is_private: bool
 ) -> list[str]:
-    """Return the lines to export; the password is in them only where what is printed is not kept."""
+    """Return the `export` lines; they hold the password only if the output is private."""
     from wiretape.recorder.relay import environment
 
     if PROXY_PASSWORD in os.environ:
@@ -284,7 +284,7 @@ def _exports(
 
 
 def _served(base: str, upstreams: Sequence[providers.Upstream]) -> str:
-    """Return where the upstreams are served: for one, the variable of its SDK; for several, their names."""
+    """Return the description of the upstreams' URLs: for one, its SDK's variable; for several, their names."""
     from wiretape.recorder.tape.redact import Redactor
 
     if len(upstreams) > 1:

@@ -95,7 +95,7 @@ def make_plan(common: options.Recording, environ: Mapping[str, str], command: Se
 
 
 def _asks_for_more(common: options.Recording, marker: nested.Marker) -> bool:
-    """Return whether the command line asks for another tape or upstream than those of the recorder around it."""
+    """Return True if the command line asks for another tape or upstream than those of the recorder around it."""
     source = click.get_current_context().get_parameter_source
     is_other_tape = source("db") is ParameterSource.COMMANDLINE and str(common.tape.resolve()) != marker.tape
     is_more = bool(common.intercept) and not marker.intercepts
@@ -103,7 +103,7 @@ def _asks_for_more(common: options.Recording, marker: nested.Marker) -> bool:
 
 
 def _recorders_in(environ: Mapping[str, str], tape: Path) -> "list[tuple[str, list[providers.Upstream]]]":
-    """Return where the tape's running recorders listen, and their upstreams, if the environment may point at one."""
+    """Return base URL and upstreams of the tape's running recorders, if the environment may point at one."""
     if not any("://127.0.0.1:" in environ.get(name, "") for name in apis.BY_VARIABLE):
         return []  # without a look at the tape, which takes a while
     from wiretape.recorder.commands.env import recorders
@@ -111,7 +111,7 @@ def _recorders_in(environ: Mapping[str, str], tape: Path) -> "list[tuple[str, li
 
     try:
         return recorders(tape)
-    except (WiretapeError, OSError):  # what is wrong with the tape is said when it is opened
+    except (WiretapeError, OSError):  # errors of the tape are reported when it is opened
         return []
 
 
@@ -147,7 +147,7 @@ def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: S
         plan.left[variables.JAVA] = "it is set: Java needs -Dhttps.proxyHost and -Djavax.net.ssl.trustStore in it"
     recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line)))
     base = recording.base()
-    if not base:  # it has said why
+    if not base:  # it has printed the reason
         return recording.wait()
     marked = nested.mark(recording.pid, base, settings.tape, plan, intercepts=settings.interception is not None)
     (mark,) = map("=".join, marked.items())
@@ -164,7 +164,7 @@ def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: S
         for line in daemons.left_behind(mark):
             _report(line)
     if stored < 0:
-        _report(f"signal {-stored} has ended the recorder: what came since then is not stored")
+        _report(f"signal {-stored} has ended the recorder: nothing after it is stored")
     return code or (stored and TAPE_FAILED)
 
 
@@ -205,7 +205,7 @@ async def _record(
 
 
 def _observer(attempt: "explain.Attempt", finished: "list[Finished]", troubles: list[str]) -> "Observer":
-    """Return an observer that reports, and adds what it sees to an attempt and to lists."""
+    """Return an observer that reports events, and adds them to an attempt and to lists."""
     from wiretape.recorder.relay.service import Observer
 
     def trouble(message: str) -> None:
@@ -223,9 +223,9 @@ def _observer(attempt: "explain.Attempt", finished: "list[Finished]", troubles: 
 
 
 async def _ended(line: "socket.socket", recorder: "Recorder") -> list[int]:
-    """Say that the command may start; return its exit code and the daemons that it called, or nothing, at its end.
+    """Send the base URL, after which the command may start; return its exit code and the daemons that it called.
 
-    Lines that follow cut the recorder.
+    The list is empty if no command was started, or the launcher is gone. Each further line cuts the recorder.
     """
     import asyncio
 
@@ -242,7 +242,7 @@ async def _ended(line: "socket.socket", recorder: "Recorder") -> list[int]:
 
 
 _OBEYING = set["asyncio.Task[None]"]()
-"""What heeds the lines to a recorder while it stops."""
+"""Tasks that read the lines to a recorder while it stops."""
 
 
 def _report(message: str) -> None:
@@ -251,7 +251,7 @@ def _report(message: str) -> None:
 
 @contextlib.contextmanager
 def _environment(settings: "Options", plan: Plan, environ: Mapping[str, str], base: str) -> Iterator[Mapping[str, str]]:
-    """Yield a command's environment; what it names exists until the end."""
+    """Yield a command's environment; its certificate files exist until the end."""
     if settings.interception is None:
         yield {**environ, **plan.values(base), **past_proxies(environ)}
         return
@@ -266,7 +266,7 @@ def _environment(settings: "Options", plan: Plan, environ: Mapping[str, str], ba
 
 
 def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with which SDKs call wiretape directly although a proxy is set."""
+    """Return the variables that make SDKs call wiretape directly although a proxy is set."""
     if not any(name.lower() in ("http_proxy", "all_proxy") for name in environ):
         return {}
     excluded = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
@@ -275,7 +275,7 @@ def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def proxy_not_used(environ: Mapping[str, str]) -> str:
-    """Return the variable that names a proxy for calls of APIs, by which wiretape does not go; "" if there is none."""
+    """Return the variable that names a proxy for calls of APIs, which wiretape does not use; "" if there is none."""
     return next((name for name in environ if environ[name] and name.lower() in ("https_proxy", "all_proxy")), "")
 
 

@@ -1,4 +1,4 @@
-"""What a recording command prints on standard error: lines, and on a terminal a status line below, often rewritten."""
+"""A recording command's output on standard error: lines, and on a terminal a status line below, often rewritten."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ class Screen:
             self._write(clear + self._status)
 
     def close(self) -> None:
-        """Leave the last status line standing, and wait a moment for what is still to be written."""
+        """Leave the last status line on the screen, and wait a moment until all lines are written."""
         if self._status:
             self._write("\n")
         self._status = ""

@@ -1,4 +1,4 @@
-"""The demo's streams: what the documents of streaming APIs print, and what goes wrong in the field.
+"""The demo's streams: examples from the documents of streaming APIs, and failures from the field.
 
 Each scene is requested by the model's name. The texts are short and the delays real, so that a recording of them shows
 every outcome worth looking at within a few seconds.
@@ -68,7 +68,7 @@ def _openai(model: str) -> Scene:
 
 
 def _envelope(_: str) -> Scene:
-    """`object` is chat.completion, the model is empty, a tool call comes whole, nothing is said at the end."""
+    """`object` is chat.completion, the model is empty, a tool call comes whole, and there is no `[DONE]`."""
     more = {"id": "stream:chat:1", "object": "chat.completion"}
     call: JsonObject = {"index": 0, "id": "call_1", "type": "function"}
     call["function"] = {"name": "get_weather", "arguments": '{"city":"Singapore"}'}
@@ -80,7 +80,7 @@ def _envelope(_: str) -> Scene:
 
 
 def _pretty(model: str) -> Scene:
-    """Payloads over many lines, of which only the first begins with `data:`."""
+    """Payloads over many lines; only the first line begins with `data:`."""
     deltas: Iterable[tuple[JsonObject, str | None]] = (
         ({"role": "assistant"}, None),
         *(({"content": word + " "}, None) for word in _TALE.split()[:8]),
@@ -167,7 +167,7 @@ def _response(kind: str, **more: object) -> bytes:
 
 
 def _responses(model: str) -> Scene:
-    """OpenAI's Responses: a summary of the reasoning, then a text; what has come is repeated whole at each end."""
+    """OpenAI's Responses: a summary of the reasoning, then a text; each end repeats the whole part."""
     whole = {"id": "resp_demo", "object": "response", "model": model, "status": "in_progress", "output": []}
     thoughts, said = "**Counting the pauses** Each is a gap .", "A pause is as long as nobody speaks ."
     summed = {"id": "rs_demo", "type": "reasoning", "summary": [{"type": "summary_text", "text": f"{thoughts} "}]}
@@ -255,7 +255,7 @@ SCENES = {
 
 
 def request(name: str) -> tuple[str, JsonObject]:
-    """Return the path and the body with which a client of its API asks for a scene."""
+    """Return the path and the body of a client's request for a scene, in the scene's API."""
     path = f"/v1/{name}" if name in ("messages", "responses") else "/v1/chat/completions"
     asked = [{"role": "user", "content": f"Play the scene {name}."}]
     return path, {"model": f"demo-{name}", "stream": True, "input" if name == "responses" else "messages": asked}

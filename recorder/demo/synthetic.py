@@ -115,7 +115,7 @@ def timed(one: Template, random: Generator) -> tuple[Exchange, Reads, Measures]:
 
 
 def _measured(one: Template, facts: Exchange, its_reads: Reads) -> Measures:
-    """Do what `derive` does with timestamps; all else was derived from the body already."""
+    """Derive the measures that depend on timestamps, as `derive` does; the body's were derived already."""
     timeline = Timeline(facts, its_reads)
     flags = set(one.derived.flags)
     if one.decoded.stream:

@@ -1,7 +1,7 @@
-"""A scripted upstream: plays (delay, bytes) to whoever asks. For the demo, the tests and the documentation.
+"""A scripted upstream: plays (delay, bytes) to each client. For the demo, the tests and the documentation.
 
 It is a bare HTTP/1.1 server, so that it can also be a broken one: it may end a response early, reset the connection, or
-fall silent. It logs what it sent and when, and whether its peer left.
+fall silent. It logs the bytes and times of its sends, and whether its peer left.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ End = Literal["end", "fin", "reset", "stall"]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One response: raw bytes, each after a delay in seconds, and what comes after the last."""
+    """One response: pieces of raw bytes, each after a delay in seconds, and its `end`."""
 
     pieces: Sequence[tuple[float, bytes]]
     end: End = "end"
@@ -31,7 +31,7 @@ class Scene:
 
 @dataclass(slots=True)
 class ReceivedRequest:
-    """A request as it came, and what became of its scene."""
+    """A request received, and the log of its scene."""
 
     method: str = ""
     target: bytes = b""

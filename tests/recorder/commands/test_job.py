@@ -207,7 +207,7 @@ async def test_a_command_goes_on_without_a_recorder_that_is_killed_and_the_loss_
         os.kill(recorder_of(process), signal.SIGKILL)
         out, err = await process.communicate(b"x")
     assert (out, process.returncode) == (b"gone on\n", 125)
-    assert err == b"wiretape: signal 9 has ended the recorder: what came since then is not stored\n"
+    assert err == b"wiretape: signal 9 has ended the recorder: nothing after it is stored\n"
 
 
 @on_loop

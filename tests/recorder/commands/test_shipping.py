@@ -78,7 +78,7 @@ async def test_a_centre_that_refuses_is_said_once_and_harms_nothing(tmp_path: Pa
             code, _, err = await finish(process, signal.SIGINT)
     assert (code, err.count("does not accept the user or the password")) == (0, 1)
     assert (err.count("ended (exit code 1); starting another"), "Fatal" in err) == (1, False)
-    assert "what is left is on the tape" in err
+    assert "the rest is on the tape" in err
 
 
 @pytest.mark.nightly
@@ -92,7 +92,7 @@ async def test_what_is_recorded_is_archived_with_what_was_said(tmp_path: Path) -
             await until(lambda: [*root.rglob("*.parquet")])
             await fetch(base, post(CHAT))
             code, _, err = await finish(process, signal.SIGINT)
-    assert (code, f"ship        parquet:{root}, with what is said" in err) == (0, True)
+    assert (code, f"ship        parquet:{root}, with bodies" in err) == (0, True)
     for table in ("exchanges", "streams"):
         files = f"read_parquet('{root}/{table}/*/*/*.parquet')"
         counted = duckdb.sql(f"SELECT count(*), count(DISTINCT id) FROM {files}").fetchall()
@@ -125,7 +125,7 @@ def test_what_is_shipped_where_is_said_in_a_line() -> None:
         Shipment(destinations.parse("otlp+http://h:4318/otel")).line,
     ]
     assert told == [
-        "ship        parquet:/a b, with what is said",
+        "ship        parquet:/a b, with bodies",
         "ship        db at host:8443",
         "otlp        http://h:4318/otel/v1/traces, /v1/metrics",
     ]
