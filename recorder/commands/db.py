@@ -260,7 +260,7 @@ def bytes_(count: int) -> str:
 
 @db.command()
 @options.db
-@click.option("--dry-run", is_flag=True, help="Only say how much is free.")
+@click.option("--dry-run", is_flag=True, help="Only print the size of the free pages.")
 def vacuum(db: Path | None, dry_run: bool) -> None:
     """Rewrite the tape: free space goes back to the disk, and nothing deleted stays in the file."""
     from wiretape.recorder.tape import file, retention
@@ -286,7 +286,7 @@ def _report_rewritten(path: Path, before: "Size", after: "Size") -> None:
 @db.command()
 @click.argument("tapes", nargs=-1, required=True, metavar="TAPE...", type=click.Path(path_type=Path))
 @options.db
-@click.option("--dry-run", is_flag=True, help="Only say what would be copied.")
+@click.option("--dry-run", is_flag=True, help="Only print the number of exchanges to copy.")
 def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
     """Copy the exchanges of other tapes, or of cuts in text, onto this one, which is made if need be.
 

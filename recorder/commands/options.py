@@ -212,7 +212,7 @@ def recording(intercept: Callable[[Any], Any]) -> Callable[[F], F]:
 
 intercepting = click.option(
     "--intercept", is_flag=True,
-    help="Be a forward proxy, too, and record what goes through it to the hosts of known APIs.",
+    help="Be a forward proxy, too, and record requests through it to the hosts of known APIs.",
 )  # fmt: skip
 intercepting_by_default = click.option(
     "--intercept/--base-url", default=None,
