@@ -9,7 +9,7 @@ from math import ceil
 
 _STEP_NS = 10_000
 _MOST_STEPS = 100_000
-"""What is later than a second counts as one."""
+"""Cap on counted lateness, one second: later writes count as one second late."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Lateness:
         self.most_ns = max(self.most_ns, other.most_ns)
 
     def percentile(self, percent: float) -> int:
-        """Return how late so many percent of the writes were at most, ns."""
+        """Return a percentile of the lateness of the writes, in ns."""
         steps = sorted(self.counts)
         reached = list(accumulate(self.counts[step] for step in steps))
         if not reached:
@@ -39,7 +39,7 @@ class Lateness:
 
 
 def of(late_ns: Sequence[int]) -> Lateness:
-    """Return how late the writes of one answer were; in little time, as other answers wait for it."""
+    """Return the lateness of one answer's writes; fast, because other answers wait for it."""
     most_ns = max(late_ns, default=0)
     steps = [-(-late // _STEP_NS) for late in late_ns]
     if most_ns > _STEP_NS * _MOST_STEPS:

@@ -1,6 +1,6 @@
 """A server of recordings in a thread of the program that tests: one socket, and a path of its own for each test.
 
-What a client of an earlier test asks for is so told apart from what the test of now asks for.
+The paths keep requests of an earlier test's client apart from those of the current test.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from wiretape.viewer.replay.websocket import Upgrade
 
 _PLACE: Final = re.compile(rb"(/test-\d+)(/.*|\?.*|$)", re.DOTALL)
 _SECONDS: Final = 30.0
-"""What the thread is asked for takes no longer, unless the machine is out of order."""
+"""Timeout for calls to the thread; reached only if the machine is out of order."""
 _OVER: Final = (
     "this base URL was of a test that is over: make the client within the test or in a fixture of function scope, so "
     "that it reads its base URL again"
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Serving:
-    """What the thread has of a test: where it is served, and what came."""
+    """One test as the thread serves it: its path, and the requests received."""
 
     place: str
     watcher: Watcher
@@ -54,12 +54,12 @@ class _Serving:
     troubles: list[str] = field(default_factory=list)
 
     def add(self, served: Served, client: Client) -> None:
-        """Take in a request."""
+        """Add a request."""
         self.came.append(served)
         self.watcher.add(served, client)
 
     def timeline(self) -> list[Timeline]:
-        """Return what became of each request by now."""
+        """Return the timeline of each request, up to now."""
         self.watcher.look()
         return timeline.of(self.came, self.began_ns)
 
@@ -130,7 +130,7 @@ class Background:
         return await self._answer(place, open_planner, None)
 
     async def _record(self, place: str, asked: Asked, test: str, upstreams: Sequence[Upstream]) -> _Serving:
-        """Serve a test, and record under its id what it asks anew."""
+        """Serve a test, and record its new requests under its id."""
         found = await self._recording(asked.tape, tuple(upstreams))
         select = selected(asked.filter, test, with_unlabelled=asked.options.record != "once")
 
@@ -140,7 +140,7 @@ class Background:
         return await self._answer(place, open_planner, found.labelled({LABEL: test}))
 
     async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...]) -> Recording:
-        """Return what records to a tape, until the end of all tests."""
+        """Return the recorder to a tape, which runs until the end of all tests."""
         found = self._recordings.get((tape, upstreams))
         if found is None:
             tape.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ class Background:
         await serving.replay.stop()
 
     def settled(self, read: Callable[[], T]) -> T:
-        """Return what `read` returns in the thread, when that has taken notice of all that clients did before."""
+        """Return the result of `read` in the thread, after all earlier client activity has been processed."""
         return self._call(_settled(read))
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -219,16 +219,16 @@ class _Switch:
         return app.serve(client, request)
 
     def client_rejected(self, refusal: Refusal) -> None:
-        """It was told to the client."""
+        """Do nothing: the client got the reason."""
 
     def client_failed(self, error: Exception) -> None:
-        """Let the test of now fail."""
+        """Fail the current test."""
         for app in self.apps.values():
             app.client_failed(error)
 
 
 class WiretapeServer:
-    """Answers the requests of one test from its tape: what the fixture `wiretape_server` is.
+    """The value of the fixture `wiretape_server`: answers the requests of one test from its tape.
 
     `url` is the base URL below which all APIs are served; `variables` are the environment variables that are set.
     """
@@ -250,17 +250,17 @@ class WiretapeServer:
         return testenv.base_url(self.url, api, self.variables)
 
     def timeline(self) -> list[Timeline]:
-        """Return what became of each request so far, in the order in which they came."""
+        """Return the timeline of each request so far, in order of arrival."""
         return self._background.settled(self._serving.timeline)
 
     @property
     def misses(self) -> Sequence[Served]:
-        """What was asked for and is not recorded; `miss.message` says why, and which recording is nearest."""
+        """The requests that are not recorded; `miss.message` has the reason and the nearest recording."""
         return [one for one in self._serving.came if one.miss is not None and one.ended != "relayed"]
 
     @property
     def troubles(self) -> Sequence[str]:
-        """What went wrong by no fault of the client's, such as a damaged tape."""
+        """Failures that are not the client's, such as a damaged tape."""
         return self._serving.troubles
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Serves a tape at a port of its own, and records what upstream answers instead: a `Cassette`."""
+"""A `Cassette`: serves a tape at a port of its own, and records new answers of upstream."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +20,15 @@ from wiretape.viewer.replay.websocket import Upgrade
 from wiretape.viewer.source.tape.replayed import Head
 
 _LAST_SECONDS = 1.0
-"""So long may the last of what was answered take to be sent."""
+"""Time allowed for sending the end of the last answers, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of a cassette; `select` chooses what is served, and no upstream stands for the well-known APIs.
+    """Settings of a cassette.
 
-    `labels` are those of what is recorded.
+    `select` chooses the exchanges to serve; an empty `upstreams` stands for the well-known APIs; new recordings get
+    the `labels`.
     """
 
     tape: Path
@@ -41,13 +42,13 @@ class Options:
 
     @property
     def is_recording(self) -> bool:
-        """Whether anything may be recorded."""
+        """True unless recording is off."""
         return self.answers.record != "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Whom a cassette tells what happens: requests served, refused, what went wrong, and what was recorded."""
+    """Callbacks of a cassette: for requests served, requests refused, failures, and recorded exchanges."""
 
     served: Callable[[Served], None] = lambda _: None
     refused: Callable[[Refusal], None] = lambda _: None
@@ -58,7 +59,7 @@ class Observer:
 class Cassette:
     """Serves a tape, and records to it as `answers.record` has it, from `start` to `stop`.
 
-    Used by one event loop, in any thread. What has a server of its own takes a `Recording` and `Replay`s instead.
+    Used by one event loop, in any thread. A program with a server of its own uses a `Recording` and `Replay`s instead.
     """
 
     def __init__(self, options: Options, observer: Observer | None = None) -> None:
@@ -71,7 +72,7 @@ class Cassette:
 
     @property
     def heads(self) -> Sequence[Head]:
-        """What is served, oldest first."""
+        """The served exchanges, oldest first."""
         return self._replay.heads
 
     async def start(self) -> None:
@@ -115,12 +116,12 @@ class Cassette:
         )
 
     def cut(self) -> None:
-        """End a `stop` that waits for what is still being recorded at once."""
+        """End at once a `stop` that waits for running recordings."""
         if self._recording is not None:
             self._recording.cut()
 
     async def stop(self) -> Totals | None:
-        """End; what is still being recorded may take some seconds. Return how the recorder ended, if there is one."""
+        """Stop; running recordings may take some seconds. Return the recorder's totals, or None without a recorder."""
         self._server.close()
         totals = await self._close()
         await self._replay.stop()

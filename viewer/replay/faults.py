@@ -109,7 +109,7 @@ def unplaced(struck: Sequence[Fault], done: Sequence[str]) -> tuple[str, ...]:
 
 
 def _place(schedule: Schedule, fault: Fault, spans: Callable[[], Spans]) -> tuple[int, int] | None:
-    """Return from where to where what a fault is about is in the body; None if the body has no such place."""
+    """Return the span of a fault in the body; None if the body has no such place."""
     size = len(schedule.body)
     if fault.event is None:
         start = int(size * fault.share)
@@ -119,7 +119,7 @@ def _place(schedule: Schedule, fault: Fault, spans: Callable[[], Spans]) -> tupl
 
 
 def _broken(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedule:
-    """End before the place, at the time at which what stands there would have come."""
+    """End before the place, at the time of the next recorded byte."""
     at, (start, _) = _write_at(schedule, place[0]), place
     ends = [*schedule.ends[:at], *([start] if start > (schedule.ends[at - 1] if at else 0) else [])]
     at_ns = schedule.at_ns[: len(ends)]
@@ -130,7 +130,7 @@ def _broken(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedul
 
 
 def _stalled(schedule: Schedule, fault: Fault, place: tuple[int, int]) -> Schedule:
-    """Let what stands at the place, and all after it, come later."""
+    """Delay the bytes from the place on."""
     start, more = place[0], int(fault.value)
     at = _write_at(schedule, start)
     ends, at_ns = [*schedule.ends], [*schedule.at_ns]

@@ -1,4 +1,4 @@
-"""Pure: what the marker `wiretape` of a test asks for.
+"""Pure: the arguments of a test's marker `wiretape`.
 
 It is read when tests are collected, in every run of pytest: nothing heavy is imported before a test is marked.
 """
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 RECORD: Final = ("none", "once", "new", "all")
 ARGUMENTS: Final = {
-    "record": "what the API is asked for, and recorded: none, the default; once: what a test asks that has nothing of "
-    "its own on the tape; new: what is missing; all",
-    "speed": "so many times as fast as it was; 0, the default: without any wait",
-    "max_gap": "cut each silence to so long: '1s', '50ms', or seconds",
+    "record": "requests that go to the API, and are recorded: none, the default; once: those of a test without "
+    "recordings of its own; new: those without a recording; all",
+    "speed": "a factor of the recorded speed; 0, the default: without any wait",
+    "max_gap": "the longest silence, longer ones are cut: '1s', '50ms', or seconds",
     "match": "what answers a request: request (same method, path and body), model, sequence, random, id",
     "ignore": "compare JSON bodies without this field, or these: 'user', 'metadata.session'",
     "rechunk": "where writes end: recorded, event, byte, or a number of bytes",
     "fault": "break answers, by one fault or several: 'cut@50%', 'stall:5s@#120', 'status:429:0.1'",
     "seed": "decides which faults by chance strike",
-    "upstream": "who is asked, a URL or NAME=URL, or several; else whom the variables name, or the well-known APIs",
+    "upstream": "the API, a URL or NAME=URL, or several; else from the environment, or the well-known APIs",
     "filter": "serve only what fits: 'model:gpt-* -is:truncated' (wiretape help filters)",
 }
-"""What a marker may say besides the tape, mostly as the options of `wiretape serve`."""
+"""The arguments of a marker besides the tape, mostly the options of `wiretape serve`."""
 DEFAULT: Final = "tapes/{module}.jsonl"
 """The tape of a test whose marker names none, beside its module."""
 
 
 class Asked(NamedTuple):
-    """What a test asks for: a tape, how it is recorded and replayed, who is asked, and a filter of what is served."""
+    """The settings of a test: tape, recording and replay, upstreams, and a filter of the exchanges to serve."""
 
     tape: Path
     options: "Options"
@@ -43,9 +43,9 @@ class Asked(NamedTuple):
 
 
 def merged(marks: "Iterable[pytest.Mark]") -> tuple[Any, dict[str, Any]]:
-    """Return the tape that markers name, None: none, and their other arguments; the first marker is the closest one.
+    """Return the tape that markers name, or None, and their other arguments; the first marker is the closest one.
 
-    Raise ValueError, saying what is wrong, for arguments that there are not.
+    Raise ValueError for unknown arguments.
     """
     tape, arguments = None, dict[str, Any]()
     for mark in marks:
@@ -65,12 +65,12 @@ def merged(marks: "Iterable[pytest.Mark]") -> tuple[Any, dict[str, Any]]:
 def read(
     module: Path, marks: "Iterable[pytest.Mark]", record: str | None, faults: Sequence[str], default: str = ""
 ) -> Asked:
-    """Return what a test in a module asks for.
+    """Return the settings of a test in a module.
 
     `record` and `faults` are the command line's: the former counts for more than a marker's, the latter come on top.
-    `default` is how to record where nobody says so.
+    `default` is the recording mode if neither sets one.
 
-    Raise ValueError, saying which argument is wrong.
+    Raise ValueError, naming the wrong argument.
     """
     tape, arguments = merged(marks)
     if tape is not None and not isinstance(tape, str | Path):

@@ -1,9 +1,9 @@
 """Pure: which recording answers a request.
 
 A request and a recorded one are compared by method, path and body. A path counts from below the upstream's URL, as the
-recorder routes it: with or without the provider's mount, with or without a version that is a part of the base URL.
-What was redacted on the tape is the same as any credential. A body of JSON is compared by its values: neither the order
-of keys nor white space matters.
+recorder routes it: with or without the provider's mount, with or without a version that is a part of the base URL. A
+value redacted on the tape equals any credential. A body of JSON is compared by its values: neither the order of keys
+nor white space matters.
 """
 
 import bisect
@@ -37,7 +37,7 @@ _MOST_DIFFERENCES = 3
 _COUNTED_DIFFERENCES = 200
 _SHOWN = 48
 _CANDIDATES = 50
-"""So many recordings are compared in detail to find the nearest."""
+"""Limit of recordings compared in detail to find the nearest."""
 _EXACT = 1 << 53
 """Integers up to here are floats, too, each one its own."""
 _ABSENT: Final = object()
@@ -108,9 +108,9 @@ def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
 
 
 def _value_of(data: bytes) -> tuple[Any, Callable[[Any], bytes]]:
-    """Read JSON; return the value, and what writes it in one form. Raise ValueError, or RecursionError, if it is none.
+    """Return the value of JSON, and its encoder to one canonical form. Raise ValueError or RecursionError.
 
-    What is fast holds up the streams that are served for less long.
+    The fast decoder comes first: parsing holds up the streams being served.
     """
     try:
         return _JSON.decode(data), _SORTED.encode
@@ -156,10 +156,11 @@ def _remove(value: object, path: Sequence[str]) -> None:
 
 
 class Library:
-    """The recordings, and which of them comes next; `bodies_of` reads the bodies of recorded requests.
+    """The recordings, and their order; `bodies_of` reads the bodies of recorded requests.
 
     Recordings that match equally well are given in turn, except that a `sequence` ends with its last one. With
-    `needs_answer`, those without an answer are passed over: upstream can be asked again. `kind` names what they are.
+    `needs_answer`, recordings without an answer are passed over: upstream can be asked again. `kind` is their name in
+    messages.
     """
 
     def __init__(
@@ -235,7 +236,7 @@ class Library:
         return self._same(candidates, body)
 
     def key(self, asked: Asked) -> Hashable | None:
-        """Return what is equal for requests that the same recordings answer; None where each has its own."""
+        """Return the key shared by requests that the same recordings answer; None if each request has its own."""
         if self._mode == "sequence":
             return None
         body = read_body(asked.body, self._ignored)
@@ -270,7 +271,7 @@ class Library:
         return self._in_turn(found) if found else self._missed(asked, Body(None, b""), [])
 
     def differing(self, head: Head, what: str, recorded: bytes, asked: bytes) -> Miss | None:
-        """Return why what is asked later is not what was recorded; None if it is, or if bodies do not count."""
+        """Return the difference of a later message from the recorded one; None if there is none that counts."""
         own, body = read_body(recorded, self._ignored), read_body(asked, self._ignored)
         if self._mode != "request" or own.digest == body.digest:
             return None
@@ -296,7 +297,7 @@ class Library:
         return []
 
     def _keys(self, asked: Asked, mounted: bool) -> Iterator[tuple[str, str, str]]:
-        """Yield where a target may be: at the upstreams that its first segment names, else at any."""
+        """Yield the keys of a target: those of the upstreams that its first segment names, else of any."""
         mount = _MOUNT.match(asked.target)
         is_api = mount is not None and mount[1].decode() in apis.BY_NAME
         targets = [asked.target, *([asked.target[len(mount[0]) :]] if mount and is_api else [])]
@@ -321,7 +322,7 @@ class Library:
         return fitting[self._turn(fitting) % len(fitting)]
 
     def _turn(self, fitting: Sequence[Head]) -> int:
-        """Return how often one of these was given before; later recordings are behind them."""
+        """Return the number of times that one of these was served before; later recordings are behind them."""
         turn = self._turns.get(fitting[0].no, 0)
         self._turns[fitting[0].no] = turn + 1
         return turn
@@ -338,7 +339,7 @@ class Library:
         return Miss(message, head.id, ("answer",), is_unanswered=True)
 
     def _missed(self, asked: Asked, body: Body, candidates: Sequence[Head]) -> Miss:
-        """Say which recording is nearest, and in what it differs."""
+        """Describe the nearest recording and its differences."""
         if not self.heads:
             return Miss(f"no {self._kind} is recorded yet, so that nothing answers {_line(asked)}")
         if not candidates:
@@ -358,7 +359,7 @@ class Library:
 
 
 def _differences(head: Head, own: Body | None, body: Body) -> list[tuple[str, str]]:
-    """Return the fields in which a recorded request differs, each with what was recorded and what was asked."""
+    """Return the fields in which a recorded request differs, each with a description of both values."""
     if own is None:
         return [("body", "body: that of the recorded request is not on the tape as a whole")]
     if own.digest == body.digest:  # the model decides, and is in the path

@@ -16,23 +16,23 @@ from collections.abc import Callable
 from wiretape.recorder.clock import Clock
 
 Paced = Callable[[int], int | None]
-"""Does what is due now, ns; returns when it is to be called next, None: not before it is added again."""
+"""A callback for the time now, in ns; returns the time of its next call, or None to wait until it is added again."""
 
 APART_NS = 300_000
-"""Writes that were apart stay apart by so much, as long as the later one is not late by more than that:"""
+"""Distance kept between separate writes, in ns, as long as the later one is not late by more than the limit below."""
 _MOST_LATE_NS = 1_000_000
-"""Beyond it they stay apart by half of what they were, so that a write that is late does not merge with the next."""
+"""Lateness, in ns, beyond which writes keep half of their distance: late writes do not merge."""
 _CLOCK_MONOTONIC = 1
 _ABSOLUTE = 1
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 _AT_ONCE = 64
-"""So many calls in a row; then the event loop looks after its sockets."""
+"""Limit of calls in a row; then the event loop looks after its sockets."""
 _TICK_BYTES = 8
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def spaced(due: int, gap: int, now: int) -> int:
-    """Return when to write what is due `gap` after the write before it, which was done now: late, but not merged."""
+    """Return the time of a write due `gap` after the one before it, which was done now: late, but not merged."""
     apart = max(due + _MOST_LATE_NS, now + min(gap // 2, APART_NS))
     return max(due, min(now + APART_NS, apart))
 
@@ -44,7 +44,7 @@ class _Timespecs(ctypes.Structure):
 
 
 class Pacer:
-    """Calls what was added when it is due, earliest first."""
+    """Calls callbacks when they are due, earliest first."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -85,7 +85,7 @@ class Pacer:
             self._arm()
 
     def _arm(self) -> None:
-        """Set the timer to the earliest deadline, if that is not what it is set to."""
+        """Set the timer to the earliest deadline, unless it is set to that or an earlier one."""
         if not self._due or (self._armed is not None and self._armed <= self._due[0][0]):
             return
         due = self._armed = self._due[0][0]

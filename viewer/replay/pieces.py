@@ -1,7 +1,7 @@
 """Pure: an exchange in pieces to be written again, each with the timestamp at which it came, and positions in it.
 
-As `sse` the pieces are the body as upstream sent it, whatever its framing: one for each read, and together every byte
-of it. As `text` they are what was said, as `events` the lines of `show --part events`, as `jsonl` its rows.
+As `sse` the pieces are the raw body, in any framing: one for each read, and together every byte of it. As `text` they
+are the answer's text, as `events` the lines of `show --part events`, as `jsonl` its rows.
 """
 
 import io
@@ -22,7 +22,7 @@ FORMS: Final[tuple[Form, ...]] = ("text", "sse", "events", "jsonl")
 
 
 class Piece(NamedTuple):
-    """What came at a timestamp, in ns since T0."""
+    """The data of one timestamp, in ns since T0."""
 
     at_ns: int
     data: bytes
@@ -91,7 +91,7 @@ def _reads(one: FullExchange) -> Iterator[Piece]:
     position = 0
     for read in one.reads:
         end = read.start + read.size
-        yield Piece(read.at_ns, one.body[position:end])  # with what a damaged read before it has brought
+        yield Piece(read.at_ns, one.body[position:end])  # with the bytes of a damaged read before it
         position = end
     if position < len(one.body):
         yield Piece(one.last_ns or 0, one.body[position:])

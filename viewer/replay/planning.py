@@ -28,7 +28,7 @@ from wiretape.viewer.source.tape.replayed import Answer, Head
 CACHED_BYTES = 64 << 20
 """Bodies that are kept ready to be served."""
 _READ_BYTES = 200
-"""What the times of a read take in memory, about."""
+"""Approximate size in memory of a read's times."""
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -45,7 +45,7 @@ RECORD: Final[tuple[Record, ...]] = ("none", "once", "new", "all")
 
 
 def read_rechunk(text: str) -> Rechunk:
-    """Read where writes end: `recorded`, `event`, `byte` or a number of bytes. Raise ValueError if it is none."""
+    """Parse a chunking: `recorded`, `event`, `byte` or a number of bytes. Raise ValueError for anything else."""
     match "1" if text == "byte" else text:
         case "recorded" | "event" as named:
             return named
@@ -55,7 +55,7 @@ def read_rechunk(text: str) -> Rechunk:
 
 
 class Recordings(Protocol):
-    """Where exchanges are read from."""
+    """A source of exchanges."""
 
     def newer(self) -> Sequence[Head]:
         """Return the exchanges that were not returned before, oldest first."""
@@ -64,7 +64,7 @@ class Recordings(Protocol):
         """Yield the body of each request without its content coding; None if not all of it is there."""
 
     def answer(self, head: Head) -> Answer:
-        """Return what a request was answered with. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
+        """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
 
     def close(self) -> None:
         """Read no more."""
@@ -72,7 +72,7 @@ class Recordings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How recordings are served; `rechunk` may be a number of bytes, `speed` infinite."""
+    """Options for serving recordings; `rechunk` may be a number of bytes, `speed` infinite."""
 
     mode: Mode = "request"
     ignored: Sequence[str] = ()
@@ -119,7 +119,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """How a WebSocket begins: when, with which extension (as it was recorded) and headers.
+    """The beginning of a WebSocket: its time, extension (as recorded) and headers.
 
     `speaks_first`: upstream did not wait for a message.
     """
@@ -164,7 +164,7 @@ class Planner:
         self._adds = options.record in ("new", "all") or (options.record == "once" and is_new)
 
     def refresh(self) -> bool:
-        """Take in what was recorded since; return whether there was anything."""
+        """Add new recordings; return True if there were any."""
         newer = self._source.newer()
         self._library.add([head for head in newer if head.framing != "websocket"])
         self._sockets.add([self._asked_for(head) for head in newer if head.framing == "websocket"])
@@ -172,15 +172,15 @@ class Planner:
 
     @property
     def heads(self) -> Sequence[Head]:
-        """What is served, oldest first."""
+        """The served exchanges, oldest first."""
         return sorted([*self._library.heads, *self._sockets.heads], key=lambda head: head.no)
 
     def warm(self) -> bool:
-        """Prepare an answer that is likely to be asked for; return whether there may be more to prepare."""
+        """Prepare one more answer before its request; return True if there may be more to prepare."""
         head = next(self._cold, None)
         if head is None or self._held > CACHED_BYTES // 2:
             return False
-        with contextlib.suppress(WiretapeError):  # reported when it is asked for
+        with contextlib.suppress(WiretapeError):  # reported to the request
             self._base(head)
         return True
 
@@ -189,7 +189,7 @@ class Planner:
         self._library.apart.add(id)
 
     def plan(self, asked: Asked) -> Plan | Miss | ToRecord:
-        """Return how to answer a request."""
+        """Return the plan for answering a request."""
         if self._options.record == "all" and asked.id is None:
             return ToRecord(Miss("all requests are asked again"), None, self._library.before(asked, self._before))
         found = self._library.find(asked)
@@ -210,7 +210,7 @@ class Planner:
             return miss
         if self._adds or miss.is_unanswered:
             return ToRecord(miss, self._library.key(asked))
-        return replace(miss, message=f"{miss.message} (to record what is missing: --record new)")
+        return replace(miss, message=f"{miss.message} (to record missing requests: --record new)")
 
     def _base(self, head: Head) -> tuple[Answer, Plan]:
         """Return an exchange's answer, and how it is served without faults."""
@@ -244,10 +244,10 @@ class Planner:
     def greet(
         self, asked: Asked, offered: str, protocols: Sequence[str]
     ) -> Greeting | Plan | Miss | ToRecord | Refusal:
-        """Return how to answer a request for a WebSocket, of which no message has come, or with which error.
+        """Return the greeting, or the error, that answers a request for a WebSocket before its first message.
 
-        Where only answers over HTTP are recorded, a client falls back to HTTP for a 426; so it does where all are asked
-        again, as nobody knows yet which recording the new one is to replace.
+        With answers recorded over HTTP only, a client falls back to HTTP for a 426; so it does if all requests are
+        recorded again, as it is unknown yet which recording the new one replaces.
         """
         record = self._options.record
         if record == "all" and asked.id is None:
@@ -285,7 +285,7 @@ class Planner:
         return Greeting(waits.head_ns or 0, extension, headers, bool(made.schedules[0].body or not made.asked))
 
     def talk(self, asked: Asked, extension: str | None, *, is_met: bool) -> Talk | Miss:
-        """Return how to play the WebSocket that answers a request, whose body is the first message unless `is_met`."""
+        """Return the plan of a WebSocket for a request; its body is the first message unless `is_met`."""
         found = self._sockets.meet(asked) if is_met else self._sockets.find(asked)
         if isinstance(found, Miss):
             return found
@@ -382,7 +382,7 @@ def _with_faults(plan: Plan, answer: Answer, struck: Sequence[Fault]) -> Plan:
 
 
 def _failure(plan: Plan, fault: Fault) -> Plan:
-    """Return an answer that is an error instead of what was recorded, at once."""
+    """Return an error that replaces the recorded answer, at once."""
     status = int(fault.value)
     error = {"type": "wiretape_fault", "code": "fault", "message": f"wiretape: the fault {fault.text} was asked for"}
     body = msgspec.json.encode({"type": "error", "error": error})

@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 _FIXTURE: Final = "wiretape_server"
 _MARK: Final = (
-    f"wiretape(tape, *, {', '.join(f'{name}=…' for name in marks.ARGUMENTS)}): answer what the test asks of LLM APIs "
+    f"wiretape(tape, *, {', '.join(f'{name}=…' for name in marks.ARGUMENTS)}): answer the test's requests to LLM APIs "
     "from a tape, beside the test's file unless its path is absolute; see 'wiretape help testing'"
 )
 _BACKGROUND: Final = pytest.StashKey["Background"]()
 _SERVER: Final = pytest.StashKey["WiretapeServer"]()
 _LEFT: Final = pytest.StashKey[Sequence[str]]()
-"""What went wrong after the last test."""
+"""Errors after the last test."""
 _TOLD: Final = pytest.StashKey[set[str]]()
-"""What was reported of what a test missed."""
+"""Messages about a test that were reported already."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("wiretape", "answers of LLM APIs from tapes (wiretape help testing)")
     group.addoption("--wiretape-record", choices=marks.RECORD, metavar="MODE",
-                    help=f"What is recorded, whatever the marks say: {', '.join(marks.RECORD)}.")  # fmt: skip
+                    help=f"The recording mode, overriding the marks: {', '.join(marks.RECORD)}.")  # fmt: skip
     group.addoption("--wiretape-fault", action="append", default=[], metavar="FAULT",
                     help="Break every answer: cut@50%%, reset@#3, stall:5s@#120, status:429:0.1, … as serve does; may "
                     "be repeated.")  # fmt: skip
-    parser.addini("wiretape_record", "What is recorded where neither the command line nor a mark says so.")
+    parser.addini("wiretape_record", "The recording mode if neither the command line nor a mark sets it.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,14 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say what the command line changes."""
+    """Return the options set on the command line."""
     faults, record = config.option.wiretape_fault, config.option.wiretape_record
     said = [*([f"record {record}"] if record else []), *(f"fault {one}" for one in faults)]
     return f"wiretape: {', '.join(said)}" if said else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let marked tests have the fixture, before all others: those may make a client."""
+    """Give marked tests the fixture, before all others: those may make a client."""
     for item in items:
         if item.get_closest_marker("wiretape") is None:
             continue
@@ -125,7 +125,7 @@ def _background(config: pytest.Config) -> "Background":
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let a test fail that asked for what is not recorded, also where its program went on without."""
+    """Fail a test with an unrecorded request, even if its program handled the error."""
     report = yield
     server = item.stash.get(_SERVER, None)
     if server is not None:
@@ -134,7 +134,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer") -> None:
-    """Add what a test missed, and was not told before, to the report of one of its phases."""
+    """Add new errors of a test to the report of one of its phases."""
     misses = {one.miss.message: one.path for one in server.misses if one.miss is not None}
     told = item.stash[_TOLD]
     fresh = [one for one in dict.fromkeys([*server.troubles, *misses]) if one not in told]
@@ -150,7 +150,7 @@ def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer
 
 
 def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterator[str]:
-    """Yield what is said of a test: what could not be answered, and how to record it."""
+    """Yield the message about a test: its unanswered requests, and the command that records them."""
     from wiretape.viewer.replay import testenv
 
     yield f"wiretape: {safe(item.nodeid)} asked for what could not be answered:"
@@ -158,7 +158,7 @@ def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterato
     if missed:
         keys = dict.fromkeys(key for path in missed if (key := testenv.key_of(path)))
         needed = f", with {' and '.join(keys)} set" if keys else ""
-        yield f"record what is missing by: pytest {_quoted(item)} --wiretape-record=new{needed}"
+        yield f"record them with: pytest {_quoted(item)} --wiretape-record=new{needed}"
 
 
 def _quoted(item: pytest.Item) -> str:
@@ -177,6 +177,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:
-    """Say what could not be recorded."""
+    """Report the failed recordings."""
     for one in config.stash.get(_LEFT, ()):
         terminalreporter.write_line(f"wiretape: {safe(one)}", red=True)

@@ -1,7 +1,7 @@
-"""Records to a tape what it lacks: requests that `Replay` hands over go through a recorder's relay, tap and writer.
+"""Records missing requests to a tape: `Replay` hands them over to a recorder's relay, tap and writer.
 
-The tape is read by other connections, which cannot write. A tape that is text is recorded to a private database, from
-which the text is written again when something has been recorded: what was in it stays as it is, byte for byte.
+The tape is read by other connections, which cannot write. For a tape that is text, the recorder writes to a private
+database, from which new exchanges are added to the text: its lines stay as they are, byte for byte.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from wiretape.viewer.replay.textfile import TextFile
 SETTLE_SECONDS = 3.0
 """A request waits this long for the recording of the same one, which has ended, to be on the tape."""
 _SAVE_SECONDS = 1.0
-"""The text of a cassette is written again so often at most, and at the end."""
+"""Shortest interval between writes of a cassette's text, in seconds, except at the end."""
 
 Recorded = Callable[[journal.Finished, bool], None]
 """Gets an exchange that is on the tape now, and whether it stays: one that failed does not take the place of an older
@@ -39,7 +39,7 @@ one that did not."""
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where and how to record; no upstream stands for the well-known APIs."""
+    """Options of a recording; an empty `upstreams` stands for the well-known APIs."""
 
     tape: Path
     upstreams: Sequence[Upstream] = ()
@@ -62,7 +62,7 @@ class _Pending:
 class TapeFile:
     """A tape as a database to record to, `path`: of one that is text, a private database made of it, until the end.
 
-    One that is killed leaves it behind: what was recorded may be nowhere else.
+    A process that is killed leaves it behind: it may hold the only copy of a recording.
     """
 
     def __init__(self, tape: Path) -> None:
@@ -83,7 +83,7 @@ class TapeFile:
         self._opened.pop_all()
 
     def close(self) -> None:
-        """Remove what was made."""
+        """Remove the private database."""
         self._opened.close()
 
 
@@ -137,15 +137,15 @@ class Recording:
             self._saving = asyncio.create_task(self._save_now_and_then())
 
     def labelled(self, labels: Mapping[str, str], on_recorded: Recorded = lambda _one, _is_kept: None) -> "Labelled":
-        """Return what takes requests over from a `Replay`, and labels what is recorded of them."""
+        """Return the `Upstreams` of a `Replay` that set labels on their recordings."""
         return Labelled(self, labels, on_recorded)
 
     def cut(self) -> None:
-        """End a `stop` that waits for what is still being recorded at once."""
+        """End at once a `stop` that waits for running recordings."""
         self._recorder.cut()
 
     async def stop(self) -> Totals:
-        """Record nothing more; what is still being recorded may take some seconds. A private database is gone then."""
+        """Record nothing more; running recordings may take some seconds. A private database is gone then."""
         self._is_stopping = True
         await self._recorder.stop()
         await self._keep()
@@ -159,7 +159,7 @@ class Recording:
             return False
         live = self._recorder.proxy.live
         ended = [one for one in self._pending.values() if one.key == key and one.exchange not in live]
-        with contextlib.suppress(TimeoutError):  # then it is answered from what is there
+        with contextlib.suppress(TimeoutError):  # answered from the recordings so far
             async with asyncio.timeout(SETTLE_SECONDS):
                 for one in ended:
                     await one.settled.wait()
@@ -208,7 +208,7 @@ class Recording:
         assert self._text is not None
         self._is_new.clear()
         kept, gone = list(self._replacing.kept), set(self._replacing.gone)
-        try:  # in one thread: what is written last is the newest
+        try:  # in one thread: the last write is the newest
             await asyncio.get_running_loop().run_in_executor(self._saver, self._text.save, kept, gone)
         except WiretapeError as error:
             self._on_trouble(str(error))
@@ -216,7 +216,7 @@ class Recording:
         return True
 
     async def _keep(self) -> None:
-        """Enter at the end what was recorded: into the text, or by deleting what it replaces."""
+        """Keep the new recordings: write them into the text, or delete those they replace."""
         if self._saving is None:
             await asyncio.to_thread(self._erase)
             return
@@ -224,7 +224,7 @@ class Recording:
         await asyncio.wait([self._saving])
         if self._replacing.kept and not await self._save():
             self._tape.keep()
-            self._on_trouble(f"what was recorded is kept in {self.path}")
+            self._on_trouble(f"the recordings are kept in {self.path}")
 
     def _erase(self) -> None:
         gone = sorted(self._replacing.gone)
@@ -238,7 +238,7 @@ class Recording:
             count = counted(len(gone), "older recording")
             self._on_trouble(f"{count} stay on the tape, to be removed by the next --record all: {error}")
         except WiretapeError as error:
-            self._on_trouble(f"what was recorded again could not be removed: {error}")
+            self._on_trouble(f"replaced recordings could not be removed: {error}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Recordings that tests share: a tape is opened once for as long as it does not change, and each test has its own part.
 
-What a test recorded has the label `test`, which is the test's id. A test is served its own and what is no test's; where
-it has nothing of its own, because the tape was cut by hand or recorded for another test, all of the tape.
+A test's recordings have the label `test`, which is the test's id. A test is served its own recordings and those without
+that label; if it has none of its own, because the tape was cut by hand or recorded for another test, all of the tape.
 
 All of this is used by one thread.
 """
@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 
 def label_of(test: str) -> str:
-    """Return what the label of a test is: its id, or the hash of one that a recorder would take for a credential."""
+    """Return the label of a test: its id, or a hash of an id that a recorder would take for a credential."""
     label = Redactor(None).labels({LABEL: test})[LABEL]
     return test if label == test else f"id-{hashlib.sha256(test.encode()).hexdigest()[:16]}"
 
 
 class _Opened(NamedTuple):
-    """A tape as it was when it was opened; what it was made of says whether it has changed."""
+    """A tape as it was when it was opened; `state` differs after a change of its files."""
 
     state: object
     recordings: "Recordings"
@@ -45,7 +45,7 @@ class Shelf:
         self._opened: dict[tuple[Path, str | None], _Opened] = {}
 
     def excerpt(self, tape: Path, where: str | None, test: str) -> "Excerpt":
-        """Return what a test is served of a tape, of what fits a filter. Raises `WiretapeError`."""
+        """Return the part of a tape, within a filter, to be served to a test. Raises `WiretapeError`."""
         state = [_state(tape), _state(tape.with_name(f"{tape.name}-wal"))]
         opened = self._opened.get((tape, where))
         if opened is None or opened.state != state:
@@ -70,7 +70,7 @@ class Shelf:
 
 
 def _state(path: Path) -> object:
-    """Return what changes with a file; None if there is none."""
+    """Return a file's identity, modification time and size; None if there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -79,7 +79,7 @@ def _state(path: Path) -> object:
 
 
 def selected(where: str | None, test: str, *, with_unlabelled: bool) -> Select:
-    """Return what chooses the exchanges that a test may be served while it records: its own, or those of no test."""
+    """Return the condition on exchanges to serve to a test while it records: its own, or those of no test."""
     own = columns.label(LABEL) == test
     condition = own | columns.label(LABEL).is_(None) if with_unlabelled else own
     if where is not None:
@@ -88,7 +88,7 @@ def selected(where: str | None, test: str, *, with_unlabelled: bool) -> Select:
 
 
 class Recordings:
-    """The ended exchanges of a tape, in memory as far as they were asked for and there is room."""
+    """The ended exchanges of a tape; answers are cached in memory once read, as long as there is room."""
 
     def __init__(self, tape: Path, where: str | None) -> None:
         condition = None if where is None else conditions.condition(parse(where))
@@ -99,7 +99,7 @@ class Recordings:
         self._held = 0
 
     def of(self, test: str) -> Sequence[Head]:
-        """Return what a test is served."""
+        """Return the exchanges to serve to a test."""
         if test not in self._tests.values():
             return self._heads
         return [head for head in self._heads if self._tests.get(head.no, test) == test]
@@ -116,7 +116,7 @@ class Recordings:
             yield self._keep(("request", head.no), lambda: next(missing), lambda body: len(body or b""))
 
     def answer(self, head: Head) -> Answer:
-        """Return what a request was answered with. Raises `TapeError` and `NotFound`."""
+        """Return the answer to a request. Raises `TapeError` and `NotFound`."""
         return self._keep(("answer", head.no), lambda: self._source.answer(head), lambda answer: len(answer.body))
 
     def _keep(self, key: tuple[str, int], read: Callable[[], T], size: Callable[[T], int]) -> T:
@@ -135,7 +135,7 @@ class Recordings:
 
 
 class Excerpt:
-    """What one test is served: the recordings of a planner."""
+    """The recordings for one test, as a planner reads them."""
 
     def __init__(self, recordings: Recordings, test: str) -> None:
         self._newer = recordings.of(test)

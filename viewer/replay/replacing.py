@@ -1,6 +1,6 @@
 """Pure: which recordings of the same request stay when it has been recorded again.
 
-What a client was given by a failing upstream never takes the place of a whole answer.
+The answer of a failing upstream never replaces a whole one.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Replacing:
         self.gone: set[str] = set()
 
     def add(self, new: Finished, older: Sequence[Head]) -> bool:
-        """Take in a recording, with the older ones whose place it may take; return whether it stays.
+        """Add a recording, with the older ones that it may replace; return True if it stays.
 
         It does not if one of those is better: whole, where this one failed or the client left it, or left, where this
         one failed.

@@ -1,4 +1,4 @@
-"""Pure: what goes over the wire when, so that a client gets what the recorder got.
+"""Pure: the bytes to write and their times, so that a client receives the answer as the recorder did.
 
 One read of the recording is one write. All times are ns after the request, on one clock: lateness does not add up.
 """
@@ -15,7 +15,7 @@ from wiretape.recorder.decode.outcome import Exchange
 from wiretape.viewer.source.tape.replayed import Answer
 
 End = Literal["end", "close", "reset", "garbage", "silence"]
-"""How an answer ends: as it is framed; cut by a close or a TCP reset; by what is not HTTP; or never."""
+"""The end of an answer: as it is framed; cut by a close or a TCP reset; by bytes that are not HTTP; or never."""
 
 _ENDS: Final[dict[str, End]] = {
     "end": "end", "reset": "reset", "framing": "garbage", "protocol": "garbage",
@@ -51,7 +51,7 @@ def recorded(answer: Answer) -> Schedule:
     facts, reads = answer.facts, answer.reads
     ends, places = encoding.spans(reads.start, reads.size, len(answer.body))
     at_ns, last = list[int](), facts.headers_ns or 0
-    for place in places:  # -1: the tape lacks the read, and what it brought goes with the one before
+    for place in places:  # -1: the tape lacks the read, and its bytes go with the one before
         last = max(last, reads.at_ns[place]) if place >= 0 else last
         at_ns.append(last)
     end_ns = max(last, facts.end_ns or 0)
@@ -68,7 +68,7 @@ def recorded(answer: Answer) -> Schedule:
 
 
 def _end(facts: Exchange) -> End:
-    """Return how an answer ends; one that the tape lacks a part of is cut where that begins, and never looks whole."""
+    """Return the end of an answer; one with a part missing on the tape is cut there, and never looks whole."""
     end = _ENDS.get(facts.ended_by or "", "close")
     if end == "end" and facts.gap_bytes:
         return "reset" if facts.framing == "close" else "close"
@@ -89,12 +89,12 @@ def rechunked(schedule: Schedule, ends: Sequence[int]) -> Schedule:
 
 
 def in_pieces(body: bytes, size: int) -> Sequence[int]:
-    """Return where a body ends that is cut into pieces of `size` bytes."""
+    """Return the ends of the pieces of `size` bytes in a body."""
     return [*range(size, len(body), size), len(body)]
 
 
 def event_ends(answer: Answer) -> Sequence[int]:
-    """Return where each event of an answer ends, and the body."""
+    """Return the ends of an answer's events, and of its body."""
     ends = sorted({end for _, end in events(answer)} | {len(answer.body)})
     return [end for end in ends if end]
 
@@ -112,24 +112,24 @@ def events(answer: Answer) -> Sequence[tuple[int, int]]:
 
 
 def _starts(decoded: Decoded) -> Sequence[int]:
-    """Return where events begin, with what stands before them since the one before."""
+    """Return the starts of events, each including the bytes since the event before."""
     return [*accumulate(decoded.ends, max, initial=0)][:-1]
 
 
 def paced(schedule: Schedule, speed: float = 1.0, cap_ns: int | None = None) -> Schedule:
-    """Play so many times as fast (`math.inf`: without any wait), and wait no longer than `cap_ns` for anything."""
+    """Speed a schedule up by a factor (`math.inf`: without any wait), and limit each wait to `cap_ns`."""
     if cap_ns is not None:
         schedule = _capped(schedule, cap_ns)
     return schedule if speed == 1 else timed(schedule, lambda at: int(min(at / speed, _LATEST)))
 
 
 def wait(wait_ns: int, speed: float, cap_ns: int | None) -> int:
-    """Return how long a wait is, played as `paced` does."""
+    """Return the duration of a wait, played as `paced` does."""
     return int(min((wait_ns if cap_ns is None else min(wait_ns, cap_ns)) / speed, _LATEST))
 
 
 def timed(schedule: Schedule, new: Callable[[int], int]) -> Schedule:
-    """Replace every time by what `new` makes of it."""
+    """Map every time with `new`."""
     head_ns = None if schedule.head_ns is None else new(schedule.head_ns)
     return replace(schedule, head_ns=head_ns, at_ns=[*map(new, schedule.at_ns)], end_ns=new(schedule.end_ns))
 

@@ -1,7 +1,7 @@
 """Serves recordings over HTTP: each answer with its bytes, reads, timing and end, one recorded read in one write.
 
-An app of the recorder's own HTTP server. What answers a request is planned in a thread (`planning`), when it is written
-is the `Pacer`'s. A client that reads slowly holds up its own answer only, of which a bounded part waits for it.
+An app of the recorder's own HTTP server. The plan of an answer is made in a thread (`planning`); the `Pacer` times its
+writes. A slow client holds up its own answer only, and a bounded part of that waits for it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from wiretape.viewer.replay.planning import Plan, Planner, ToRecord
 from wiretape.viewer.source.tape.replayed import Head
 
 UNSENT_BYTES = 256 << 10
-"""What a client has not taken yet; beyond it its answer waits."""
+"""Limit of bytes that a client has not taken; beyond it its answer waits."""
 BODY_BYTES = 64 << 20
 CLOSE_NS = 1_000_000
 _LISTED = 1000
@@ -41,13 +41,12 @@ _LISTED_FIELDS = ("id", "method", "path", "model", "status", "outcome", "started
 
 @dataclass(slots=True)
 class Served:
-    """What became of a request; times are ns after it came.
+    """The course of a request; times are ns after it came.
 
-    The answer does not have the place of faults that are `unplaced`, and the tape not its `missing` bytes.
-    `written_ns` and `sizes` have an element for each write that brought body bytes, `late` one for each that had a
-    deadline: how much later it was. `held` is when the client took nothing any more, and when it did again. `ends`
-    are where the writes end in all that the connection carries, `read_ns` when the first ones were seen to have
-    been read.
+    The answer does not have the place of faults that are `unplaced`, and the tape not its `missing` bytes. `written_ns`
+    and `sizes` have an element for each write that brought body bytes, `late` one for each that had a deadline: how
+    much later it was. `held` is when the client took nothing any more, and when it did again. `ends` are where the
+    writes end in all that the connection carries, `read_ns` when the first ones were seen to have been read.
     """
 
     method: str
@@ -67,12 +66,11 @@ class Served:
     ends: "array[int]" = field(default_factory=lambda: array("q"))
     read_ns: "array[int]" = field(default_factory=lambda: array("q"))
     close: int = 0
-    """Writes that came within `CLOSE_NS` of the one before, and so much nearer than recorded that a client may take
-    both in one read."""
+    """Writes within `CLOSE_NS` of the one before, nearer than recorded, so that a client may take both in one read."""
     held: list[tuple[int, int]] = field(default_factory=list)
     ended_ns: int | None = None
     ended: str = ""
-    """As the schedule ends, `client`: it left before, or `relayed`: upstream answers."""
+    """The schedule's end, or `client`: it left before, or `relayed`: upstream answers."""
 
     def wrote(self, at: int, size: int, end: int, gap: int) -> None:
         """Note a write of body bytes, which was due `gap` after the one before, and ends at `end`."""
@@ -84,7 +82,7 @@ class Served:
 
 
 class Upstreams(Protocol):
-    """What has requests answered by upstream, and recorded."""
+    """The upstreams that answer requests, to be recorded."""
 
     async def settle(self, to_record: ToRecord) -> bool:
         """Wait until a recording that would answer the request, and has ended, is on the tape; False: there is none."""
@@ -101,11 +99,11 @@ class Live(Protocol):
 
 
 class Replay(HttpApp):
-    """Answers from recordings; what they do not answer is asked of `upstreams`, if there are any.
+    """Answers from recordings; requests without a recording go to `upstreams`, if there are any.
 
     `on_came` gets each request when it comes, to be filled in, and its client; `on_served` gets it when it is over.
-    `on_refused` gets what may not pass, `on_trouble` what went wrong. Several servers may share a `thread` to plan.
-    `upgrade` takes the requests for a WebSocket, which are refused without it.
+    `on_refused` gets refusals, `on_trouble` failures. Several servers may share a `thread` to plan. `upgrade` takes the
+    requests for a WebSocket, which are refused without it.
     """
 
     def __init__(
@@ -141,7 +139,7 @@ class Replay(HttpApp):
         return self._planner.heads
 
     def warm(self) -> None:
-        """Prepare answers before they are asked for, one at a time: requests come first."""
+        """Prepare answers before their requests, one at a time: requests come first."""
         self._thread.submit(self._warm)
 
     def _warm(self) -> None:
@@ -166,7 +164,7 @@ class Replay(HttpApp):
         return self.planned(lambda planner: planner.plan(asked))
 
     def planned(self, find: Callable[[Planner], T]) -> "asyncio.Future[T]":
-        """Let the planner find something."""
+        """Run `find` on the planner, in the thread."""
         return asyncio.get_running_loop().run_in_executor(self._thread, lambda: find(self._planner))
 
     def recorded(self, id: str) -> None:
@@ -175,7 +173,7 @@ class Replay(HttpApp):
 
     @property
     def heads(self) -> Sequence[Head]:
-        """What is served, oldest first."""
+        """The served exchanges, oldest first."""
         return self._planner.heads
 
     # app.HttpApp
@@ -215,7 +213,7 @@ class Response(Responder):
     # responder.Responder
 
     def body_came(self) -> None:
-        """Take what came of the request's body, and answer when that is whole."""
+        """Read a piece of the request's body, and answer once it is whole."""
         if self._is_asked:
             return
         piece = self._request.take()
@@ -266,7 +264,7 @@ class Response(Responder):
         self._fail(status, miss.message, "not_recorded", nearest=miss.nearest, differs=miss.differs)
 
     async def _record(self, found: ToRecord) -> None:
-        """Have upstream answer, unless an answer is recorded that only has to settle."""
+        """Relay the request to upstream, unless it is answered by a recording that is about to settle."""
         upstreams = self._app.upstreams
         assert upstreams is not None  # else nothing is to be recorded
         try:
@@ -275,7 +273,7 @@ class Response(Responder):
                 self._app.plan(self._asked).add_done_callback(self._client.guarded(self._planned))
             elif not self._is_over:
                 self._relay(upstreams, found)
-        except Exception as error:  # noqa: BLE001 - whatever fails in there is reported to the client and the user
+        except Exception as error:  # noqa: BLE001 - any failure is reported to the client and the user
             self._client.failed(error)
 
     def _relay(self, upstreams: Upstreams, found: ToRecord) -> None:
@@ -304,7 +302,7 @@ class Response(Responder):
         self._end("client")
 
     def client_progressed(self) -> None:
-        """Go on when half of what may wait for the client is left."""
+        """Continue once the client has taken half of the limit."""
         if self._is_held and self._client.unsent < UNSENT_BYTES // 2:
             self._is_held = False
             self._served.held[-1] = (self._served.held[-1][0], self._now() - self._t0)
@@ -355,7 +353,7 @@ class Response(Responder):
         return made.at_ns[self._place] if self._place < len(made.at_ns) else made.end_ns
 
     def _advance(self, now: int) -> int | None:
-        """Do what is due; return when the next is, None: not before the client has taken more, or never."""
+        """Write the due parts; return the time of the next, or None: not before the client has taken more, or never."""
         if self._is_over:
             return None
         if self._client.unsent > UNSENT_BYTES:
@@ -379,7 +377,7 @@ class Response(Responder):
         return self._origin + due
 
     def _write(self) -> None:
-        """Send the head, or a write of the body, or the end; together what came together."""
+        """Send the head, or a write of the body, or the end; parts that were read together are written together."""
         made = self._plan.schedule
         if self._place < 0:
             self._start()
@@ -438,7 +436,7 @@ def answer_error(client: Client, status: int, message: str, code: str, **more: o
 
 
 def answer_list(client: Client, request: Request, heads: Sequence[Head]) -> None:
-    """Answer with what is served: as JSON if that is accepted by name, else as text; the newest, up to a bound."""
+    """Answer with a list of the newest served exchanges: as JSON if that is accepted by name, else as text."""
     listed = heads[-_LISTED:]
     accepted = b",".join(value for name, value in request.headers if name == b"accept")
     if b"json" in accepted:

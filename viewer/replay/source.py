@@ -36,7 +36,7 @@ class Source:
             return self._newer()
 
     def _newer(self) -> Sequence[Head]:
-        # First what runs, and how far: what ends or begins between the queries is found once.
+        # Running exchanges first: one that ends or begins between the queries is found once.
         after, waited_for = self._last, self._running
         running, self._last = replayed.running(self._connection, after)
         chosen = [columns.among(waited_for)] if waited_for else []
@@ -58,7 +58,7 @@ class Source:
             yield from replayed.request_bodies(self._connection, heads)
 
     def answer(self, head: Head) -> Answer:
-        """Return what a request was answered with. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
+        """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
         try:
             with queries.explained(self._path):
                 return replayed.answer(self._connection, head.no)
@@ -66,5 +66,5 @@ class Source:
             raise NotFound(f"the recording {head.id}, which answers this, was deleted meanwhile") from error
 
     def close(self) -> None:
-        """Close the tape; what was found damaged is reported."""
+        """Close the tape; damage found in it is reported."""
         self._opened.close()

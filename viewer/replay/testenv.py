@@ -1,7 +1,7 @@
-"""Pure: what to set in the environment of a test so that the SDKs in it call a server of recordings.
+"""Pure: the environment variables that point the SDKs in a test to a server of recordings.
 
-Unlike `run`, which leaves a variable alone where programs might behave otherwise, all variables of an API are set: a
-test that is answered from a tape is not to reach the API by another one.
+Unlike `run`, which leaves a variable alone if programs might misread it, all variables of an API are set: a test that
+is answered from a tape must not reach the API by another one.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from wiretape.recorder.relay.environment import BYPASSES, PROXIES
 from wiretape.viewer.text.curl import KEYS
 
 KEY: Final = "wiretape-needs-no-key"
-"""Stands in for a key: what is answered from a tape goes to no API."""
+"""A placeholder for a key: no API gets it."""
 _OTHER_NAMES: Final = {"GEMINI_API_KEY": "GOOGLE_API_KEY"}
 """The SDK warns where both are set."""
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 def variables(base: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the base URLs for a server at `base`; a variable of which programs expect different paths keeps its own.
+    """Return the base URLs for a server at `base`; a variable for which programs expect different paths keeps its own.
 
     Such a variable is set only where it is set already.
     """
@@ -54,7 +54,7 @@ def base_url(base: str, api: str, variables: Mapping[str, str]) -> str:
 
 
 def key_of(path: str) -> str | None:
-    """Return the variable of the key with which an API is asked that is served at a path; None if it is not known."""
+    """Return the variable of the key for the API at a path; None if it is not known."""
     api = BY_NAME.get(path.split("/")[1]) if path.startswith("/") else None
     hosts = api.hosts if api else ()
     return next((name for domain, name in KEYS for host in hosts if f".{host}".endswith(f".{domain}")), None)
@@ -67,7 +67,7 @@ def keys(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def bypasses(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what keeps calls to this machine from going to a proxy, if one is set."""
+    """Return the variables that exempt this machine from a proxy, if one is set."""
     if not any(environ.get(name) for name in PROXIES):
         return {}
     return {name: ",".join(filter(None, (environ.get(name), *_LOOPBACK))) for name in BYPASSES}

@@ -1,4 +1,4 @@
-"""Keeps a tape that is text up to date with the database to which what is new is recorded."""
+"""Keeps a tape that is text up to date with the database of its new recordings."""
 
 import contextlib
 import fcntl
@@ -33,9 +33,9 @@ class TextFile:
         return WiretapeError(f"{self._path} cannot be written ({cause}): name another tape, or see to it")
 
     def save(self, kept: Collection[str], gone: Collection[str]) -> None:
-        """Replace the text as a whole: its lines stay as they are, what is `kept` follows, what is `gone` is removed.
+        """Replace the text as a whole: its lines stay as they are, `kept` exchanges are appended, `gone` ones removed.
 
-        What others have entered meanwhile stays, too. Raises `WiretapeError`; then it is as it was.
+        Changes by others since then stay, too. Raises `WiretapeError`, and leaves the text as it was.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Pure: what became of the requests of a test, for assertions on how its client behaved.
+"""Pure: the course of a test's requests, for assertions on the behaviour of its client.
 
-All times are ms. What the server cannot know is None: it sees what it wrote, when the client's buffers were full, when
-they were empty (`unread`), and when the client closed its connection.
+All times are ms. Unknown values are None: the server sees its writes, when the client's buffers were full, when they
+were empty (`unread`), and when the client closed its connection.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ MEANINGS: Final = {
     "writes": "the body as it was written, one write for each read of the recording: at_ms, size; read_ms: when the "
     "client was seen to have read all of it, which is looked for every 2 ms, on Linux; None: it was not",
     "size": "the body bytes that were written",
-    "waits": "from when (at_ms) to when (until_ms) the client read so little that the answer had to wait: 256 KiB, and "
+    "waits": "the times from at_ms to until_ms in which the answer waited for the client: 256 KiB, and "
     "what the system buffers, were unread",
     "closed_ms": "when the client closed its connection before the answer was over; None: it did not",
     "ended_ms, ended": "when the answer was over, and how: end (whole), close, reset, garbage (as recorded, or by a "
     "fault), client (it closed before), refused (an error of wiretape's own, as for a miss), relayed (upstream "
     "answers, and is recorded); None: it still runs",
 }
-"""What a timeline says of a request."""
+"""The fields of a request in a timeline."""
 
 
 @dataclass(frozen=True, slots=True)

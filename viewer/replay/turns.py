@@ -1,8 +1,8 @@
-"""Pure: a recorded WebSocket in turns, each of which is what upstream sent after a message of the client.
+"""Pure: a recorded WebSocket in turns: each is upstream's data after a message of the client.
 
-What upstream sent next was its answer to that message, and a client may be slower or faster than it was. So the times
-of a turn count from the message that began it. What is sent are the recorded bytes, if the client takes the extension
-that was agreed on then; else the messages, uncompressed, each as a frame.
+Upstream's data after a message is its answer to that message, and a client may be slower or faster than the recorded
+one. So the times of a turn count from the message that began it. A turn is sent as the recorded bytes, if the client
+accepts the recorded extension; else the messages, uncompressed, each as a frame.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,16 +21,16 @@ from wiretape.viewer.replay.schedule import Schedule
 from wiretape.viewer.source.tape.replayed import Answer
 
 _BEGIN = ("text", "binary", "close")
-"""What begins a turn if the client sends it."""
+"""Kinds of client messages that begin a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The turns of a conversation: number *i* is what follows `asked[i - 1]`, a message, or None for a close frame.
+    """The turns of a conversation: number *i* follows `asked[i - 1]`, a message, or None for a close frame.
 
-    The times of number 0 count from the request. `starts` is where in all that is sent each begins, `between` where no
-    frame is in the middle; `spans` is from where to where each item of `show --part events` is, of the client's the
-    place between.
+    The times of number 0 count from the request. `starts` are the turns' offsets in all data sent, `between` the
+    offsets between frames; `spans` are the spans of the items of `show --part events`; a client's item has an empty
+    span.
     """
 
     asked: Sequence[bytes | None]
@@ -41,7 +41,7 @@ class Turns:
 
     @property
     def message_ends(self) -> list[int]:
-        """Where messages end."""
+        """Offsets of the ends of messages."""
         return sorted({end for _, end in self.spans})
 
 
@@ -125,7 +125,7 @@ def close_frame(said: bytes) -> bytes:
 
 
 def rechunked(turns: Turns, rechunk: str | int) -> Turns:
-    """Cut what is sent elsewhere, as `schedule.rechunked` does, in each turn."""
+    """Split the data of each turn into other writes, as `schedule.rechunked` does."""
     if rechunk == "recorded":
         return turns
     made = []
@@ -146,7 +146,7 @@ def paced(turns: Turns, speed: float, cap_ns: int | None) -> Turns:
 def with_faults(turns: Turns, struck: Sequence[Fault]) -> tuple[Turns, tuple[str, ...]]:
     """Apply faults, and return those that found their place.
 
-    A stall is over with its turn, as what follows waits for the client; what is cut has no more turns.
+    A stall ends with its turn, as the next turn waits for the client; a fault that cuts the connection ends the turns.
     """
     made, done = list(turns.schedules), list[str]()
     for fault in struck:

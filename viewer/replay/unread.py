@@ -1,8 +1,8 @@
-"""What a client on this machine has read of what was written to it, as far as the kernel tells.
+"""The number of bytes that a client on this machine has read, from the kernel.
 
-A write is over when the client's kernel has the bytes, long before its program reads them. Of a connection within this
-machine, Linux tells how much lies unread at the other end (`sock_diag`, as `ss` shows it). That is asked for every few
-ms, so that a read is noted by so much too late, never too early. Elsewhere nothing is known.
+A write is over when the client's kernel has the bytes, long before its program reads them. For a connection within this
+machine, Linux has the number of unread bytes at the other end (`sock_diag`, as in `ss`). It is polled every few ms, so
+that a read is noted late by up to one interval, never too early. Elsewhere nothing is known.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ _STATE_AT: Final = _HEAD.size + 1
 _UNREAD_AT: Final = _HEAD.size + 4 + 48 + 4
 _ATTRIBUTES_AT: Final = _HEAD.size + 72
 _RECEIVED_AT: Final = 128
-"""Where `tcpi_bytes_received` is in `struct tcp_info`."""
+"""Offset of `tcpi_bytes_received` in `struct tcp_info`."""
 _OPEN: Final = (1, 8)
 """The states of an end that can be read: ESTABLISHED, and CLOSE_WAIT."""
 
 
 class Kernel:
-    """Asks how much of what a TCP connection over IPv4 brought was read."""
+    """The kernel's counts of the bytes read from TCP connections over IPv4."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
@@ -50,7 +50,7 @@ class Kernel:
 
     @property
     def tells(self) -> bool:
-        """Whether the system tells anything."""
+        """True if the system has such counts."""
         return self._socket is not None
 
     def read(self, ends: Ends) -> int | None:
@@ -102,7 +102,7 @@ def _received(answer: bytes) -> int | None:
 
 
 class Watcher:
-    """Notes when the clients of some requests have read what was written to them."""
+    """Notes when the clients of some requests have read the data written to them."""
 
     def __init__(self, kernel: Kernel, clock: Clock) -> None:
         self._kernel, self._clock = kernel, clock
@@ -127,7 +127,7 @@ class Watcher:
         self._arm()
 
     def look(self) -> None:
-        """Note what was read by now."""
+        """Note the bytes read by now."""
         self._watched = [one for one in self._watched if self._look(*one)]
 
     def _look(self, served: Served, client: Client, ends: Ends) -> bool:

@@ -1,4 +1,4 @@
-"""Serves a recorded WebSocket to a client: what upstream sent after each message of the client, with its timing.
+"""Serves a recorded WebSocket to a client: upstream's data after each message of the client, with its timing.
 
 As over HTTP, one recorded read is one write, planned in a thread and written by the `Pacer`; a client that reads slowly
 holds up its own WebSocket only. A ping is answered between two frames. A message that was not recorded is answered by
@@ -33,7 +33,7 @@ T = TypeVar("T")
 _SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 _VERSION = b"13"
 _REASON_BYTES = 123
-"""What a close frame has room for."""
+"""Size of the reason in a close frame."""
 
 
 class _Turn(NamedTuple):
@@ -87,7 +87,7 @@ class Upgrade(Responder, Takeover):
         self._find(lambda planner: planner.greet(self._asked, offered, names), self._greeted)
 
     def _find(self, find: Callable[[Planner], T], take: Callable[[T], None]) -> None:
-        """Let the planner find something, and take it unless it is too late."""
+        """Run `find` on the planner, and pass its result to `take` unless it is too late."""
 
         def found(finding: "asyncio.Future[T]") -> None:
             if self._is_over or finding.cancelled():
@@ -116,7 +116,7 @@ class Upgrade(Responder, Takeover):
             self._app.pacer.add(self._t0 + found.at_ns, self._client.guarded(self._switch))
 
     def _record(self, found: ToRecord) -> None:
-        """Have upstream answer."""
+        """Relay the request to upstream."""
         assert self._app.upstreams is not None  # else nothing is to be recorded
         relayed = self._app.upstreams.relay(self._client, self._request, found)
         if isinstance(relayed, Refusal):
@@ -127,7 +127,7 @@ class Upgrade(Responder, Takeover):
             self._client.hand_over(self, relayed)
 
     def _refuse(self, plan: Plan) -> None:
-        """Answer with an error that was asked for."""
+        """Answer with a planned error."""
         self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
         self._end("end")
         self._client.start(plan.status or 0, b"", plan.headers, chunked=False, closes=True)
@@ -167,11 +167,11 @@ class Upgrade(Responder, Takeover):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has ended, and only the client has not closed yet."""
+        """True once it has ended and everything is sent: only the client has not closed yet."""
         return self._is_over and not self._socket.unsent
 
     def received(self, at: int, data: memoryview) -> None:
-        """Take what the client sent."""
+        """Process the client's data."""
         if self._is_over or self._is_closing:
             return
         for message in self._incoming.feed(bytes(data)):
@@ -190,7 +190,7 @@ class Upgrade(Responder, Takeover):
             self._look()
 
     def progressed(self) -> None:
-        """Go on when half of what may wait for the client is left, or close when nothing is."""
+        """Continue once the client has taken half of the limit, or close once it has taken all."""
         if self._is_held and self._socket.unsent < UNSENT_BYTES // 2:
             self._is_held = False
             self._served.held[-1] = (self._served.held[-1][0], self._now() - self._t0)
@@ -265,7 +265,7 @@ class Upgrade(Responder, Takeover):
             self._close_with(message.data.decode())
 
     def _missed(self, miss: Miss) -> None:
-        """Say which recording is nearest, as an error in the shape that SDKs show, and close."""
+        """Send the nearest recording, as an error in the shape that SDKs show, and close."""
         self._served.miss = miss
         error = {"message": f"wiretape: {miss.message}", "type": "wiretape_error", "code": "not_recorded"}
         told = {"type": "error", "status": 404, "error": error | {"nearest": miss.nearest, "differs": miss.differs}}
@@ -301,7 +301,7 @@ class Upgrade(Responder, Takeover):
         return turn.origin + (made.at_ns[self._place] if self._place < len(made.at_ns) else made.end_ns)
 
     def _advance(self, now: int) -> int | None:
-        """Do what is due; return when the next is, None: not before something has happened, or never."""
+        """Write the due parts; return the time of the next, or None: not before something has happened, or never."""
         if self._is_over or (self._is_closing and self._is_between):
             return None
         if self._socket.unsent > UNSENT_BYTES:
@@ -319,7 +319,7 @@ class Upgrade(Responder, Takeover):
         return self._next(due)
 
     def _next(self, written: int) -> int | None:
-        """Return when what follows is due, in this turn or the next one, if there is any yet."""
+        """Return the time of the next write, in this turn or the one after it, or None if there is none yet."""
         turn = self._turns[0]
         if self._place == len(turn.schedule.at_ns) and not turn.is_last:
             self._turns.popleft()
@@ -342,7 +342,7 @@ class Upgrade(Responder, Takeover):
 
     @property
     def _is_between(self) -> bool:
-        """Whether no recorded frame is in the middle."""
+        """True between two recorded frames."""
         return self._talk is None or self._sent in self._talk.turns.between
 
     def _send_between(self) -> None:
@@ -356,7 +356,7 @@ class Upgrade(Responder, Takeover):
             self._finish("end")
 
     def _finish(self, end: End) -> None:
-        """End as the recording ended; the client has time to read what it was sent."""
+        """End as the recording ended; the client has time to read the data sent."""
         if end == "silence":
             return
         self._end("refused" if self._served.miss else end)
