@@ -1,9 +1,8 @@
-"""Pure: what `curl -N --trace-time --trace FILE` writes: each piece that curl sent or received, in hex, with its time.
-
-curl's standard output may be in the same file (`--trace -`): after each piece, the bytes of the body that it brought
-are passed over. Up to some release curl shows HTTP chunks as they came, after it only what they hold; both are read.
-A time has no date. T0 is when curl began to connect, which is after it looked up the name; on a connection that was
-kept, when the request was sent. What is sent to a proxy to get through it is left out.
+"""Pure: the output of `curl -N --trace-time --trace FILE`: each piece that curl sent or received, in hex, with its
+time. curl's standard output may be in the same file (`--trace -`): the body's bytes after each piece are passed over.
+Older releases of curl show raw HTTP chunks, newer ones only their content; both are read. A time has no date. T0 is
+when curl began to connect, which is after it looked up the name; on a connection that was kept, when the request was
+sent. Requests to a proxy for a tunnel are left out.
 """
 
 import re
@@ -45,13 +44,13 @@ _FAILURES: Final = (
     (b"OpenSSL SSL_read", "eof"), (b"Illegal or missing hexadecimal", "framing"), (b"Failed writing", "client"),
     (b"HTTP/2 stream", "reset"), (b"Failure writing output", "client"),
 )  # fmt: skip
-"""What curl says of a transfer that failed, and how it ended then. A limit that curl was given is the client's."""
+"""curl's messages about failed transfers, and the `ended_by` of each. A limit that curl was given is the client's."""
 _OVER: Final = (b"left intact", b"Closing connection", b"closing connection", b"shutting down connection")
 
 
 @dataclass(slots=True)
 class _Body:
-    """The body of an answer, of which curl may show the chunks of HTTP."""
+    """The body of an answer; curl may show the chunks of HTTP."""
 
     is_chunked: bool
     is_complete: bool = False
@@ -70,7 +69,7 @@ class _Body:
         self.is_complete = True
 
     def take(self, piece: bytes) -> bytes:
-        """Return what a piece brought of the body."""
+        """Return the body's bytes in a piece."""
         if self._parser is None:
             return piece
         try:
@@ -85,7 +84,7 @@ class _Body:
 
 @dataclass(slots=True)
 class _Connecting:
-    """What curl said before it sent a request."""
+    """curl's messages before a request."""
 
     began_ns: int | None = None
     connected_ns: int | None = None
@@ -95,7 +94,7 @@ class _Connecting:
 
 @dataclass(slots=True)
 class _Transfer:
-    """A request and its answer, as far as they have come; times are ns since the first midnight."""
+    """A request and its answer, complete or not; times are ns since the first midnight."""
 
     line: int
     connecting: _Connecting
@@ -124,11 +123,11 @@ class _Transfer:
 
     @property
     def is_sent(self) -> bool:
-        """Whether the head of the request is whole."""
+        """True if the head of the request is whole."""
         return b"\r\n\r\n" in self.head
 
     def receive_head(self, data: bytes, at_ns: int | None) -> None:
-        """Take a line of the answer's head, or of its trailers, which are passed over."""
+        """Add a line of the answer's head; lines of its trailers are passed over."""
         if self.is_answered:
             return
         self.answer += data
@@ -144,7 +143,7 @@ class _Transfer:
         self.body = _Body((header(self.headers, "transfer-encoding") or "").lower().endswith("chunked"))
 
     def receive(self, data: bytes, at_ns: int | None) -> bytes:
-        """Take a piece of the answer's body, and return what it brought."""
+        """Add a piece of the answer's body, and return the body's bytes in it."""
         self.last_ns = at_ns
         brought = data if self.body is None else self.body.take(data)
         if brought:
@@ -154,7 +153,7 @@ class _Transfer:
         return brought
 
     def hear(self, said: bytes, at_ns: int | None) -> None:
-        """Take in what curl says of a transfer that runs."""
+        """Process a message of curl about a running transfer."""
         failure = next((ended_by for begins, ended_by in _FAILURES if begins in said), None)
         if failure is not None and self.ended_by in (None, "over"):
             self.ended_by, self.end_ns, self.said = failure, at_ns, said.decode("utf-8", "replace").strip()
@@ -162,7 +161,7 @@ class _Transfer:
             self.ended_by, self.end_ns = "over", at_ns
 
     def ending(self) -> tuple[str, int | None]:
-        """Return how the transfer ended, and when."""
+        """Return the `ended_by` of the transfer, and its time."""
         stated = header(self.headers, "content-length")
         received = sum(map(len, self.pieces))
         is_bare = framing(self.method.decode("latin-1"), self.status or 0, self.headers) == "none"
@@ -195,7 +194,7 @@ def read(data: Data, source: Source) -> Iterator[Found | Refused]:
 
 
 class _Trace:
-    """Reads a trace from its beginning to its end; `faults` are what it could not read."""
+    """Reads a trace from its beginning to its end; `faults` are its unreadable parts."""
 
     def __init__(self, data: Data) -> None:
         self._data, self._at = data, 0
@@ -211,7 +210,7 @@ class _Trace:
 
     @property
     def is_ascii(self) -> bool:
-        """Whether it has dumps without hex only."""
+        """True if its dumps are all without hex."""
         return self._is_ascii and not self._has_hex
 
     def transfers(self) -> Iterator[_Transfer]:

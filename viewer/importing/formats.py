@@ -15,10 +15,10 @@ FORMATS: Final = {
     "(no_timing). Looking up the name is not part of it. The day is that of --date, else of the file",
     "mitmproxy": "flows that mitmdump -w saves: when an answer began and ended, nothing within it (no_timing); no byte "
     "of an answer that broke off or was streamed past it",
-    "sse": "the bytes of one body, as curl -N -o FILE saves them: nobody knows when they came (no_timing), nor what "
-    "was asked unless --url says where; taken to answer a POST with the status 200",
+    "sse": "the bytes of one body, as curl -N -o FILE saves them: their times are unknown (no_timing), and so is "
+    "the request, but for its URL if --url names it; taken to answer a POST with the status 200",
 }
-"""The formats, and what is known of an exchange in each."""
+"""The formats, and the facts about an exchange in each."""
 
 _LOOKED_AT: Final = 1 << 16
 _RECOGNISED: Final = {
@@ -29,7 +29,7 @@ _RECOGNISED: Final = {
     "mitmproxy": re.compile(rb"\d{1,12}:\d{1,12}:[\w,;]"),
     "sse": re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)[:\r\n]|:|[{\[])"),
 }
-"""How each begins; the first that fits."""
+"""The beginning of each format; the first that fits counts."""
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 
 _OTHERS: Final = {
@@ -37,7 +37,7 @@ _OTHERS: Final = {
     "it is a tape as text: 'wiretape db merge' copies it": re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"wiretape"\s*:'),
     "it is compressed: unpack it": re.compile(rb"\x1f\x8b|PK\x03\x04|\x28\xb5\x2f\xfd"),
 }
-"""How what is none of them begins, by what to do with it."""
+"""The beginnings of other formats, by the advice for each."""
 
 
 def recognised(data: Data, name: str = "") -> str:
@@ -55,7 +55,7 @@ def recognised(data: Data, name: str = "") -> str:
 
 
 def read(format: str, data: Data, source: Source) -> Iterator[Found | Refused]:
-    """Return what a file holds. Raises `NotImportable`, at the latest when the first of it is taken."""
+    """Return the exchanges in a file. Raises `NotImportable`, at the latest for the first item."""
     from wiretape.viewer.importing import curl, har, mitmproxy, sse
 
     readers = {"har": har.read, "curl": curl.read, "mitmproxy": mitmproxy.read, "sse": sse.read}

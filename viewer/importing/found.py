@@ -1,7 +1,7 @@
-"""Pure: what is found in other programs' recordings. Times are ns since T0, None where the source does not say.
+"""Pure: the exchanges in other programs' recordings. Times are ns since T0, None where the source does not say.
 
-A parser yields a `Found` for each exchange, and a `Refused` for each of which nothing can be made; it raises
-`NotImportable` where that holds of the whole file.
+A parser yields a `Found` for each exchange, and a `Refused` for each that cannot be imported; it raises `NotImportable`
+if that is true of the whole file.
 """
 
 import re
@@ -16,7 +16,7 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.errors import WiretapeError
 
 Data = bytes | mmap
-"""What a file holds; a slice of it is bytes."""
+"""The content of a file; a slice of it is bytes."""
 
 Headers = list[tuple[bytes, bytes]]
 T = TypeVar("T")
@@ -31,14 +31,14 @@ _NO_BODY: Final = (204, 304)
 
 
 class NotImportable(WiretapeError):
-    """A file of which nothing can be imported; the message says why."""
+    """A file without anything to import; the message says why."""
 
     exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is known of a file beside its bytes: its name, the day of the first time in it, the URL that was asked."""
+    """The facts about a file beside its bytes: its name, the day of its first time, the URL of the request."""
 
     name: str
     modified: datetime
@@ -57,12 +57,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One exchange. `stamp` is what the source says of when it began, `id` its id on the tape that it came from.
+    """One exchange. `stamp` is its start as the source has it, `id` its id on the tape that it came from.
 
-    `body` came in pieces of `sizes` bytes at `at_ns`; without these, nobody knows when. `missing` bytes of it the
-    source does not have; `is_lost`: not even their number. `is_coarse`: the times are not those of reads.
-    `is_rebuilt`: the bytes are not those that came. `request` is None where the source does not have the request's
-    body, which had `request_size` bytes.
+    `body` came in pieces of `sizes` bytes at `at_ns`; without these, its times are unknown. `missing` bytes of it the
+    source does not have; `is_lost`: not even their number. `is_coarse`: the times are not those of reads. `is_rebuilt`:
+    the bytes are not those that came. `request` is None where the source does not have the request's body, which had
+    `request_size` bytes.
     """
 
     place: str
@@ -95,7 +95,7 @@ class Found:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the source says when the body came; of an answer without any byte, when its head did."""
+        """True if the source has the times of the body; for an answer without any byte, the time of its head."""
         is_empty = not self.body and not self.missing and not self.is_lost
         return bool(self.at_ns) or (is_empty and self.end_ns is not None)
 
@@ -107,7 +107,7 @@ class Found:
 
     @property
     def path(self) -> str:
-        """The path and the query, with what may not stand there percent-encoded."""
+        """The path and the query, with forbidden characters percent-encoded."""
         rest = self.url[len(self.base) :].partition("#")[0]
         return quote(rest.encode("utf-8", "replace"), safe=_IN_PATH)
 
@@ -166,7 +166,7 @@ def _octets(text: str) -> bytes:
 
 
 def framing(method: str, status: int, headers: Headers) -> str | None:
-    """Return how a body is delimited, as far as headers say."""
+    """Return the framing of a body from its headers, or None if they do not settle it."""
     if method == "HEAD" or status in _NO_BODY:
         return "none"
     if (header(headers, "transfer-encoding") or "").lower().endswith("chunked"):

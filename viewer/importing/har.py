@@ -1,9 +1,9 @@
 """Pure: HTTP archives (HAR 1.2) of browsers, proxies and wiretape itself.
 
-An archive has the phases of an exchange, and bodies without their content coding: as text, if at all. Of a stream,
-Chrome has each event with the time at which it was dispatched (`_eventSourceMessages`); all other archives say nothing
-of when a body came. What wiretape exported has each read (`_wiretape`). T0 is `startedDateTime`: when a browser wanted
-to ask, so that its own queue (`blocked`) is part of every time.
+An archive has the phases of an exchange, and bodies without their content coding: as text, if at all. For a stream,
+Chrome has each event with the time at which it was dispatched (`_eventSourceMessages`); all other archives have no
+times of a body. An export of wiretape has each read (`_wiretape`). T0 is `startedDateTime`: when a browser wanted to
+ask, so that its own queue (`blocked`) is part of every time.
 """
 
 import base64
@@ -34,13 +34,13 @@ _ERRORS: Final = (
     ("CONTENT_LENGTH_MISMATCH", "length"), ("CERT", "tls"), ("SSL", "tls"), ("ABORTED", "client"),
     ("CONNECTION_TIMED_OUT", "connect_timeout"), ("TIMED_OUT", "connect_timeout"), ("PROTOCOL_ERROR", "protocol"),
 )  # fmt: skip
-"""What Chrome calls an error (net::ERR_…), and how the exchange ended then."""
+"""Chrome's errors (net::ERR_…), and the `ended_by` of each."""
 
 _NEVER_EMPTY: Final = frozenset({"application/json", *STREAM_TYPES})
-"""Types of bodies of which the shortest has some bytes."""
+"""Types of bodies that are never empty."""
 
 _WINDOWS_1252: Final = {bytes([byte]).decode("cp1252", "ignore") or chr(byte): byte for byte in range(256)}
-"""What each byte is taken for in an answer whose head names no charset, as Chrome does with those of event streams."""
+"""The byte for each character of an answer whose head names no charset, as Chrome decodes those of event streams."""
 
 _Number = int | float | None
 
@@ -103,7 +103,7 @@ class _Read(msgspec.Struct):
 
 
 class _Own(msgspec.Struct):
-    """What wiretape's own archives have besides; `end_ms` is there if the other times are, or are known not to be."""
+    """Fields of wiretape's own archives only; `end_ms` is there if the other times are, or are known not to be."""
 
     connected_ms: _Number = None
     sent_ms: _Number = None
@@ -204,7 +204,7 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
     """Return an exchange, and what else is worth knowing of it. Raises `ValueError`."""
     own, response = entry.own or _Own(), entry.response
     if entry.sockets is not None:
-        raise ValueError("it is a WebSocket, of which an archive does not have the bytes")
+        raise ValueError("it is a WebSocket, and an archive does not have its bytes")
     if entry.own is None and not entry.request.url.lower().startswith(("http://", "https://")):
         raise ValueError("its URL is none of HTTP")
     ended_by, detail = _ending(entry)
@@ -264,7 +264,7 @@ def _started(text: str) -> datetime:
 
 
 def _ending(entry: _Entry) -> tuple[str, str | None]:
-    """Return how an exchange ended, and in whose words. Raises `ValueError` for one that has not, or never began."""
+    """Return the `ended_by` of an exchange, and its message. Raises `ValueError` if it still ran, or never began."""
     if entry.own is not None:
         if entry.own.ended_by not in ENDED_BY:
             raise ValueError("it still ran when it was exported")
@@ -307,7 +307,7 @@ def _headers(pairs: Sequence[_Pair]) -> Headers:
 
 
 def _bytes(text: str | None, encoding: str | None) -> bytes | None:
-    """Return what a text stands for. Raises `ValueError`."""
+    """Return the bytes of a text. Raises `ValueError`."""
     if text is None or encoding != "base64":
         return None if text is None else text.encode()
     try:
@@ -367,7 +367,7 @@ def _block(one: _Message) -> bytes:
 
 
 def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
-    """Return where the events end in a body; nothing unless they are those that the archive has."""
+    """Return the ends of the events in a body; nothing unless they are those that the archive has."""
     if not messages:
         return []
     cursor, ends = Cursor(data), list[int]()
@@ -381,7 +381,7 @@ def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
 
 
 def _timed(data: bytes, ends: list[int], times: list[int | None], end_ns: int | None) -> _Body:
-    """Return a body whose pieces end where its events do, at their times; what follows them came by the end."""
+    """Return a body whose pieces end where its events do, at their times; data after them came by the end."""
     known = [at_ns for at_ns in times if at_ns is not None]
     is_ordered = all(before <= after for before, after in itertools.pairwise([0, *known]))
     if not ends or len(known) < len(ends) or not is_ordered:

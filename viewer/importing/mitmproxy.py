@@ -18,7 +18,7 @@ _SIZE: Final = re.compile(rb"(\d{1,12}):")
 _SCALARS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     b",": bytes, b";": bytes.decode, b"#": int, b"^": float, b"!": b"true".__eq__, b"~": lambda _: None,
 }  # fmt: skip
-"""What a value of each type is made by."""
+"""The converter for a value of each type."""
 _TABLE: Final = b"}"
 _TYPES: Final = frozenset((b"]", _TABLE, *_SCALARS))
 _DEEPEST: Final = 32
@@ -30,7 +30,7 @@ _ERRORS: Final = (
     ("without sending complete", "eof"), ("reset", "reset"), ("closed", "eof"), ("disconnected", "eof"),
     ("protocol error", "protocol"),
 )  # fmt: skip
-"""What mitmproxy says of a flow that failed, in lower case, and how the exchange ended then."""
+"""mitmproxy's messages about failed flows, in lower case, and the `ended_by` of each."""
 
 _Time = float | int | None
 
@@ -82,7 +82,7 @@ def read(data: Data, source: Source) -> Iterator[Found | Refused]:
         kind = data[end : end + 1]
         if size is None or kind not in _TYPES or (kind != _TABLE and not number):
             cut_off = (
-                "the file ends within it" if end >= len(data) else "it is damaged, and what follows cannot be found"
+                "the file ends within it" if end >= len(data) else "it is damaged, and the next flow cannot be found"
             )
             if not number:
                 raise NotImportable(f"it holds no flow of mitmproxy: {cut_off}")
@@ -134,7 +134,7 @@ def _found(place: str, value: object) -> Found:
         raise ValueError(f"it is a flow of {value.get('type')}, not of HTTP")
     flow = msgspec.convert(value, _Flow)
     if flow.websocket is not None:
-        raise ValueError("it is a WebSocket, of which mitmproxy does not have the bytes")
+        raise ValueError("it is a WebSocket, and mitmproxy does not have its bytes")
     request, response = flow.request, flow.response
     ended_by, detail = _ending(flow)
     began = _began(flow)
@@ -177,7 +177,7 @@ def _began(flow: _Flow) -> float:
 
 
 def _ending(flow: _Flow) -> tuple[str, str | None]:
-    """Return how a flow ended, and in whose words. Raises `ValueError` for one that has not, or that was not kept."""
+    """Return the `ended_by` of a flow, and its message. Raises `ValueError` if it still ran, or its body is lost."""
     if flow.error is None:
         if flow.response is None:
             raise ValueError("it has no answer: it still ran when it was saved")

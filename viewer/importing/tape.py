@@ -1,6 +1,6 @@
-"""Puts what was found in a file on a tape, through what writes a recorder's frames: redacted, measured, packed alike.
+"""Writes imported exchanges to a tape with the recorder's writer: redacted, measured, packed alike.
 
-An exchange's id follows from what it is, so that a second import of a file adds nothing.
+An exchange's id is derived from its content, so that a second import of a file adds nothing.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from wiretape.viewer.importing.found import Found, Refused, attempt, problem
 
 _MOST: Final = 100
 _MOST_BYTES: Final = 16 << 20
-"""What is written in one transaction."""
+"""Limit of one transaction, in bytes."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What an import did: the ids of what is new, how many were on the tape already, and what was refused, or noted."""
+    """The result of an import: the ids of new exchanges, the number already on the tape, and the refusals and notes."""
 
     added: list[str] = field(default_factory=list)
     present: int = 0
@@ -38,7 +38,7 @@ class Report:
 
     @property
     def failed(self) -> int:
-        """How many exchanges could not be imported."""
+        """The number of exchanges that could not be imported."""
         return sum(not one.is_note for one in self.refused)
 
 
@@ -80,7 +80,7 @@ class Importer:
         return self._open_store()
 
     def add(self, found: Iterable[Found | Refused]) -> Iterator[Found | Refused]:
-        """Import what a parser finds, and yield it when it has been looked at; the last of it is written at the end."""
+        """Import a parser's results, and yield each once it is processed; the last are written at the end."""
         try:
             for one in found:
                 self._take(one)
@@ -107,7 +107,7 @@ class Importer:
         return _Entered(id, list(frames(id, one, self._labels)), one.is_timed, len(one.body))
 
     def _wait(self, made: "_Entered") -> None:
-        """Let an exchange wait for the transaction that writes it."""
+        """Queue an exchange for the next transaction."""
         self._waiting.append(made)
         self._ids.append(made.id)
         self._bytes += made.size
@@ -135,7 +135,7 @@ class Importer:
 
 
 def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Frame]:
-    """Yield what a recorder would have sent to its writer of an exchange."""
+    """Yield the frames of an exchange, as a recorder sends them to its writer."""
     request = one.request
     yield journal.Begin(
         id=id,
