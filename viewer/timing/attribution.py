@@ -1,11 +1,11 @@
-"""Pure: who was slow, as far as the timestamps of an exchange's reads can tell: upstream, the relay or the client.
+"""Pure: attribution of slowness to upstream, the relay or the client, from the timestamps of an exchange's reads.
 
-A read's way to the client is a *step*: from when the relay could take it (it had come, and the one before it was
-handed on) to when it was handed to the system. Nothing waits for a client until the system's buffers are full, so a
-client that reads slowly shows only in large answers, and there as a long step during which the relay lived on: other
-reads came. A silence is upstream's, or the network's before the relay, unless reading was paused for the client
-meanwhile, or what ended it came all at once. What cannot be told apart stays unknown: reads may be missing from the
-tape, the relay may not have run. Verdicts are given in `verdicts`.
+A read's way to the client is a *step*: from when the relay could take it (it had come, and the one before it was handed
+on) to when it was handed to the system. Nothing waits for a client until the system's buffers are full, so a slow
+client shows only in large answers, and there as a long step during which the relay lived on: other reads came. A
+silence is upstream's, or the network's before the relay, unless reading was paused for the client meanwhile, or what
+ended it came all at once. Ambiguous cases stay unknown: reads may be missing from the tape, the relay may not have run.
+Verdicts are given in `verdicts`.
 """
 
 import functools
@@ -26,7 +26,7 @@ Who = Literal["upstream", "relay", "client"]
 Unclear = Literal["instants", "missing", "at_once", "handing_on"]
 
 FREE_BYTES: Final = 32 << 10
-"""As long as no more was handed on, no write can wait for the client: it fits into the server's own buffer."""
+"""Bytes handed on before a write can wait for the client: less fits into the server's own buffer."""
 
 UNSENT_BYTES: Final = 256 << 10
 """Reads not handed on; with more of them the relay stops reading from upstream until half of this is left."""
@@ -36,7 +36,7 @@ _SEVERAL: Final = 3
 _AROUND: Final = 8
 _FEWEST_AROUND: Final = 3
 _ORDINARY_NS: Final = 100_000_000
-"""Up to so long a silence, that the network brings several chunks at once says nothing."""
+"""Longest silence, in ns, for which several chunks in one read are ordinary: the network may bring them together."""
 
 
 class Step(NamedTuple):
@@ -52,13 +52,13 @@ class Step(NamedTuple):
 
     @property
     def ns(self) -> int | None:
-        """How long it took."""
+        """The duration of the step, or None if it is unknown."""
         return None if self.relayed_ns is None else self.relayed_ns - self.began_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How durations in ns are distributed."""
+    """The distribution of durations in ns."""
 
     n: int
     p50_ns: float
@@ -68,7 +68,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Slowness:
-    """Who was slow over a whole exchange; None where nothing is known.
+    """The slowness of each party over a whole exchange; None where nothing is known.
 
     `upstream`: its gaps between reads with output. `relay`: the steps without a wait for the client. `client`: how long
     each step waited for it, mostly 0. `unclear`: the steps of either, and the gaps that may not be upstream's. `delay`:
@@ -84,7 +84,7 @@ class Slowness:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Whose a silence between two reads was, and for how many ns of it reading was paused for the client."""
+    """The cause of a silence between two reads, and the ns of it for which reading was paused for the client."""
 
     who: Who | None
     paused_ns: int = 0
@@ -102,12 +102,11 @@ class ChunkTime(NamedTuple):
 
 
 class Attribution:
-    """Who was slow in one exchange, from its reads and the output chunks that have a timestamp (`outputs`).
+    """The attribution of one exchange, from its reads and the output chunks that have a timestamp (`outputs`).
 
-    Of an answer that is no stream of a known API, or failed, no chunk is known to be output. A read is named by its
-    *place* among those on the tape, from which reads may be missing; `places` are those that completed the outputs, and
-    `brought` says how many each of these brought. `ends_known` is whether the tape has the last output and its
-    timestamp.
+    Chunks count as output only in a successful stream of a known API. A read is named by its *place* among those on the
+    tape, from which reads may be missing; `places` are those that completed the outputs, and `brought` says how many
+    each of these brought. `ends_known` is whether the tape has the last output and its timestamp.
     """
 
     def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
@@ -151,7 +150,7 @@ class Attribution:
 
     @property
     def asked_ns(self) -> int | None:
-        """When the answer that came last was asked for, over a WebSocket; else when its head came."""
+        """Over a WebSocket, the time of the last answer's request; else that of the response head."""
         turn = self.decoded.turns[-1] if self.decoded.turns else None
         return self.exchange.headers_ns if turn is None or turn.asked is None else self.decoded.at_ns[turn.asked]
 
@@ -161,11 +160,11 @@ class Attribution:
         return self._places[chunk.read]
 
     def brought_by(self, place: int) -> int:
-        """Return how many output chunks a read with output brought."""
+        """Return the number of output chunks in a read with output."""
         return self.brought[self._nth[place]]
 
     def slowness(self) -> Slowness:
-        """Return who was slow over the whole exchange."""
+        """Return the slowness over the whole exchange."""
         is_clear = not (self.exchange.coarse_clock or self._breaks[-1] or self._paused[-1])
         gaps = defaultdict[str | None, list[int]](list)
         for nth, (first, last) in enumerate(pairwise(self.places), 1):
@@ -180,7 +179,7 @@ class Attribution:
         return slowness(gaps["upstream"], self.reads, self.steps, gaps["missing"] + gaps["at_once"])
 
     def silent(self, first: int, last: int) -> Silence:
-        """Return whose a silence was between the places of two reads with output."""
+        """Return the cause of a silence between the places of two reads with output."""
         if self.exchange.coarse_clock:
             return Silence(None, unclear="instants")
         if self.misses(first, last):
@@ -200,7 +199,7 @@ class Attribution:
         return last > first and self._breaks[last] > self._breaks[max(first, 0)]
 
     def meanwhile(self, first: int, last: int, start: int, end: int) -> TableRow:
-        """Count what came in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
+        """Count the items in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
         decoded = self.decoded
         between = slice(bisect_right(decoded.ends, start), bisect_left(decoded.ends, end))
         came = Counter(
@@ -268,7 +267,7 @@ def slowness(
 ) -> Slowness:
     """Summarise upstream's gaps between reads with output, the reads and their steps.
 
-    `doubted` are the gaps of which it is unclear whether they are upstream's.
+    `doubted` are the gaps that may not be upstream's.
     """
     known = [(step, step.ns) for step in taken if step.ns is not None]
     own = [ns for step, ns in known if step.who == "relay"]
@@ -289,9 +288,9 @@ def _spread(values: Iterable[int]) -> Spread | None:
 
 
 def pauses(reads: Sequence[Read]) -> list[int]:
-    """Return for each read how long after it upstream had to wait for the client, before reading went on; mostly 0.
+    """Return for each read the time until reading went on, if upstream had to wait for the client after it; mostly 0.
 
-    It says what the relay does with so many bytes, and holds only where it did pause at all.
+    It is computed from the relay's buffer limits, and holds only if the relay did pause.
     """
     handed = [read.relayed_ns for read in takewhile(lambda read: read.relayed_ns is not None, reads)]
     instants = [at for at in handed if at is not None]
@@ -309,10 +308,10 @@ def pauses(reads: Sequence[Read]) -> list[int]:
 
 
 def came_at_once(brought: Sequence[int], place: int) -> bool:
-    """Return whether a read brought together what had come one by one: it was held back on the way, or was not taken.
+    """Return True if a read brought together chunks sent one by one: held back on the way, or not read in time.
 
-    `brought` is how many output chunks each read with output brought. So it is where this one brought three or more,
-    and of up to eight before it and eight after it, of which there must be three, more than half brought just one.
+    `brought` is the number of output chunks in each read with output. The rule: this read brought three or more, and of
+    the up to eight before it and eight after it, at least three in all, more than half brought just one.
     """
     if brought[place] < _SEVERAL:
         return False

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 SPEEDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, float("inf"))
-"""How many seconds of the stream pass in a second; the last is as fast as it can be shown."""
+"""Playback speeds, in seconds of the stream per second; the last is as fast as the screen allows."""
 
 CAPS: Final = (None, 2_000_000_000, 500_000_000)
-"""What a silence may be cut to, in ns; None leaves it."""
+"""Limits for a silence, in ns; None leaves it."""
 
 
 class Playback:
@@ -39,7 +39,7 @@ class Playback:
 
     @property
     def shown_ns(self) -> int:
-        """Where the playhead stands on the shown time line, on which silences may be cut short."""
+        """The playhead's position on the shown time line, on which silences may be cut short."""
         if not self.playing:
             return self._base_shown
         if self.speed == float("inf"):
@@ -49,12 +49,12 @@ class Playback:
 
     @property
     def media_ns(self) -> int:
-        """Where the playhead stands, in ns since T0."""
+        """The playhead's position, in ns since T0."""
         return self._real(self.shown_ns)
 
     @property
     def at_end(self) -> bool:
-        """Whether every event has come and the stream's end is reached."""
+        """True if every event has come and the stream's end is reached."""
         return self.position >= len(self._at) and self.shown_ns >= self._shown_end
 
     def play(self) -> None:
@@ -87,7 +87,7 @@ class Playback:
             self.following = True
 
     def seek(self, position: int) -> None:
-        """Go to where so many events have come: to the instant of the last of them."""
+        """Go to the timestamp of the event at a position, counted from 1; 0 is the start."""
         self.position = max(0, min(position, len(self._at)))
         self._rebase(self._shown[self.position - 1] if self.position else 0)
 
@@ -98,7 +98,7 @@ class Playback:
         self._rebase(self._cut(at_ns))
 
     def step(self, count: int) -> None:
-        """Pause and go on, or back, by so many events."""
+        """Pause, and move by `count` events; a negative count moves back."""
         self.playing = False
         self.seek(self.position + count)
 
@@ -117,7 +117,7 @@ class Playback:
     def grow(self, at: Sequence[int], end_ns: int) -> None:
         """Extend the stream: `at` are the timestamps of all its events so far, and it lasts until `end_ns`.
 
-        What has been played keeps its place, so that playing goes on by the same clock. A followed end is gone to.
+        The playhead keeps its place, so that playing goes on by the same clock, or follows the end.
         """
         media = self.media_ns
         self._at = at
@@ -138,7 +138,7 @@ class Playback:
         return self._base_clock + int((due - self._base_shown) / self.speed)
 
     def advance(self, at_most: int | None = None) -> int:
-        """Play every event that is due, at most so many, and return how many; at the end playing stops."""
+        """Play the events that are due, up to `at_most`, and return their number; at the end playing stops."""
         if not self.playing:
             return 0
         before = self.position
@@ -160,7 +160,7 @@ class Playback:
         self._base_shown, self._base_clock = shown_ns, self._now()
 
     def _cut(self, at_ns: int) -> int:
-        """Return where an instant stands on the shown time line."""
+        """Return the position of a timestamp on the shown time line."""
         before = bisect_right(self._at, at_ns)
         real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
         following = self._shown[before] if before < len(self._at) else self._shown_end

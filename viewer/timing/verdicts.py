@@ -1,9 +1,9 @@
-"""Pure: what is wrong with a stream's timing, each verdict with its evidence: stalls and bursts.
+"""Pure: verdicts on a stream's timing, each with its evidence: stalls and bursts.
 
-A *stall* is a silence above the threshold: between two reads with output (`gap`: as the tape's flag has it), before an
-error or an end that came too early (`end`), or only on the way to the client, which got late what had come in time
+A *stall* is a silence above the threshold: between two reads with output (`gap`, as in the tape's flag), before an
+error or an early end (`end`), or only on the way to the client, which was late with data that had come in time
 (`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one
-and yet all in a flash (`fake`). Whose a silence was is `attribution`'s to say; how a verdict reads is `wording`'s.
+and yet all in a flash (`fake`). `attribution` decides whose a silence was; `wording` writes the text.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from wiretape.viewer.rows import TableRow
 from wiretape.viewer.timing.attribution import Attribution, ChunkTime, Unclear, Who
 
 WORDS: Final = 80
-"""So many characters of the text before and after a stall are given."""
+"""Length of the text quoted before and after a stall, in characters."""
 
 _CUT: Final = frozenset({"timeout", "client_closed", "truncated", "interrupted", "error_event"})
 
@@ -89,8 +89,8 @@ def row(verdict: Verdict) -> TableRow:
 
 def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdict]:
     """Judge one exchange: its stalls in their order, then its burst. With the default limits, stalls of the form `gap`
-    and bursts are what the tape's flags say. One wait for the client is one stall. Where nobody knows when the body
-    came, there are none.
+    and bursts are equal to the tape's flags. One wait for the client is one stall. Without the times of a body, there
+    are none.
     """
     if not timed.exchange.is_timed:
         return []
@@ -123,7 +123,7 @@ def _gaps(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
 
 
 def _deliveries(timed: Attribution, limit: int) -> Iterator[Verdict]:
-    """Yield what was handed on long after what came before it, though it had come in time."""
+    """Yield late deliveries: data handed on long after the data before it, though it had come in time."""
     relayed = timed.reads.relayed_ns
     for nth, (first, last) in enumerate(pairwise(timed.places)):
         began, ended = relayed[first], relayed[last]
@@ -147,14 +147,14 @@ def _deliveries(timed: Attribution, limit: int) -> Iterator[Verdict]:
 
 
 def _doubt(timed: Attribution, first: int, last: int) -> Unclear:
-    """Return why it is unclear who held up what was handed on between two places."""
+    """Return the reason why the cause of a late delivery between two places is unclear."""
     if timed.exchange.coarse_clock:
         return "instants"
     return "missing" if timed.misses(first, last) else "handing_on"
 
 
 def _is_same(late: Verdict, gap: Verdict) -> bool:
-    """Return whether it was one wait for the client that held up a delivery and, reading being paused, made a gap."""
+    """Return True if one wait for the client both delayed a delivery and, as reading was paused, made a gap."""
     overlap = late.from_ns < gap.from_ns + gap.lasted_ns and gap.from_ns < late.from_ns + late.lasted_ns
     return overlap and late.who == gap.who == "client"
 
@@ -249,7 +249,7 @@ def _where(timed: Attribution, before: ChunkTime, after: ChunkTime) -> TableRow:
 
 
 def _words(chunk: Chunk, *, last: bool = False) -> str | None:
-    """Return what a chunk adds to the text, whichever: the end of it or its beginning; None if it adds none."""
+    """Return the end of a chunk's text, or its beginning, from any of its fields; None if it has no text."""
     for piece in chunk.pieces:
         called = "".join(tool.name + tool.arguments for tool in piece.tools)
         if text := piece.content or piece.reasoning or piece.refusal or called:

@@ -1,6 +1,6 @@
-"""A verdict in words: what was judged, and the evidence for it, each in one line.
+"""Verdicts in words: the judgement and its evidence, each in one line.
 
-Recorded text passes `safe` here. Where the lines stand is left to `pages`, the judgement to `verdicts`.
+Recorded text passes `safe` here. `pages` lays the lines out, `verdicts` judges.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ def seconds(at_ns: int) -> str:
 
 
 def sentences(verdict: Verdict, timestamp: Callable[[int], str] = seconds) -> tuple[str, str]:
-    """Return what was judged, and its evidence; `timestamp` displays the start of a stall, given in ns since T0."""
+    """Return the judgement and its evidence; `timestamp` displays the start of a stall, given in ns since T0."""
     return _stall(verdict, timestamp) if verdict.kind == "stall" else _burst(verdict)
 
 
@@ -76,7 +76,7 @@ def _where(verdict: Verdict) -> str:
 def _blamed(verdict: Verdict) -> str:
     if verdict.who == "upstream":
         return f"upstream {_sent(verdict)}"
-    late = "it had come in time" if verdict.form == "delivery" else "what had come was not taken"
+    late = "it had come in time" if verdict.form == "delivery" else "data that had come was not read"
     match verdict.who:
         case "relay":
             return f"the relay: {late}, and nothing waited for the client"

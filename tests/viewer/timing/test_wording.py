@@ -39,7 +39,7 @@ def test_a_stall_in_words() -> None:
         ({"reads_meanwhile": 1}, "upstream sent only parts of an event meanwhile, in 1 read"),
         ({"who": "client", "client_ns": 5 * MS}, "paused for it, relay 0.1 ms, 5.0 ms of waiting for the client"),
         ({"who": "client", "form": "delivery"}, "the client read slowly: it had come in time"),
-        ({"who": "client", "form": "end"}, "the client read slowly: what had come was not taken"),
+        ({"who": "client", "form": "end"}, "the client read slowly: data that had come was not read"),
         ({"who": "relay", "form": "delivery"}, "the relay: it had come in time, and nothing waited for the client"),
         ({"who": None, "unclear": "handing_on"}, "unclear: relay or client, the tape cannot tell"),
         ({"who": None, "unclear": "instants"}, "unclear: the instants are not those of socket reads"),
