@@ -1,8 +1,8 @@
-"""Pure: what of a JSON value is otherwise than in the one before it, so that a page is sent no more than that.
+"""Pure: the difference between a JSON value and the one before it: a page is sent no more than that.
 
-A patch is a list that `patched` in live.js undoes: `["=", value]` replaces, `["+", text]` goes on with a text,
-`["{", patches, removed]` changes the members of an object, and `["[", patches, added]` the elements of a list, which it
-goes on with. Tapes grow: columns nearly always only get longer.
+A patch is a list that `patched` in live.js applies: `["=", value]` replaces, `["+", text]` appends to a text, `["{",
+patches, removed]` changes the members of an object, and `["[", patches, added]` changes the elements of a list and
+appends to it. Tapes grow: columns nearly always only get longer.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Serves live pages over HTTP to browsers on the same machine: an app of the recorder's own server.
 
-Every path begins with a random word, without which nothing is told. A page is its frame, the same for all; what it
-shows comes over an event stream: whole at first, then as patches. A browser that takes its events slowly gets none in
-between: what it missed is made up for by a whole value once it has taken the rest, so that little waits for it.
+Every path begins with a random word, without which a request is refused. A page is its frame, the same for all; its
+content comes over an event stream: whole at first, then as patches. A slow browser gets no patches in between: once it
+has taken the rest, it gets a whole value, so that little waits for it.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from wiretape.viewer.web.values import ExchangeSource, RunSource, Settings, Sour
 from wiretape.viewer.web.watching import Reading, Watch
 
 UNSENT_BYTES: Final = 256 << 10
-"""What a browser has not taken yet; beyond it, it gets no events."""
+"""Limit of bytes that a browser has not taken; beyond it, it gets no events."""
 
 HEARTBEAT_SECONDS: Final = 10.0
 LINGER_SECONDS: Final = 5.0
-"""So long a page is read on that nobody looks at any more: it may have been loaded anew."""
+"""Time for which a page without viewers is still read, in seconds: it may be loading anew."""
 
 MOST_VIEWERS: Final = 256
 MOST_PAGES: Final = 64
@@ -63,7 +63,7 @@ class Site(HttpApp):
         return f"/{self._word}/" if id is None else f"/{self._word}/{id}/"
 
     def close(self) -> None:
-        """Tell every page that this is the end, and read nothing more."""
+        """End every page, and stop reading."""
         self._beat.cancel()
         for subject in list(self._subjects.values()):
             subject.close()
@@ -132,7 +132,7 @@ class Site(HttpApp):
 
 
 class Subject:
-    """What one page shows, whoever looks at it, and those who do."""
+    """The content of one page, and its viewers."""
 
     def __init__(
         self, settings: Settings, source: Source, numbers: "itertools.count[int]", on_left: Callable[[], None]
@@ -147,7 +147,7 @@ class Subject:
         self._watch = Watch(settings.tape, source, self._came)
 
     def join(self, viewer: "Viewer", seen: int) -> None:
-        """Let somebody look who has `seen` an event of this number last; 0: none."""
+        """Add a viewer; `seen` is the number of the last event that it got, or 0."""
         self.viewers.add(viewer)
         if seen and seen == self.number:
             viewer.add(b":\n\n", self.number)
@@ -157,7 +157,7 @@ class Subject:
             viewer.add(b":\n\n", 0)
 
     def leave(self, viewer: "Viewer") -> None:
-        """Let somebody go."""
+        """Remove a viewer."""
         self.viewers.discard(viewer)
         if not self.viewers:
             self._loop.call_later(LINGER_SECONDS, self._on_left)
@@ -177,7 +177,7 @@ class Subject:
         return self._whole
 
     def _came(self, reading: Reading) -> None:
-        """Work out what is new; called in the thread that reads."""
+        """Compute the patch; called in the thread that reads."""
         shown = {"value": reading.value, "trouble": reading.trouble}
         patch = None if self._before is None else difference(self._before, shown)
         is_first, self._before = self._before is None, shown
@@ -206,13 +206,13 @@ class Viewer(Responder):
         self._is_behind = False
 
     def add(self, data: bytes, number: int) -> None:
-        """Send an event, after which the page shows what has this number."""
+        """Send an event, and note its number."""
         self._number = number
         self._client.add(data)
         self._client.flush()
 
     def show(self, base: int, patch: bytes) -> None:
-        """Send what is new since `base`, or all, unless too much waits to be taken."""
+        """Send the patch since `base`, or the whole value, unless too much waits to be taken."""
         self._is_behind = self._client.unsent > UNSENT_BYTES
         if self._is_behind:
             return
@@ -224,7 +224,7 @@ class Viewer(Responder):
             self.add(b":\n\n", self._number)
 
     def end(self) -> None:
-        """Tell the page that this is the end."""
+        """Send the end of the page."""
         self.add(event("end", self._number, {}), self._number)
         self._client.add_end()
         self._client.flush()
@@ -242,7 +242,7 @@ class Viewer(Responder):
         self._subject.leave(self)
 
     def client_progressed(self) -> None:
-        """Make up for what was not sent."""
+        """Send the whole value once a slow client has taken the rest."""
         if self._is_behind and not self._client.unsent:
             self._is_behind = False
             self.add(self._subject.whole, self._subject.number)

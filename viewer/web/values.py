@@ -1,4 +1,4 @@
-"""What live pages show, as JSON values: those of `wiretape.viewer.page`, and how the recorder and the tape stand.
+"""The content of live pages, as JSON values: that of `wiretape.viewer.page`, and the state of recorder and tape.
 
 A run is its newest exchanges: figures are made of those and of no others, so that the page of a large tape opens at
 once, and is made again in a fraction of a second.
@@ -33,23 +33,23 @@ from wiretape.viewer.source.tape.run import Columns
 from wiretape.viewer.text import formatting
 
 MOST_ROWS: Final = 2_000
-"""A page opens with so many exchanges at most, and grows to twice as many."""
+"""Limit of exchanges when a page opens; it grows to twice as many."""
 
 MOST_GAPS: Final = 200_000
 MANY: Final = 5_000
-"""Of a tape of more exchanges a page opens without what they belong to, and has it a moment later."""
+"""Size of a tape, in exchanges, from which a page opens without conversations, and gets them a moment later."""
 
 REST_SECONDS: Final = 5.0
 _WHOLE_NS: Final = 1_000_000_000
-"""What other tools make of a stream, and all else but what is played, is worked out once in so long while it runs."""
+"""Interval at which a running exchange is analysed as a whole, in ns; the player is updated more often."""
 
 _PIECE: Final = 48 << 10
-"""Bytes of a body that are one element of a list: what has come already is not sent again."""
+"""Size of a list element of a body, in bytes: elements that are complete are not sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is shown: of which tape, of which exchanges, judged by which limits, and whether with bodies."""
+    """The content to show: tape, exchanges, limits of verdicts, and whether with bodies."""
 
     tape: Path
     where: Filter | None
@@ -58,13 +58,13 @@ class Settings:
 
 
 class Source(Protocol):
-    """What a page shows, read again and again."""
+    """A source of a page's content, read again and again."""
 
     pause_seconds: float
-    """How long at least it stays as it was read."""
+    """Shortest interval between two readings."""
 
     rest_seconds: float
-    """How long at most: what passes with time, such as a silence, changes on a tape that nobody writes to."""
+    """Longest interval between two readings: silences grow even on a tape that nobody writes to."""
 
     def read(self, connection: Connection) -> JsonObject:
         """Read it. Raises `WiretapeError`."""
@@ -104,7 +104,7 @@ class RunSource:
         }
 
     def _slide(self, connection: Connection, selected: Condition | None) -> None:
-        """Let the page begin with an exchange: always the same one, until there are too many."""
+        """Choose the page's first exchange: always the same one, until there are too many."""
         numbers = live.newest(connection, selected, 2 * MOST_ROWS + 1)
         if not self._first or len([no for no in numbers if no >= self._first]) > 2 * MOST_ROWS:
             self._first = min(numbers[:MOST_ROWS], default=0)
@@ -126,9 +126,9 @@ def _banner(total: int, shown: int) -> Iterator[tuple[str, str]]:
 
 
 def _fill(connection: Connection, columns: Columns) -> JsonObject:
-    """Measure the exchanges that have not ended as far as they are.
+    """Fill in preliminary measures of the running exchanges.
 
-    Return who records, how many of them still run, and by their ids when the last read of each came, in µs.
+    Return the recorder, the number of exchanges being recorded, and their last reads by id, in µs.
     """
     places = {no: at for at, no in enumerate(columns.numbers) if columns.values["ended_by"][at] is None}
     with connection.begin():

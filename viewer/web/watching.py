@@ -1,4 +1,4 @@
-"""Reading what a live page shows again and again, in a thread of its own, for as long as somebody looks at it."""
+"""Repeated reading for a live page, in a thread of its own, for as long as it has viewers."""
 
 import threading
 from collections.abc import Callable
@@ -17,15 +17,15 @@ from wiretape.viewer.web.values import Source
 
 POLL_SECONDS: Final = 0.1
 AGAIN_SECONDS: Final = 0.5
-"""A tape that cannot be read is tried again after so long."""
+"""Interval between attempts to read an unreadable tape."""
 
 SHARE: Final = 5
-"""Reading rests for so many times as long as it took: a page takes a sixth of a CPU at most."""
+"""Rest after a reading, as a multiple of its duration: a page takes a sixth of a CPU at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a page shows, and what is wrong with it; without a value nothing could be read yet."""
+    """The content of a page, and the error, if any; without a value nothing could be read yet."""
 
     value: JsonObject | None = None
     trouble: str = ""
@@ -39,7 +39,7 @@ class Watch:
         self._ended = threading.Event()
         self._last = Reading()
         self._file: tuple[int, int] | None = None
-        # Nothing is lost with it: it only reads.
+        # The thread only reads: ending it loses no data.
         threading.Thread(target=self._run, name="watch", daemon=True).start()
 
     def end(self) -> None:
@@ -53,7 +53,7 @@ class Watch:
                     self._follow(connection)
             except WiretapeError as error:
                 self._tell(Reading(self._last.value, safe(str(error))))
-            except Exception as error:  # noqa: BLE001 - whatever fails in there is reported on the page
+            except Exception as error:  # noqa: BLE001 - any failure is reported on the page
                 self._tell(Reading(self._last.value, safe(f"a fault of wiretape's own: {error!r}")))
             self._ended.wait(AGAIN_SECONDS)
 
@@ -80,7 +80,7 @@ class Watch:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another of its name; None where there is none."""
+    """Return the identity of a file, to notice that another one has its name; None if there is none."""
     try:
         status = path.stat()
     except OSError:
