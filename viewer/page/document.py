@@ -29,7 +29,7 @@ ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
          "lanes.js", "plots.js", "compare.js", "run.js"),
     ),
 }  # fmt: skip
-"""The styles and the scripts of each page, in their order. The last script begins with what the others define."""
+"""Styles and scripts of each page, in their order; the last script begins with the definitions of the others."""
 
 LIVE: Final = "live.js"
 """The script that a live page has besides, before its last."""

@@ -50,7 +50,7 @@ def pack_each(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int]
 
 
 def spread(gaps: Gaps) -> list[tuple[int, int]]:
-    """Return how many of many gaps are of each step, ascending; steps without any are left out."""
+    """Return the number of gaps of each step, ascending; steps without any are left out."""
     counts = np.zeros(0, np.int64)
     for at in range(0, len(gaps), _BLOCK):
         block = np.bincount(steps(gaps[at : at + _BLOCK]), minlength=len(counts))

@@ -1,9 +1,9 @@
 """Pure: the page of a run: what `ls`, `stats` and `compare` say of many exchanges, as data for the script of the page.
 
 Figures, intervals and verdicts are made by the same functions as there, of all exchanges that were selected; the script
-draws them, counts, and repeats the definition of a percentile for what is selected on the page. Exchanges are columns
-(`document.deltas` where values grow), durations in µs, and what is unknown is null; texts that repeat are numbers of a
-list. What was left out is said in the banner.
+draws them, counts, and repeats the definition of a percentile for a selection on the page. Exchanges are columns
+(`document.deltas` where values grow), durations in µs, and unknown values are null; texts that repeat are numbers of a
+list. The banner lists the omissions.
 """
 
 import itertools
@@ -33,25 +33,25 @@ from wiretape.viewer.stats.summary import Attempts, Sample, known, percentiles, 
 from wiretape.viewer.text import formatting
 
 MOST_ROWS: Final = 20_000
-"""So many exchanges are in a page at most, the newest."""
+"""Limit of exchanges in a page: the newest."""
 
 MOST_GAPS: Final = 1_000_000
-"""So many gaps are in a page at most, of the exchanges that waited longest."""
+"""Limit of gaps in a page: those of the exchanges that waited longest."""
 
 MOST_TEXT: Final = 4_000_000
-"""About so many characters of texts are in a page at most, of the newest exchanges."""
+"""Approximate limit of text in a page, in characters: that of the newest exchanges."""
 
 MOST_CHARACTERS: Final = 500
-"""Of a name, a path, a label or an error message a page has so many characters."""
+"""Limit of a name, a path, a label or an error message in a page, in characters."""
 
 MOST_GROUPS: Final = 12
 PLAYED: Final = 12
-"""So many exchanges can be played, and more as long as they have few events."""
+"""Number of exchanges that can be played; there are more as long as they have few events."""
 
 MOST_PLAYED: Final = 40
 FEW_EVENTS: Final = 3_000
 MOST_EVENTS: Final = 50_000
-"""The exchanges that can be played have so many events in all, at most."""
+"""Limit of events in all exchanges that can be played."""
 
 _MOST_COMPARED: Final = 3
 
@@ -65,7 +65,7 @@ _HEADLINES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The exchanges that have one value of what they are grouped by, as `stats` counts them."""
+    """The exchanges of one group, as `stats` counts them."""
 
     name: str | None
     row: TableRow
@@ -76,8 +76,7 @@ class Group:
 class Comparison:
     """Two groups compared, with the exchange of each that went longest without output; None if none did.
 
-    `by` is what the names are values of, None if they are filters. `members` are the exchanges of the page, by their
-    rows.
+    `by` is the field of the names, None if they are filters. `members` are the exchanges of the page, by their rows.
     """
 
     by: str | None
@@ -89,11 +88,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All that the page of a run is made of; `total` exchanges were selected.
+    """The data of the page of a run; `total` exchanges were selected.
 
     Figures are of generations, unless they are of `every_operation`; `left_out` says which others there are.
 
-    `groups` are by what they are grouped by; by nothing, there is one of all. `smaller` says how many are left out.
+    `groups` are keyed by field; without a field, there is one of all. `smaller` is the number of groups left out.
     """
 
     filter: str
@@ -123,7 +122,7 @@ def write(out: BinaryIO, run: Run) -> int:
 
 
 def data(run: Run) -> JsonObject:
-    """Return what the page shows but for the gaps, the exchanges that can be played, and the texts."""
+    """Return the page's data except for the gaps, the exchanges that can be played, and the texts."""
     return {
         "version": __version__,
         "title": f"{counted(run.total, 'exchange')}{' · ' if run.filter else ''}{formatting.line(run.filter)}",
@@ -258,7 +257,7 @@ def _listed(values: Sequence[Any]) -> JsonObject:
 
 
 def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
-    """Return which gaps are stalls: of which row, which of its gaps, and for how long."""
+    """Return the stalls: the row, the gap's index in it, and the duration of each."""
     found = [
         (row, place, gap)
         for row, packed in enumerate(columns.gaps)
@@ -270,7 +269,7 @@ def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
 
 
 def _language() -> JsonObject:
-    """Return what the filters of the page are made of: fields by all of their names, as other filters have them."""
+    """Return the language of the page's filters: fields by all of their names, as in other filters."""
     held = {"id", "label", "labels", "has", *TEXTS, *NUMBERS} - {"conversation"}
     own = {name: one for name, one in fields.FIELDS.items() if name in held or (one.rows and set(one.rows) <= held)}
     return {
@@ -324,7 +323,7 @@ def _left_out(run: Run, shown: int, kept: int) -> Iterator[str]:
 
 
 def comparisons(samples: Mapping[str, Sequence[Sample]], columns: Columns) -> Iterator[Comparison]:
-    """Compare the largest groups of each kind pair by pair, as far as they have enough exchanges to tell anything."""
+    """Compare the largest groups of each kind pair by pair, if they have enough exchanges for a verdict."""
     for by, found in samples.items():
         large = [one for one in _largest(found) if one.size >= compare.LEAST][:_MOST_COMPARED]
         of = {one.key[0]: _members(columns, by, one.key[0]) for one in large}
@@ -376,7 +375,7 @@ def to_play(columns: Columns, compared: Iterable[str]) -> list[str]:
 
 
 def _waited(columns: Columns, at: int) -> float:
-    """Return how long an exchange went without output, in ns."""
+    """Return the longest time of an exchange without output, in ns."""
     return max(columns.values["ttft_ms"][at] or 0, columns.values["max_stall_ms"][at] or 0)
 
 

@@ -1,4 +1,4 @@
-"""What pages are made of, of one exchange or of a run: read from the tape here, laid out in the modules beside this."""
+"""The data of pages, of one exchange or of a run: read from the tape here, laid out in the modules beside this."""
 
 import contextlib
 from collections.abc import Iterator
@@ -27,10 +27,10 @@ _MOST_LABELS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a page shows: the exchanges that a filter selects, and two groups of them that are compared.
+    """The content of a page: the exchanges that a filter selects, and two groups of them to compare.
 
-    One that is not `whole` is made in a fraction of the time: nothing is compared in it, and nothing played. Which
-    conversations exchanges are of takes a second to find out on a large tape: if `belonging`.
+    One that is not `whole` is made in a fraction of the time: nothing is compared in it, and nothing played. With
+    `belonging`, exchanges have their conversations, which takes a second on a large tape.
     """
 
     where: Filter | None
@@ -49,9 +49,9 @@ def write_one(connection: Connection, no: int, limits: Thresholds, file: BinaryI
 
 
 def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: bool = True) -> stream.Source:
-    """Read all that the page of an exchange is made of, also what it belongs to, unless that takes too long.
+    """Read the data for the page of an exchange, with its conversation and attempts if `belonging`.
 
-    Raise `TapeDamaged` if something of it is missing.
+    Raise `TapeDamaged` if a part is missing.
     """
     try:
         known, full = tape_exchange.known(connection, no), tape_exchange.full(connection, no)
@@ -117,13 +117,13 @@ def _played(connection: Connection, numbers: dict[str, int], limits: Thresholds)
 
 
 def _keys(connection: Connection, covered: Condition | None) -> Iterator[str]:
-    """Yield what the exchanges are grouped by: their models, and the labels that most of them have."""
+    """Yield the fields to group by: the model, and the most common labels."""
     yield "model"
     yield from (f"label.{key}" for key in overview.label_keys(connection, covered, _MOST_LABELS))
 
 
 def _asked_for(connection: Connection, wanted: Wanted, columns: Columns) -> Iterator[run.Comparison]:
-    """Compare the two groups that were asked for. Raise `NotFound` if one of them has no exchanges."""
+    """Compare the two requested groups. Raise `NotFound` if one of them has no exchanges."""
     if wanted.sides is None:
         return
     samples, members = list[Sample](), list[list[int]]()

@@ -1,8 +1,8 @@
-"""Pure: the page of one exchange: what `show` and `stats` say of it, as data for the script of the page.
+"""Pure: the page of one exchange: the content of `show` and `stats`, as data for the script of the page.
 
 Verdicts, figures and percentiles are made by the same functions as there; the script only draws them. Columns are
-differences (`document.deltas`), timestamps ns since T0, and what is unknown is null. Texts and bodies are left out
-unless they are asked for, and the page says so.
+differences (`document.deltas`), timestamps ns since T0, and unknown values are null. Texts and bodies are left out by
+default, and the page says so.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ _TOOL_FIELDS: Final = ("metric", "unit", "n", "value", "mean", "p50", "p99", "ma
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What a page holds of what was said: the texts of the answer, and the bodies, which hold them, too."""
+    """The recorded content in a page: the texts of the answer, and the bodies, which hold them, too."""
 
     text: bool = False
     bodies: bool = False
@@ -62,7 +62,7 @@ def write(out: BinaryIO, one: Source, shared: Shared) -> int:
 
 
 def data(one: Source, shared: Shared) -> JsonObject:
-    """Return what the page shows, as one JSON value."""
+    """Return the page's data, as one JSON value."""
     row = one.known.row
     return played(one, shared) | {
         "version": __version__,
@@ -80,7 +80,7 @@ def data(one: Source, shared: Shared) -> JsonObject:
 
 
 def played(one: Source, shared: Shared) -> JsonObject:
-    """Return what the player of an exchange shows, and what it is known by."""
+    """Return the player's data on an exchange, and the exchange's identity."""
     row, opened = one.known.row, one.opened
     state = states.state(row, recording=one.recording)
     verdicts = [_shown(verdict, shared) for verdict in opened.verdicts]
@@ -112,7 +112,7 @@ _FIGURES: Final = (
 
 
 def _reasons(one: Source) -> Iterator[str]:
-    """Yield why it ended as it did, and what else is wrong with what the tape has of it."""
+    """Yield the reason for its end, and the defects of its recording."""
     reason = facts.reason(one.known.row)
     trouble = pages.trouble(one.known, one.opened, not one.recording)
     wrong = "".join(text for text, _ in trouble or ()).strip()
@@ -148,7 +148,7 @@ def _bars(one: Source) -> Iterator[pages.Bar]:
 
 
 def _marks(one: Source) -> list[tuple[str, int]]:
-    """Return what happened at an instant, in its order."""
+    """Return the named timestamps of an exchange, in their order."""
     found, transcript = one.opened.facts, one.opened.transcript
     end = "end" if found.ended_by == "end" else f"end: {found.ended_by}"
     first = (event for event in range(len(transcript)) if transcript.kind(event) not in _NO_EVENTS)
@@ -195,7 +195,7 @@ def _events(one: Source, shared: Shared) -> JsonObject:
 
 
 def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
-    """Return what events say that add to no text: their summaries, and without texts only what is no data."""
+    """Return the descriptions of events without output: their summaries, or, without texts, only their meanings."""
     others = [event for event in range(len(transcript)) if transcript.kind(event) not in OUTPUT]
     if shared.text or shared.bodies:
         return {event: text for event in others if (text := events.summary(transcript, event))}
