@@ -1,7 +1,7 @@
 """The viewer as an application: a tape, a clock, and a stack of screens.
 
-What all screens share is here: the tape's reader, the keys that work everywhere, and restoring the terminal however
-the viewer ends. A screen may have `copies()`, `exports()`, `pages()` and `action_time_format`, which these keys use.
+Shared by all screens: the tape's reader, the keys that work everywhere, and restoring the terminal at the end. A
+screen may have `copies()`, `exports()`, `pages()` and `action_time_format`, which these keys use.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ _NEEDS: Final = {
     "copy_menu": ("copies",), "export_menu": ("exports",), "outside": ("pages", "copies"),
     "time_format": ("action_time_format",),
 }  # fmt: skip
-"""What a screen must have, at least one of them, for an action of the application."""
+"""The methods that an action of the application needs; a screen must have at least one."""
 
 _LATE_SECONDS: Final = 5
 _SIGNALLED: Final = 128
-"""Added to a signal's number, this is the exit code of what it ended."""
+"""Added to a signal's number, this is the exit code after that signal."""
 
 _LOADED_S: Final = 2
 _GC_THRESHOLD: Final = 20_000, 2, 2
@@ -117,8 +117,8 @@ class ViewerApp(App[int]):
     ) -> None:
         """Show the list, filtered and followed, with the cursor on the exchange `selected`, and over it `opened`.
 
-        `limits` are those of the verdicts, `settings` what the configuration says. The source at a `place` is listed
-        instead of the tape, to which it copies what is opened.
+        `limits` are those of the verdicts, `settings` those of the configuration. The source at a `place` is listed
+        instead of the tape, and opened exchanges are copied from it to the tape.
         """
         super().__init__()
         self.tape = TapeReader(tape)
@@ -167,38 +167,38 @@ class ViewerApp(App[int]):
         self.set_timer(_LOADED_S, self._freeze)
 
     def _freeze(self) -> None:
-        """Exclude what has been loaded since from garbage collection: a full one would delay a key by 30 ms.
+        """Exclude the objects loaded since then from garbage collection: a full one would delay a key by 30 ms.
 
-        Postponed while a screen is open that will go: what it leaves behind has to be collected.
+        Postponed while a temporary screen is open: its objects have to be collected.
         """
         if not self.screen_stack:  # the application is ending
             return
         if self.screen is self._streams:
-            gc.collect()  # what is garbage now would stay for ever
+            gc.collect()  # present garbage would stay for ever
             gc.freeze()
         else:
             self.set_timer(_LOADED_S, self._freeze)
 
     @property
     def _is_away(self) -> bool:
-        """Whether another program has the terminal."""
+        """True while another program has the terminal."""
         return self._away is not None and not self._away.is_finished
 
     def _end(self, number: signal.Signals) -> None:
         """Exit after a signal."""
         if self._is_away and number in (signal.SIGINT, signal.SIGQUIT):
             return  # keys send them to all programs in a terminal: it is for the one that has it
-        # Where the terminal is gone, what still waits to be written to it may delay the end for ever.
+        # If the terminal is gone, pending writes to it may delay the end for ever.
         late = threading.Timer(_LATE_SECONDS, os._exit, (_SIGNALLED + number,))
         late.daemon = True
         late.start()
         self._ending = asyncio.create_task(self._exit_after(_SIGNALLED + number))
 
     async def _exit_after(self, code: int) -> None:
-        """Exit when the program that has the terminal has ended, which it is told to."""
+        """Terminate the program that has the terminal, and exit once it has ended."""
         if self._away is not None and self._is_away:
             self._away.cancel()
-            with contextlib.suppress(WorkerError):  # it was cancelled: that is what is awaited
+            with contextlib.suppress(WorkerError):  # the cancellation is what is awaited
                 await self._away.wait()
         self.exit(code)
 
@@ -258,7 +258,7 @@ class ViewerApp(App[int]):
             self.pop_screen()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the filters that every line passes last: no colours, and ASCII only, if that is asked for."""
+        """Return the filters that every line passes last: no colours, and ASCII only, if the options are set."""
         greys = (Monochrome, NoColor) if self.no_color else ()  # Textual's own answer to NO_COLOR is shades of grey
         filters = [one for one in super().get_line_filters() if not isinstance(one, greys)]
         return [*filters, *[themes.WITHOUT_COLORS] * self.no_color, *[ASCII] * self.ascii]
@@ -333,7 +333,7 @@ class ViewerApp(App[int]):
         self._shown.action_time_format()
 
     def action_outside(self, name: str) -> None:
-        """Show what is on the screen in the user's pager (`show`) or editor (`edit`)."""
+        """Show the screen's text in the user's pager (`show`) or editor (`edit`)."""
         from wiretape.viewer.tui.dialogs import outside
 
         if self.screen.is_modal or self._is_away:
@@ -355,7 +355,7 @@ class ViewerApp(App[int]):
         self.notify(self.theme, title="theme", markup=False, timeout=2)
 
     def action_picture(self) -> None:
-        """Write what is on the screen to an SVG file in the current directory."""
+        """Write the screen to an SVG file in the current directory."""
         from wiretape.viewer.tui.dialogs.menus import file_name
 
         path = Path(file_name("wiretape", ["--format", "svg"]))
@@ -369,7 +369,7 @@ class ViewerApp(App[int]):
 
     @property
     def _shown(self) -> Any:
-        """The screen, which has what an action needs: `check_action` sees to that."""
+        """The screen; `check_action` ensures that it has the methods that an action needs."""
         return self.screen
 
     def _open_menu(self, menu: Callable[[Any], Screen[Any]], content: object) -> None:
@@ -384,7 +384,7 @@ class ViewerApp(App[int]):
 
 
 def _enable_gc() -> None:
-    """Collect from now on what is created from now on, and rarely: the command starts with collection disabled.
+    """Collect only future objects, and rarely: the command starts with collection disabled.
 
     One collection of the second generation, every few pages of a list, would take 2 of the 10 ms of a key.
     """

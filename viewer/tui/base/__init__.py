@@ -1,1 +1,1 @@
-"""What every screen stands on: theme, keys, terminal, clipboard."""
+"""The base of every screen: theme, keys, terminal, clipboard."""

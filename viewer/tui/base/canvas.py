@@ -1,7 +1,7 @@
-"""The difference between what an application draws and what its terminal shows, cell by cell.
+"""The difference between an application's drawing and its terminal's content, cell by cell.
 
 Textual redraws the lines of a refreshed region in full; where a word arrives fifty times a second, nearly all of them
-are on the terminal already. A `Canvas` collects what is drawn and returns the changed cells when the terminal can take
+are on the terminal already. A `Canvas` collects the drawing and returns the changed cells when the terminal can take
 them; states in between are never sent. A frame that covers every cell is sent in full, which repairs a terminal that
 another program has written to.
 """
@@ -43,7 +43,7 @@ class Canvas:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was drawn since the last `changes`."""
+        """True if something was drawn since the last `changes`."""
         return bool(self._changed) or self._cursor != self._cursor_sent
 
     def resize(self, columns: int, rows: int) -> None:
@@ -54,7 +54,7 @@ class Canvas:
             self.forget()
 
     def forget(self) -> None:
-        """Forget what the terminal shows: every cell is sent again."""
+        """Forget the terminal's content: every cell is sent again."""
         columns, rows = self._size
         self._sent = [[_UNKNOWN] * columns for _ in range(rows)]
         self._changed = set(range(rows))
@@ -83,7 +83,7 @@ class Canvas:
         return "".join(others)
 
     def _put(self, y: int, x: int, text: str, sgr: str) -> int:
-        """Store a text from a cell on, as far as there are cells. Return its width."""
+        """Store a text from a cell on, cut at the end of the row. Return its width."""
         cells = _cells(text, sgr)
         if y >= len(self._target):
             return len(cells)
@@ -98,7 +98,7 @@ class Canvas:
         return len(cells)
 
     def changes(self) -> str:
-        """Return what makes the terminal show the canvas, and assume that it is sent."""
+        """Return the sequences that bring the terminal up to date, and assume that they are sent."""
         drawn = "".join(self._drawn())
         if not drawn and self._cursor == self._cursor_sent:
             return ""
@@ -186,7 +186,7 @@ def _is_near(target: list[Cell], end: int, place: int) -> bool:
 
 @functools.lru_cache(4096)
 def _turn(pen: str, sgr: str) -> str:
-    """Return the sequence that changes from one SGR to another: what is new, if only bold has to go."""
+    """Return the sequence that changes from one SGR to another: only the additions, if no more than bold has to go."""
     old, new = ({part[:3]: part for part in _PARAMETER.findall(look)} for look in (pen, sgr))
     gone = old.keys() - new.keys()
     if not pen or not gone <= {"1"} or "2" in new:

@@ -1,4 +1,4 @@
-"""Copying to the terminal's clipboard (OSC 52), as far as terminals support it, and to a file of the user's.
+"""Copying to the terminal's clipboard (OSC 52), if the terminal supports it, and to a file of the user's.
 
 No terminal says whether it has taken a text. The file is in the user's runtime directory, where only they can read it.
 """
@@ -46,6 +46,6 @@ def save(text: str) -> Path | None:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
             os.fchmod(descriptor, 0o600)
             file.write(text)
-    except OSError:  # the clipboard comes first: nobody is told
+    except OSError:  # the clipboard matters more: no message
         return None
     return path

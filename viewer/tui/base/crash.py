@@ -1,4 +1,4 @@
-"""What is printed when the viewer crashes: a few lines for people, with the traceback in a file."""
+"""The message after a crash of the viewer: a few lines for people, with the traceback in a file."""
 
 import traceback
 from pathlib import Path
@@ -14,7 +14,7 @@ def report(error: BaseException | None, clock: Clock) -> str:
     path = Path(platformdirs.user_state_path("wiretape")) / "log" / f"view-{clock.wall_ns() // 1_000_000}.txt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)  # a traceback may quote what was recorded
+        path.touch(mode=0o600)  # a traceback may quote recorded text
         path.write_text("".join(traceback.format_exception(error)) if error else "", "utf-8", "backslashreplace")
         where = f"The traceback is in {path}"
     except OSError as failure:

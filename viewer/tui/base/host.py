@@ -1,9 +1,9 @@
-"""What the application offers its screens: the tape, a clock, and threads for work that must not block the screen.
+"""The application's services for its screens: the tape, a clock, and threads for work that must not block the screen.
 
-The tape has one thread with one read-only connection, which answers one question at a time. A question is a function
-of a `Source`, or of the tape's connection. It is abandoned when a newer one with its key is asked, or when nobody waits
-for its answer any more; its errors are raised where it was asked. Threads are daemons, since none may keep the
-program from ending, and the database library is loaded there, beside the first frame.
+The tape has one thread with one read-only connection, which answers one question at a time. A question is a function of
+a `Source`, or of the tape's connection. It is abandoned when a newer one with its key is asked, or when no caller waits
+for its answer any more; its errors are raised in the caller. Threads are daemons, since none may keep the program from
+ending, and the database library is loaded there, beside the first frame.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_SECONDS: Final = 0.15
-"""So often a screen looks whether somebody has written to the tape."""
+"""Interval between a screen's checks for changes of the tape, in seconds."""
 _CLOSING_SECONDS: Final = 0.2
 _STEPS: Final = 10_000
 """SQLite instructions, a few milliseconds' worth, between two checks whether the answer is still wanted."""
@@ -69,7 +69,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def _resolve(answer: "asyncio.Future[T]", work: Callable[[], T]) -> None:
-    """Do the work, and settle the future with what comes of it, from another thread."""
+    """Do the work, and settle the future with its result or error, from another thread."""
 
     def settle() -> None:
         if answer.cancelled():
@@ -89,7 +89,7 @@ def _resolve(answer: "asyncio.Future[T]", work: Callable[[], T]) -> None:
 
 
 class Superseded(Exception):
-    """A newer question with the same key was asked, or the reader was closed: nobody waits for this answer."""
+    """A newer question with the same key, or the end of the reader, has made this one obsolete."""
 
 
 @dataclass(eq=False, slots=True)
@@ -117,7 +117,7 @@ class Reader:
         self._closed = False
 
     async def read(self, question: "Callable[[Browsed], T]", key: str | None = None) -> T:
-        """Answer a question. Raise `WiretapeError`, or `Superseded` if a newer one with its key was asked."""
+        """Answer a question. Raise `WiretapeError`, or `Superseded` after a newer one with its key."""
         if self._closed:
             raise Superseded
         waiting = _Question(question, key, asyncio.get_running_loop().create_future())
@@ -204,7 +204,7 @@ class TapeReader(Reader):
         try:
             status = self.path.stat()
             file = (status.st_dev, status.st_ino)
-        except OSError:  # opening it says what is wrong with it
+        except OSError:  # opening it reports the error
             file = None
         if self._source is not None and file != self._file:
             self._disconnect()

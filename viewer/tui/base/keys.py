@@ -40,7 +40,7 @@ _AT_ONCE: Final = "ctrl+c"
 """The key that waits for none."""
 
 _ROUNDS: Final = 4
-"""How often a message may be answered by another one before a key has done all that it does."""
+"""Limit of follow-up messages that are awaited until a key has done all its work."""
 
 _MOST_ROUNDS: Final = 12
 _GONE_SECONDS: Final = 0.25
@@ -54,7 +54,7 @@ def _exists(key: str) -> bool:
 
 
 def mistakes(key_map: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each name of a key map that has a mistake, with the message: it is no action, or its keys do not exist.
+    """Yield the errors of a key map: unknown names of actions, and keys that do not exist.
 
     All screens are imported to know the names, which are the ids of their bindings.
     """
@@ -82,7 +82,7 @@ def _subclasses(base: type[DOMNode]) -> Iterator[type[DOMNode]]:
 
 
 def clash_warning(clashed: Iterable[Binding]) -> str | None:
-    """Return which actions have lost their keys to others by the key map; None if none has."""
+    """Return a warning about the actions that have lost their keys to others by the key map; None if none has."""
     lost = sorted({binding.id or binding.action: binding.key for binding in clashed}.items())
     names = ", ".join(f"{safe(name)} ({safe(key)})" for name, key in lost)
     return f"[keys] puts another action on the key of {names}: give one of them another key" if names else None

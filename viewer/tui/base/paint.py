@@ -1,7 +1,7 @@
 """The one way from text to what a widget draws: every part of a line passes `safe`.
 
 Recorded text can neither control the terminal nor act as markup: strips and `Content` carry their styles apart from
-their text. Characters of no width, or of two cells, are left to `rich`'s cell widths.
+their text. `rich` decides on the width of characters, such as those of no width or of two cells.
 """
 
 import functools

@@ -6,7 +6,7 @@ terminal has taken the last one: frames are skipped, events never. It opens the 
 since other programs share the open one. Input, modes and signals remain Textual's.
 
 A terminal that reorders right-to-left text itself would mix up the columns of a row. As the "BiDi in terminal
-emulators" recommendation asks, it is told that this program places each character, and reset at the end.
+emulators" recommendation asks, the driver declares that this program places each character, and resets that at the end.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _LAST_FRAMES: Final = 16
 
 
 class Lag:
-    """How long the terminal took to take the last frames, from when they were drawn."""
+    """The terminal's delay for the last frames, from drawing to acceptance."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class Lag:
     def ms(self) -> float | None:
         """The longest of the last frames and of the one that waits, in ms; None before the first one.
 
-        It does not include what the terminal has taken but not shown yet, as behind a slow network.
+        It does not include data that the terminal has taken but not shown yet, as behind a slow network.
         """
         took = [*self._took, *([] if self._since is None else [self._clock.now() - self._since])]
         return max(took) / 1e6 if took else None
@@ -110,7 +110,7 @@ class TerminalDriver(LinuxDriver):
         super().close()
 
     def write(self, data: str) -> None:
-        """Draw, and send control sequences; what is drawn while another program has the terminal is sent later."""
+        """Draw, and send control sequences; drawing done while another program has the terminal is sent later."""
         if threading.current_thread() is not threading.main_thread():
             if self._running is not None:
                 self._running.call_soon_threadsafe(self.write, data)
@@ -131,7 +131,7 @@ class TerminalDriver(LinuxDriver):
             self.send_message(self.Gone())
 
     def _send(self) -> None:
-        """Send what waits, then what has changed since; continue when the terminal can take more."""
+        """Send pending data, then the changes since; continue when the terminal can take more."""
         loop, terminal = self._running, self._terminal
         if loop is None or terminal is None or self._is_gone:
             return

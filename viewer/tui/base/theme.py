@@ -159,7 +159,7 @@ def behind(widget: Widget, name: str) -> Style:
 
 def markup(tone: Tone) -> str:
     """Return a tone as a style of `Content`."""
-    # $text-muted depends on the background, of which `Content` knows nothing.
+    # $text-muted depends on the background, which `Content` does not know.
     color = "$foreground 60%" if tone == "muted" else COLORS[tone]
     return f"{'bold ' if tone in _BOLD else ''}{color}"
 

@@ -25,7 +25,7 @@ Piece = tuple[str, str]
 
 
 class LanePane(Toned):
-    """Draws what it is given; its lines are wrapped when the text or the size has changed, and not for each repaint."""
+    """Draws one lane; its lines are wrapped when the text or the size has changed, and not for each repaint."""
 
     DEFAULT_CSS = """
     LanePane { width: 1fr; height: 1fr; }
@@ -56,7 +56,7 @@ class LanePane(Toned):
         return max(self.size.width - len(_MARGIN), 1)
 
     def show(self, head: str, status: Sequence[cells.Part], parts: Sequence[Part], running: bool) -> None:
-        """Show a lane: what it is, how it stands, its texts so far, and whether more will come."""
+        """Show a lane: its head, its status, its texts so far, and whether it is still running."""
         has_grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
         has_changed = has_grown or (head, status) != (self._head, self._status)
         self._head, self._status, self._parts, self._moving, self._parting = head, status, parts, running, None
@@ -66,7 +66,7 @@ class LanePane(Toned):
             self.refresh()
 
     def show_parting(self, head: str, status: Sequence[cells.Part], divergence: Divergence, own: str) -> None:
-        """Show where the texts part, instead: the end of what is common, and how this one goes on."""
+        """Show the first difference of the texts instead: the end of the common part, and how this one goes on."""
         self._head, self._status = head, status
         self._parting = (f"{'…' if divergence.is_cut else ''}{divergence.before}", own)
         self._lines = None

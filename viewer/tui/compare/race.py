@@ -1,6 +1,6 @@
-"""Two exchanges side by side, as they came, on one clock; below it their gaps and their figures.
+"""Two exchanges side by side, played on one clock; below it their gaps and their figures.
 
-Keys become commands here. What of either has come is in `wiretape.viewer.exchange.race`.
+Keys become commands here. The data of both that have come so far are in `wiretape.viewer.exchange.race`.
 """
 
 import dataclasses
@@ -37,9 +37,9 @@ _SHORT_ID: Final = 8
 
 
 class Side:
-    """The exchange `no`; `lane` is what was made of it, None before all of it was read.
+    """The exchange `no`; `lane` is None before all of it was read.
 
-    `trouble` says why it cannot be read, None if it can; whenever that changes, `fails` is called.
+    `trouble` is the error in reading it, None without one; whenever that changes, `fails` is called.
     """
 
     def __init__(self, host: Host, no: int, fails: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ class Side:
         return dataclasses.replace(self._known, duration_ms=self.pulse.end_ns / 1e6, outcome=outcome)
 
     def take(self) -> bool:
-        """Make a lane of what has been read; return whether anything has changed."""
+        """Make a lane of the data read; return True if anything has changed."""
         known, opened = self.loader.known, self.loader.opened
         if known is None or opened is None:
             return False
@@ -98,8 +98,8 @@ class CompareScreen(PlaybackScreen):
         hidden("greater_than_sign", "faster(1)", "play faster (speed)", id="replay.faster"),
         hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
         *PlaybackScreen.PLAYBACK_KEYS,
-        hidden("f", "follow", "follow the end of what still runs", id="replay.follow"),
-        Binding("i", "idle", "idle", id="replay.idle", tooltip="cut short what is silence of both"),
+        hidden("f", "follow", "follow the end of a running exchange", id="replay.follow"),
+        Binding("i", "idle", "idle", id="replay.idle", tooltip="cut short the silences of both"),
         Binding("A", "align", "align", id="compare.align", tooltip="align by request, first byte, content or offset"),
         Binding("X", "swap", "swap", id="compare.swap", tooltip="swap A and B"),
         Binding("d", "text", "text diff", id="compare.text", tooltip="where the texts part"),
@@ -137,7 +137,7 @@ class CompareScreen(PlaybackScreen):
         self.set_interval(LOOK_SECONDS, self._poll)
 
     def on_unmount(self) -> None:
-        """Stop what is still being read."""
+        """Abandon pending reads."""
         for side in self._sides:
             side.loader.close()
 
@@ -146,7 +146,7 @@ class CompareScreen(PlaybackScreen):
         self.call_after_refresh(self._show)
 
     def copies(self) -> list[tuple[str, str]]:
-        """Return what can be copied: the command for these figures, the ids, the texts."""
+        """Return the texts to copy: the command for these figures, the ids, the texts."""
         if self._race is None:
             return []
         a, b = (side.row.id for side in self._sides)
@@ -155,7 +155,7 @@ class CompareScreen(PlaybackScreen):
         return [("command", command), ("id of A", a), ("id of B", b), *texts]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return what can be exported: both exchanges, their chunks, their reads."""
+        """Return the exports: both exchanges, their chunks, their reads."""
         if self._race is None:
             return []
         exported = offers.arguments(host(self).tape.place, "export", *(side.row.id for side in self._sides))
@@ -181,7 +181,7 @@ class CompareScreen(PlaybackScreen):
             self._compare()
 
     def action_text(self) -> None:
-        """Show where the texts part, or the race again."""
+        """Show the first difference of the texts, or the race again."""
         if self._race is None:
             return
         if self._divergence is None:
@@ -193,11 +193,11 @@ class CompareScreen(PlaybackScreen):
 
     @property
     def is_live(self) -> bool:
-        """Whether either still runs."""
+        """True if either is still running."""
         return self._race is not None and any(self._race.is_live)
 
     def command(self, change: Move, *, seeks: bool = False) -> None:
-        """Change the playback of both, and show what has become of it; a change that `seeks` ends following."""
+        """Change the playback of both, and show the result; a change that `seeks` ends following."""
 
         def move(race: Race) -> None:
             race.playback.following = race.playback.following and not seeks
@@ -206,7 +206,7 @@ class CompareScreen(PlaybackScreen):
         self._command(move)
 
     def _command(self, change: Callable[[Race], None]) -> None:
-        """Change the race, and show what has become of it."""
+        """Change the race, and show the result."""
         if self._race is not None:
             self._parted = False
             change(self._race)
@@ -239,7 +239,7 @@ class CompareScreen(PlaybackScreen):
         self._take()
 
     def _take(self) -> None:
-        """Show what has been read, if it has changed."""
+        """Show the new data, if there are any."""
         changed = [side.take() for side in self._sides]
         a, b = (side.lane for side in self._sides)
         if a is None or b is None or not any(changed):
@@ -261,7 +261,7 @@ class CompareScreen(PlaybackScreen):
         self._driver.wake()
 
     def _played(self) -> None:
-        """Show what playing has brought; where it has caught up with what still runs, follow that."""
+        """Show the events played since; if playing has caught up with a running exchange, follow that."""
         if self._race is not None:
             self._race.catch_up()
         self._show()
@@ -318,7 +318,7 @@ class CompareScreen(PlaybackScreen):
         strips.show(_clock(race), self._drawing, race.places(self._drawing, strips.cells))
 
     def _show_title(self) -> None:
-        """Show what is compared, or what is wrong with it."""
+        """Show the title, or the error."""
         a, b = (side.trouble for side in self._sides)
         if a or b:
             trouble = a if a == b else " · ".join(f"{name}: {one}" for name, one in (("A", a), ("B", b)) if one)
@@ -335,13 +335,13 @@ class CompareScreen(PlaybackScreen):
 
 
 def _instead(row: DetailRow, *, over: bool) -> list[Part]:
-    """Return what stands where no text came of an exchange."""
+    """Return the placeholder for an exchange without text."""
     text = f"no text: {formatting.line(row.ending)}"
     return [Part("instead", len(text), text)] if over else []
 
 
 def _clock(race: Race) -> str:
-    """Return the time since what is aligned, in words as the inspector's."""
+    """Return the time since the alignment point, in words as the inspector's."""
     playback, zero = race.playback, race.origin_ns
     state = "● following" if race.playback.following else "▶ racing" if playback.playing else "‖ paused"
     speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"

@@ -107,7 +107,7 @@ class CompareManyScreen(Screen[None]):
         self._table = RankedTable()
 
     def compose(self) -> ComposeResult:
-        """Lay out the title, the table, a line about the exchange under the cursor, and what the signs mean."""
+        """Lay out the title, the table, a line about the exchange under the cursor, and the legend of the signs."""
         yield from (self._head, self._table, self._about, Static(paint.content(_LEGEND), id="legend"), KeyLine())
 
     def on_mount(self) -> None:
@@ -118,7 +118,7 @@ class CompareManyScreen(Screen[None]):
         self.set_interval(LOOK_SECONDS, self._poll)
 
     def copies(self) -> list[tuple[str, str]]:
-        """Return what can be copied: what shows the one under the cursor, the ids of all."""
+        """Return the texts to copy: commands for the exchange under the cursor, the ids of all."""
         if self._table.selected is None:
             return []
         id, ids, command = self._table.selected.row.id, self._ids, partial(offers.command, host(self).tape.place)
@@ -127,7 +127,7 @@ class CompareManyScreen(Screen[None]):
         return [("id", id), *verbs, ("all ids", "\n".join(ids)), ("their list", listed)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return what can be exported: all of them, their chunks, their reads."""
+        """Return the exports: all exchanges, their chunks, their reads."""
         if not self._entries:
             return []
         exported = offers.arguments(host(self).tape.place, "export", *self._ids)
@@ -187,7 +187,7 @@ class CompareManyScreen(Screen[None]):
         return version, None if version == self._version else live.entries(connection, self._numbers)
 
     def _take(self, version: tuple[int, int], entries: list[Entry]) -> None:
-        """Show what was read; a number that another exchange has now, on another tape, is gone."""
+        """Show the entries read; a number that belongs to another exchange now, on another tape, is gone."""
         self._version = version
         self._read = [one for one in entries if self._known.setdefault(one.no, one.row.id) == one.row.id]
         self._entries = [one.by_now(host(self).clock) for one in self._read]

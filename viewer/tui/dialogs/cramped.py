@@ -1,4 +1,4 @@
-"""What is shown where a terminal is too small for any screen: one line."""
+"""The one line for a terminal that is too small for any screen."""
 
 from typing import ClassVar, Final
 

@@ -16,7 +16,7 @@ from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.dialogs.menus import Menu
 
 GROUPS: Final = ("on this screen", "playing", "the playhead", "everywhere", "moving about")
-"""What keys are for, in the order in which they stand."""
+"""The headings of the keys, in their order."""
 
 _PLAYING: Final = frozenset({"play", "faster", "idle", "follow"})
 _PLAYHEAD: Final = frozenset({"step", "seek", "jump", "end", "goto", "first", "mark", "next_bookmark", "again"})
@@ -24,12 +24,12 @@ _MOVING: Final = frozenset(
     {"move", "step", "page", "top", "bottom", "leave", "pane", "focus_pane", "focus_next", "focus_previous"}
 )
 _NAMED_FROM: Final = 120
-"""The columns from which on the ids are shown, by which the configuration knows the actions."""
+"""Width of a terminal, in columns, from which the ids are shown, by which the configuration knows the actions."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """One action: its keys, as they are shown and by name, what it does, its id in a key map, and where it is bound."""
+    """One action: its keys, as they are shown and by name, its description, its id in a key map, and its binding."""
 
     keys: list[str]
     names: list[str]
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def group(self) -> str:
-        """What it is for: one of `GROUPS`."""
+        """Its heading: one of `GROUPS`."""
         action = self.bound.binding.action.partition("(")[0].rpartition(".")[2]
         if self.id.startswith("replay.") and action in _PLAYING | _PLAYHEAD:
             return GROUPS[1 if action in _PLAYING else 2]
@@ -54,7 +54,7 @@ class Entry:
 
 
 class HelpScreen(Menu[None]):
-    """Every key that works on the screen below; enter does what the one under the cursor would."""
+    """Every key that works on the screen below; enter runs the action under the cursor."""
 
     DEFAULT_CSS = """
     HelpScreen > Vertical { width: 90%; max-width: 90; height: 90%; max-height: 100%; }
@@ -133,7 +133,7 @@ class HelpScreen(Menu[None]):
         return line.rstrip()
 
     def choose(self, at: int) -> None:
-        """Close, and do what was chosen on the screen below."""
+        """Close, and run the chosen action on the screen below."""
         entry = self._shown[at] if at < len(self._shown) else None
         if entry is not None and self.finish(None):
             self.app.call_later(self.app.run_action, entry.bound.binding.action, entry.bound.node)
@@ -149,7 +149,7 @@ def entries(app: App[object], bindings: Mapping[str, ActiveBinding]) -> list[Ent
         # Our own may be short for the footer's sake, Textual's are in capitals.
         description = (binding.tooltip or binding.description) if binding.id else binding.description.lower()
         entry = found.setdefault((id(bound.node), binding.action), Entry([], [], description, binding.id or "", bound))
-        # As it is set now, and each for itself: a binding's own words for its key are those of all of its keys.
+        # The current keys, one by one: a binding's own display text covers all of its keys.
         shown = app.get_key_display(binding.with_key(binding.key))
         entry.keys.append("enter" if binding.key == "enter" else shown)
         entry.names.append(binding.key)

@@ -1,4 +1,4 @@
-"""Dialogs over a screen: a line to type, and menus of what can be copied and exported, and of the saved views.
+"""Dialogs over a screen: a line to type, and menus of copies, exports and saved views.
 
 An export is the command that is shown, run beside the viewer.
 """
@@ -77,7 +77,7 @@ class Dialog(ModalScreen[R | None]):
 class AskScreen(Dialog[str]):
     """Asks for a line of text.
 
-    `mistake` returns what is wrong with a line while it is typed, `refusal` when it is submitted: it then stays.
+    `mistake` returns the error of a line while it is typed, `refusal` when it is submitted: the dialog then stays.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", id="menu.cancel")]
@@ -96,15 +96,15 @@ class AskScreen(Dialog[str]):
         self._refusal = refusal
 
     def compose(self) -> ComposeResult:
-        """Lay out the label, the line, and what is wrong with it."""
+        """Lay out the label, the line, and its error."""
         with Vertical():
             yield Static(paint.content(self._label), id="head")
-            # A line to type may hold what has been recorded: it is shown as it is safe to.
+            # A line to type may hold recorded text: it is shown made safe.
             yield Input(safe(self._value), select_on_focus=False)
             yield Static(paint.content(""), id="mistake")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show what is wrong so far."""
+        """Show the error so far."""
         self.query_one("#mistake", Static).update(paint.content(self._mistake(event.value) or ""))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -124,15 +124,15 @@ class Menu(Dialog[R]):
         self.options = OptionList()
 
     def choose(self, at: int) -> None:
-        """Do what the option of this number stands for."""
+        """Act on the option of this number."""
         raise NotImplementedError
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Choose what was clicked."""
+        """Choose the clicked option."""
         self.choose(event.option_index)
 
     def on_input_submitted(self) -> None:
-        """Choose what is under the cursor."""
+        """Choose the option under the cursor."""
         if self.options.highlighted is not None:
             self.choose(self.options.highlighted)
 
@@ -145,7 +145,7 @@ class Menu(Dialog[R]):
 
 
 class _OfferMenu(Menu[None]):
-    """A list of what a screen offers, each with its label."""
+    """A list of a screen's offers, each with its label."""
 
     DEFAULT_CSS = "_OfferMenu OptionList { text-wrap: nowrap; text-overflow: ellipsis; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -169,7 +169,7 @@ class _OfferMenu(Menu[None]):
 
 
 class CopyMenu(_OfferMenu):
-    """What a screen has to copy: (label, text)."""
+    """A menu of texts to copy: (label, text)."""
 
     def __init__(self, copies: Sequence[Copy]) -> None:
         offered = [(label, text.description if isinstance(text, Later) else text) for label, text in copies]
@@ -188,7 +188,7 @@ class CopyMenu(_OfferMenu):
 
 
 class ExportMenu(_OfferMenu):
-    """What a screen has to export: (label, arguments of `wiretape`)."""
+    """A menu of exports: (label, arguments of `wiretape`)."""
 
     def __init__(self, exports: Sequence[tuple[str, list[str]]]) -> None:
         super().__init__("export", [(label, shlex.join(["wiretape", *arguments])) for label, arguments in exports])
@@ -223,7 +223,7 @@ async def _copy_later(app: App[Any], label: str, text: Later) -> None:
 
 
 def file_name(label: str, arguments: Sequence[str]) -> str:
-    """Return a name for the file of an export that is not taken yet: of what it is, with the suffix of its format."""
+    """Return an unused name for the file of an export: its label, with the suffix of its format."""
     format = arguments[arguments.index("--format") + 1] if "--format" in arguments[:-1] else "csv"
     stem = "-".join("".join(sign if sign.isascii() and sign.isalnum() else " " for sign in label).split()) or "export"
     names = [f"{stem}{f'-{n}' if n else ''}.{_SUFFIXES.get(format, format)}" for n in range(1000)]
@@ -338,7 +338,7 @@ class ViewsMenu(Menu[str]):
 
 
 def _matching(views: dict[str, str], typed: str) -> list[str]:
-    """Return the names of the views that match what was typed: by their names before others by their filters."""
+    """Return the names of the views that match the typed text: matching names before matching filters."""
     if not typed:
         return list(views)
     matcher = Matcher(typed)

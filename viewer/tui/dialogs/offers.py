@@ -1,4 +1,4 @@
-"""What screens have to copy and to export: texts, and commands that give again what is on the screen."""
+"""Texts to copy and exports that screens offer, and commands that reproduce the screen."""
 
 import shlex
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ class Later:
 
 
 Copy = tuple[str, "str | Later"]
-"""What can be copied: a label and the text."""
+"""A text to copy: its label and the text."""
 
 _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "text": ("show", "--part", "text"),

@@ -1,8 +1,8 @@
-"""What a screen shows, in a pager or an editor of the user's own, which has the terminal meanwhile.
+"""The screen's text in a pager or an editor of the user's own, which has the terminal meanwhile.
 
-A screen may have `pages()`, a name and a text; of one that has not, all that can be copied is shown. A pager reads it
-from its input, safe to show; an editor gets the exact text in a file of its own, which only the user can read and which
-is deleted afterwards: changes are not kept. Recording goes on beneath.
+A screen may have `pages()`, a name and a text; for a screen without, all texts to copy are shown. A pager reads it from
+its input, made safe; an editor gets the exact text in a file of its own, which only the user can read and which is
+deleted afterwards: changes are not kept. Recording goes on beneath.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _RULE: Final = "-" * 8
 
 
 def page(screen: object) -> tuple[str, str] | None:
-    """Return the name and the text of what a screen shows; None if it has nothing that is text."""
+    """Return the name and the text of a screen; None if it has no text."""
     if hasattr(screen, "pages"):
         name, text = screen.pages()
         return str(name), str(text)
@@ -37,7 +37,7 @@ def page(screen: object) -> tuple[str, str] | None:
 
 
 def suffix(text: str) -> str:
-    """Return the suffix that tells an editor what a text is: `.json`, `.sse`, else `.txt`."""
+    """Return the suffix that lets an editor recognise a text: `.json`, `.sse`, else `.txt`."""
     if text.startswith(("data:", "event:", "id:", "retry:", ":")):
         return ".sse"
     if text.lstrip()[:1] in ("{", "["):
@@ -48,7 +48,7 @@ def suffix(text: str) -> str:
 
 
 def pager() -> tuple[str, list[str]]:
-    """Return which variable names the pager, if one does, and its command; `cat` is none, since it would not stay."""
+    """Return the variable that names the pager, or "", and its command; `cat` is none, since it would not stay."""
     name, command = _from_environment(PAGERS)
     if command and command != ["cat"]:
         return name, command
@@ -56,7 +56,7 @@ def pager() -> tuple[str, list[str]]:
 
 
 def editor() -> tuple[str, list[str]]:
-    """Return which variable names the editor, if one does, and its command."""
+    """Return the variable that names the editor, or "", and the editor's command."""
     name, command = _from_environment(EDITORS)
     return name, command or ["vi"]
 
@@ -114,7 +114,7 @@ async def _ended(command: list[str], file: IO[bytes] | None) -> str | None:
     """Run a program until it ends; it is ended if the viewer ends before it."""
     program = safe(Path(command[0]).name)
     try:
-        # The output may be a file of the user's: what is a terminal for certain is where the viewer itself draws.
+        # The output may be a file of the user's: the viewer itself certainly draws on a terminal.
         process = await asyncio.create_subprocess_exec(*command, stdin=file, stdout=sys.__stderr__)
     except OSError as error:
         return f"{program} cannot be run: {error.strerror}"

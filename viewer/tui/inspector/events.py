@@ -59,7 +59,7 @@ class EventsPane(Pane):
 
     @property
     def shown(self) -> int:
-        """How many events are listed."""
+        """The number of events listed."""
         return len(self._only)
 
     def show(
@@ -91,7 +91,7 @@ class EventsPane(Pane):
         self.reveal(row, 2, ahead=before < row)
 
     def beside(self, rows: int) -> int | None:
-        """Return the event so many rows below the selected one, or above it."""
+        """Return the event a number of rows below the selected one, or above it."""
         if not len(self._only):
             return None
         row = self._row(self._selected) + rows - (self._selected < 0 < rows)

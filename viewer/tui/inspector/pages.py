@@ -1,4 +1,4 @@
-"""The inspector as text: panes that are pages, what a pager or an editor gets, and what can be copied and exported."""
+"""The inspector as text: panes that are pages, the text for a pager or an editor, copies and exports."""
 
 import asyncio
 import functools
@@ -46,7 +46,7 @@ class PagePane(Pane):
         self._rows: list[tuple[Line, str, Tone]] = []
 
     def show(self, make: Callable[[int], Iterable[Line]], *sources: object) -> None:
-        """Show what `make` returns for the pane's width, unless it was made from the same `sources` before."""
+        """Show the lines of `make` for the pane's width, unless they were made from the same `sources` before."""
         if not sources or sources != self._sources:
             self._make, self._sources = make, sources
             self._lay_out()
@@ -145,7 +145,7 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def copies(place: Place, known: Known, opened: Opened | None, position: int) -> list[Copy]:
-    """Return what can be copied as (label, text): the id, commands that show the same, the texts, the event."""
+    """Return the texts to copy as (label, text): the id, equivalent commands, the texts, the event."""
     row, command = known.row, functools.partial(offers.part_command, place, known.row.id)
     verb = "show" if place.supports("bodies") else "view"
     copies: list[Copy] = [("id", row.id), ("command", offers.command(place, verb, row.id))]
@@ -175,7 +175,7 @@ def _short_or_later(text: str, instead: str) -> str | Later:
 
 
 def exports(tape: Place, id: str) -> list[tuple[str, list[str]]]:
-    """Return what can be exported, as (label, arguments)."""
+    """Return the exports, as (label, arguments)."""
     one = offers.arguments(tape, "export", id)
     tables = [(f"its {table}", [*one, "--table", table]) for table in ("chunks", "reads", "texts")]
     formats = [("bytes", "sse"), ("HAR", "har"), ("asciicast", "asciicast"), ("page", "html")]

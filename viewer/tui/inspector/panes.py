@@ -1,6 +1,6 @@
 """The inspector's panes, the tabs above them, and the timeline and the transport line below.
 
-They show what the screen passes to them: the tape, the playhead and playing are the screen's.
+They show only data from the screen: the tape, the playhead and playing are the screen's.
 """
 
 import dataclasses
@@ -50,14 +50,14 @@ _APPLIES: Final = {
 """The tabs to which some actions apply; the others apply to all of them."""
 
 _WIDE: Final = 100
-"""With so many columns, the answer and the events are side by side."""
+"""Width from which the answer and the events are side by side, in columns."""
 
 _LOW: Final = 19
 """With fewer rows there is no timeline."""
 
 _SHORT: Final = 28
 _GAP_ROWS: Final = ((79, 8), (51, 4), (43, 2), (0, 1))
-"""From so many rows of a terminal, the footer excluded, so many are for the gaps of the timeline."""
+"""Rows for the gaps of the timeline, by the fewest rows of a terminal, the footer excluded."""
 
 _ANNOTATED: Final[dict[Annotation, str]] = {"none": "", "heat": "gaps as heat", "silences": "gaps in figures"}
 _DECODING: Final = "decoding …"
@@ -103,7 +103,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     ]
 
     class TurnWanted(Message):
-        """What was asked is to be read, message by message."""
+        """The request has to be read, to be shown message by message."""
 
     class NoteWanted(Message):
         """A note is to be written."""
@@ -146,7 +146,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._trouble.display = False
 
     def compose(self) -> ComposeResult:
-        """Lay out everything; what is not shown takes no room."""
+        """Lay out everything; hidden parts take no room."""
         yield from (self._head, self._tabs, self._trouble)
         with Horizontal():
             for name, pane in self._panes.items():
@@ -176,7 +176,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return self._panes[shown[min(self.slot, len(shown) - 1)]]
 
     def show_known(self, known: Known, *, died: bool) -> None:
-        """Show what is known without decoding."""
+        """Show the facts that need no decoding."""
         self._known, self._died = known, died
         self._set_times(dataclasses.replace(self.times, started_at=known.row.started_at))
         self._write_head()
@@ -207,7 +207,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._show_trouble([(f" {text}", "error")])
 
     def show_turn(self, turn: Turn) -> None:
-        """Show what was asked, message by message."""
+        """Show the request, message by message."""
         self._turn = turn
         self._write_request()
         self.titles()
@@ -215,18 +215,18 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     @property
     def turn(self) -> Turn | None:
-        """What was asked, if that is shown message by message and not as it was sent."""
+        """The request, if it is shown message by message and not raw."""
         return None if self._is_as_sent else self._turn
 
     @property
     def _is_as_sent(self) -> bool:
-        """Whether a request is shown as it was sent: unless told otherwise, one in which no messages are."""
+        """True if a request is shown raw: by the user's choice, else if it has no messages."""
         if self._as_sent is not None:
             return self._as_sent
         return self._turn is not None and not (self._turn.asked.prompt and self._turn.asked.prompt.messages)
 
     def show_notes(self, notes: Notes) -> None:
-        """Show what is noted now."""
+        """Show the present notes."""
         self._notes = notes
         self._write_pages()
 
@@ -274,7 +274,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.transport.show(playback, pulse, events, lag_ms, self.times)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action applies to what is shown: other keys are not shown anywhere."""
+        """Return True if an action applies to the open pane: other keys are not shown anywhere."""
         name = str(parameters[0]) if action == "display" else action
         if name == "fold":
             return self.turn is not None if self.pane == REQUEST else self.pane == REPLAY and self.replay.can_fold
@@ -335,7 +335,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return " · ".join(filter(None, (text, *shown)))
 
     def _timeline_title(self) -> str:
-        """Return the title of the timeline, with as much of what explains it as fits."""
+        """Return the title of the timeline, with as much explanation as fits."""
         if self._opened is None:
             return "timeline"
         length, clock = f"{self.timeline.axis_ns / 1e9:.3f} s", "" if self.times.is_plain else self.times.clock_name
@@ -389,14 +389,14 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.action_move(round(pages * max(self.active.size.height - 1, 1)))
 
     def action_open(self) -> None:
-        """Show what the selected event consists of; in the notes, write one."""
+        """Show the parts of the selected event; in the notes, write one."""
         if self.pane == NOTES:
             self.post_message(self.NoteWanted())
         elif self.pane in (REPLAY, EVENTS):
             self._turn_to(RAW)
 
     def next_time_format(self) -> None:
-        """Display times in the next format; the event under the playhead is what they can count from."""
+        """Display times in the next format; they can count from the event under the playhead."""
         if self._opened is None:
             return
         self._set_times(self.times.following(self._opened.transcript, self._position - 1))
@@ -411,7 +411,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._write_pages()
 
     def on_events_pane_selected(self, message: EventsPane.Selected) -> None:
-        """Go to the event that was clicked; on a double click show what it consists of."""
+        """Go to the event that was clicked; a double click shows its parts."""
         self.slot = self._shown().index("events")
         self._lay_out()
         self._seek(message.event + 1)
@@ -444,7 +444,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._tabs.pieces = pieces
 
     def _write_head(self) -> None:
-        """Write what the exchange is, and what is wrong with it."""
+        """Write the exchange's heading, and its errors."""
         if self._known is not None:
             self._head.pieces = pages.heading(self._known, self._opened, self._died)
             self._show_trouble(pages.trouble(self._known, self._opened, self._died))
@@ -475,7 +475,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             pane.show(lambda width: conversation.lines(turn, Folding(width, remedy), "3 shows it"), turn, remedy)
 
     def _want_turn(self) -> None:
-        """Have what was asked read once it is to be seen, and again when more is known of it."""
+        """Request the reading of the request once its pane is open, and again when more of it is known."""
         if self._known is None or self.pane != REQUEST:
             return
         row, request = self._known.row, self._known.request
@@ -499,7 +499,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self.bytes.cycle()
 
     def _show_event(self) -> None:
-        """Show what the event under the playhead consists of, and its bytes; without events, the body."""
+        """Show the parts of the event under the playhead, and its bytes; without events, the body."""
         opened = self._opened
         if opened is not None:
             transcript = opened.transcript

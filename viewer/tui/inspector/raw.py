@@ -1,4 +1,4 @@
-"""The raw tab: what an event consists of, and its bytes: as hex, as lines, as JSON, or as the socket gave them.
+"""The raw tab: the parts of an event, and its bytes: as hex, as lines, as JSON, or by the reads of the socket.
 
 Bytes that no read on the tape brought have a rule of their own, as have those that are missing from it at the end.
 """
@@ -60,7 +60,7 @@ class TreePane(Pane):
         self.redraw()
 
     def go(self, rows: int) -> None:
-        """Choose the part so many rows below, or above."""
+        """Choose the part a number of rows below, or above."""
         if not self._parts:
             return
         before, self._selected = self._selected, max(0, min(self._selected + rows, len(self._parts) - 1))
@@ -133,7 +133,7 @@ class BytesPane(Pane):
         self.redraw()
 
     def take(self, reads: Mapping[int, Read]) -> None:
-        """Use what is known of the reads that were `Wanted`, by their seq."""
+        """Use the details of the reads that were `Wanted`, by their seq."""
         self._reads = reads
         self.redraw()
 
@@ -241,7 +241,7 @@ class BytesPane(Pane):
             yield from self._cut(row, self.look("strong" if row.mine else "muted"))
 
     def _border(self, seq: int, start: int) -> Iterable[Part]:
-        """Draw the rule above what a read brought, or above what no known read brought."""
+        """Draw the rule above the bytes of a read, or above bytes of no known read."""
         if seq == UNKNOWN:
             return self._rule(self._unread(start), "warning")
         text, known = f"read {seq}", self._known(seq)
@@ -256,7 +256,7 @@ class BytesPane(Pane):
         return [("─ ", self.look(tone)), (text, self.look(tone)), (f" {rest}", self.look("muted"))]
 
     def _relayed(self, seq: int) -> str:
-        """Return how long after a read its bytes were passed to the client."""
+        """Return the time from a read to passing its bytes to the client, in words."""
         read = self._reads.get(seq)
         if read is None:
             return ""
@@ -298,7 +298,7 @@ class BytesPane(Pane):
             yield self._data[start:end].decode("utf-8", "replace"), style + highlight
 
     def _spans(self, row: Row) -> tuple[tuple[int, int, Style], ...]:
-        """Return the bytes of a row before, in, and after what is highlighted, and the style to add to each."""
+        """Return the spans of a row before, in, and after the highlight, and the style to add to each."""
         first = min(max(self._lit[0], row.start), row.end)
         last = min(max(self._lit[1], first), row.end)
         return (row.start, first, Style()), (first, last, self.look("lit")), (last, row.end, Style())

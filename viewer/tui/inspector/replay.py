@@ -1,7 +1,7 @@
 """The answer as it had come up to the playhead: reasoning, content, refusals and calls, of every choice.
 
-What has come is plain, what comes later dim, and the caret stands between. Where lines break and which lines there are
-is `answer`'s. Content as Markdown is rendered in a thread; until that is done, the last rendering is shown.
+Text up to the playhead is plain, later text dim, and the caret stands between. `answer` breaks the text into lines.
+Content as Markdown is rendered in a thread; until that is done, the last rendering is shown.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Annotation = Literal["none", "heat", "silences"]
 _ANNOTATIONS: Final[tuple[Annotation, ...]] = ("none", "heat", "silences")
-"""What is shown of the time between words: nothing, a background by the gap, or the long silences in figures."""
+"""Displays of the time between words: none, a background by the gap, or the long silences in figures."""
 
 _CARET: Final = "▏"
 _GHOST: Final = "░"
@@ -81,7 +81,7 @@ class ReplayPane(Pane):
 
     @property
     def can_fold(self) -> bool:
-        """Whether there is reasoning to fold beside other texts."""
+        """True if there is reasoning to fold beside other texts."""
         parts = self._answer.parts if self._answer is not None else []
         return len(parts) > 1 and any(part.kind == "reasoning" for part in parts)
 
@@ -93,7 +93,7 @@ class ReplayPane(Pane):
         self._lay_out()
 
     def move(self, position: int, *, unfold: bool = False) -> None:
-        """Move the playhead; `unfold` what it is in there, unless the user has folded it."""
+        """Move the playhead; `unfold` its place, unless the user has folded it."""
         before, self._position = self._position, position
         if self._answer is None or before == position:
             return
@@ -122,7 +122,7 @@ class ReplayPane(Pane):
             self._arrange()
 
     def toggle_ghost(self) -> None:
-        """Show what comes later, or leave it out."""
+        """Show later text, or hide it."""
         self.ghost = not self.ghost
         self.redraw()
 
@@ -144,7 +144,7 @@ class ReplayPane(Pane):
 
     @work(group="render")
     async def _render_markdown(self) -> None:
-        """Render what has been said by now, while it is played no more than can be seen; again if it was overtaken."""
+        """Render the text so far, while playing no more than is in sight; again if it was overtaken."""
         answer, position, is_still = self._rendering = self._answer, self._position, self._is_still
         parts = answer.parts if answer is not None else []
         texts = [(part.track.text, part.track.length(position)) if part.kind == "content" else None for part in parts]
@@ -160,7 +160,7 @@ class ReplayPane(Pane):
             self._request_rendering()
 
     def set_still(self, is_still: bool) -> None:
-        """Set whether the playhead stands: what comes later is then shown, and all Markdown rendered."""
+        """Set whether the playhead is still: later text is then shown, and all Markdown rendered."""
         if is_still != self._is_still:
             self._is_still = is_still
             self._request_rendering()
@@ -202,7 +202,7 @@ class ReplayPane(Pane):
             self._answer.render(self.rendered)
             self._request_rendering()
         self._arrange()
-        self.call_after_refresh(self._extend, self._answer)  # what can be seen is there: it is drawn first
+        self.call_after_refresh(self._extend, self._answer)  # the part in sight is there: it is drawn first
 
     def _arrange(self) -> None:
         if self._answer is not None:

@@ -1,7 +1,7 @@
-"""One exchange, inspected: what was said when, event by event, byte by byte, and played again.
+"""One exchange, inspected: its answer in time, event by event, byte by byte, and played again.
 
-All panes share one playhead, a `Playback`, which a `Driver` plays. What is known is shown at once, the rest when the
-body has been decoded beside the loop. A stream that still runs is read again as it grows.
+All panes share one playhead, a `Playback`, which a `Driver` plays. Facts that need no decoding are shown at once, the
+rest when the body has been decoded beside the loop. A stream that still runs is read again as it grows.
 """
 
 from functools import partial
@@ -98,28 +98,28 @@ class InspectorScreen(PlaybackScreen):
         self.run_worker(self.driver.run(), group="drive")
 
     def on_unmount(self) -> None:
-        """Abandon what is still being read."""
+        """Abandon pending reads."""
         if self._loader is not None:
             self._loader.close()
 
     @property
     def is_open(self) -> bool:
-        """Whether the exchange has been decoded."""
+        """True once the exchange has been decoded."""
         return self._opened is not None
 
     @property
     def is_live(self) -> bool:
-        """Whether the exchange still runs, and its recorder does."""
+        """True while the exchange is running, and so is its recorder."""
         return self._pulse.runs
 
     def copies(self) -> list[Copy]:
-        """Return what can be copied."""
+        """Return the texts to copy."""
         if self._known is None:
             return []
         return pages.copies(host(self).listed.place, self._known, self._opened, self.playback.position)
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return what can be exported."""
+        """Return the exports."""
         return [] if self._known is None else pages.exports(host(self).tape.place, self._known.row.id)
 
     def pages(self) -> tuple[str, str]:
@@ -140,7 +140,7 @@ class InspectorScreen(PlaybackScreen):
 
     @work(group="load")
     async def _load(self) -> None:
-        """Show what is known, let it be drawn, then decode the rest."""
+        """Show the facts that need no decoding, wait for them to be drawn, then decode the rest."""
         assert self._loader is not None
         await self._loader.know()
         self.call_after_refresh(self._decode)
@@ -187,7 +187,7 @@ class InspectorScreen(PlaybackScreen):
             self.driver.wake()
 
     def pause(self) -> None:
-        """Pause at once if it is playing, whatever keys are waiting."""
+        """Pause at once if it is playing, before any waiting keys."""
         if self.playback.playing:
             self._command(lambda playback: playback.pause(), seeks=False)
 
@@ -201,7 +201,7 @@ class InspectorScreen(PlaybackScreen):
         self._moved()
 
     def _moved(self, *, jumped: bool = False) -> None:
-        """Show where the playhead is now; if it `jumped` there, unfold the text that it is in."""
+        """Show the playhead at its new place; if it `jumped` there, unfold the text that it is in."""
         self.panes.move(self.playback.position, jumped=jumped)
         self._ticked()
 
@@ -332,7 +332,7 @@ class InspectorScreen(PlaybackScreen):
 
     @work(group="turn", exclusive=True)
     async def on_inspector_panes_turn_wanted(self) -> None:
-        """Read what was asked."""
+        """Read the request."""
         with ErrorReporter(self.panes.show_failure):
             self.panes.show_turn(await host(self).tape.ask(partial(exchange.turn, no=self._no), "turn"))
 

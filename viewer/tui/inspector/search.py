@@ -1,4 +1,4 @@
-"""Where the inspector's playhead goes: to typed positions, to matches of a search, and to markers."""
+"""Targets of the inspector's playhead: typed positions, matches of a search, and markers."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Search:
         self._fails = fails
 
     def go_to(self, text: str, playback: Playback, transcript: Transcript, times: Times) -> Move | None:
-        """Return what moves to a position as it is typed; None if there is no such place."""
+        """Return the move to a typed position; None if there is no such place."""
         goal = markers.parse_goal(text)
         if goal is None:
             return None
@@ -79,7 +79,7 @@ def marker(opened: Opened, playback: Playback, signs: str, *, back: bool) -> int
 
 
 def first(transcript: Transcript, position: int) -> int | None:
-    """Return where content begins; from there, where reasoning does, and so on; None if nothing was said."""
+    """Return the start of content; from there, that of reasoning, and so on; None without output."""
     places = [place for kind in _FIRSTS if (place := markers.first(transcript, kind))]
     if not places:
         return None

@@ -1,8 +1,8 @@
-"""The line in which a filter is typed: applied a moment after the last key, with what fits counted at its right.
+"""The line in which a filter is typed: applied a moment after the last key, with the number of matches at its right.
 
 While it is typed, completions are listed below. A filter that cannot be parsed, or is not finished, leaves the last one
-in force: its token is underlined, and below stands what was expected. Filters of earlier runs are kept in a file, which
-is read and written beside the loop.
+in force: its token is underlined, and the expected syntax stands below. Filters of earlier runs are kept in a file,
+which is read and written beside the loop.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from wiretape.viewer.tui.list.listing import Query, Vocabulary
 from wiretape.viewer.tui.widgets.cursor import Toned
 
 AFTER_SECONDS: Final = 0.12
-"""How long after the last key a filter is applied."""
+"""Delay between the last key and applying a filter, in seconds."""
 
 _EXPRESSION: Final = symbol("regex")
 _INDENT: Final = "   "
@@ -115,16 +115,16 @@ class FilterLine(Vertical):
 
     @property
     def is_entered(self) -> bool:
-        """Whether the keys are the box's."""
+        """True if keys go to the box."""
         return self.has_class("-typing")
 
     @property
     def is_typing(self) -> bool:
-        """Whether what stands in the box has yet to be applied."""
+        """True if the text in the box has yet to be applied."""
         return self.box.value != self._applied
 
     def applied(self, query: Query) -> Query:
-        """Return a query with this filter, as far as it is in force."""
+        """Return a query with the part of this filter that is in force."""
         filter = self._filter if self.is_on else None
         return replace(query, filter=filter, text="" if filter is None else self._settled)
 
@@ -175,7 +175,7 @@ class FilterLine(Vertical):
         self.post_message(self.Left())
 
     def complete(self) -> None:
-        """List what the filter may go on with."""
+        """List the completions of the filter."""
         if self.is_entered:
             vocabulary = self._vocabulary()
             self.box.offers = completion.offers(self.box.value, vocabulary.values)
@@ -184,7 +184,7 @@ class FilterLine(Vertical):
             )
 
     def show_count(self, count: Content) -> None:
-        """Show what fits, at the right."""
+        """Show the number of matches, at the right."""
         if count != self._counted:
             self._counted = count
             self._count.update(count)  # which lays the whole screen out
@@ -200,7 +200,7 @@ class FilterLine(Vertical):
         self._timer = self.set_timer(AFTER_SECONDS, self._apply_finished)
         self.complete()
         if self.is_typing:
-            self.show_count(paint.content("…"))  # what is counted is of another filter
+            self.show_count(paint.content("…"))  # the count is of another filter
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Apply the filter at once, and go back to the list."""
@@ -208,7 +208,7 @@ class FilterLine(Vertical):
         self.leave()
 
     def on_completions_chosen(self, event: "Completions.Chosen") -> None:
-        """Complete by what was clicked."""
+        """Complete by the clicked offer."""
         event.stop()
         self.box.take(event.at)
         self.box.focus()
@@ -238,7 +238,7 @@ class FilterLine(Vertical):
         self._has_failed = True
 
     def _show_error(self, error: FilterError | None) -> None:
-        """Underline what cannot be parsed, and show what was expected; None removes that."""
+        """Underline the token that cannot be parsed, and show the expected syntax; None removes that."""
         self.is_wrong = error is not None
         self.box.underline.span = None
         if error is not None:
@@ -322,15 +322,15 @@ class FilterInput(Input):
         self._at = len(self.history) - from_end
 
     def insert(self, text: str, index: int) -> None:
-        """Insert what was typed or pasted, as it may be shown."""
+        """Insert typed or pasted text, made safe."""
         super().insert(safe(text), index)
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """Put what was typed or pasted in a place, as it may be shown."""
+        """Replace a span by typed or pasted text, made safe."""
         super().replace(safe(text), start, end)
 
     def take(self, at: int) -> None:
-        """Complete the filter by what is offered at a place of the list, if anything is."""
+        """Complete the filter by the offer at a position of the list, if there is one."""
         if at < len(self.offers):
             self._put(safe(self.offers[at].whole))
 
@@ -418,7 +418,7 @@ class Completions(Toned):
             self.post_message(self.Chosen(at))
 
     def render_line(self, y: int) -> Strip:
-        """Draw the head with which texts are in sight, if not all are; or a text with its note."""
+        """Draw the head with the range of texts in sight, if not all are; or a text with its note."""
         at, room, count = self._top + y - 1, self.size.height - 1, len(self._listed)
         if y == 0:
             counted = f"{'  ' if self._head[0] else ''}{self._top + 1}–{self._top + room} of {count}"

@@ -1,10 +1,10 @@
-"""What the list knows of its tape, and how it finds out: loaded as a whole, then looked at again and again.
+"""The list's data on its tape, and their reading: loaded as a whole, then checked for changes again and again.
 
-Of a centre, which may hold millions, no more is read than is looked at, and counted beside that; it is not looked at
-again unless somebody asks.
+Of a server, which may hold millions, only the part in sight is read, and counted beside that; it is read again only on
+request.
 
-Whatever a tape can be (not there yet, locked, damaged, replaced) is kept as `trouble` until it is read again. Questions
-are answered in the tape's thread, where the database library is imported, beside the first frame.
+Any trouble with a tape (not there yet, locked, damaged, replaced) is kept as `trouble` until it is read again.
+Questions are answered in the tape's thread, where the database library is imported, beside the first frame.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _KNOWN_AT_START: Final = frozenset({"started_at", "upstream", "path"})
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What the list is to show: a filter, and an order (a field, and whether the largest come first).
+    """The list's query: a filter, and an order (a field, and whether the largest come first).
 
     Without a filter that is everything, without an order the newest first. `text` is the filter as people wrote it,
     with its times absolute.
@@ -54,7 +54,7 @@ class Query:
 
     @property
     def settles(self) -> bool:
-        """Whether an exchange's place is only known when it has ended."""
+        """True if an exchange's place is only known when it has ended."""
         return self.order is not None and self.order[0] not in _KNOWN_AT_START
 
     def reversed(self) -> "Query":
@@ -64,7 +64,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What a filter can be completed with: the values of fields on the tape, and what fields mean."""
+    """Completions for a filter: the values of fields on the tape, and the meanings of fields."""
 
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
@@ -94,35 +94,35 @@ class Listing:
 
     @property
     def total(self) -> int | None:
-        """How many exchanges there are; None is not known yet."""
+        """The number of exchanges; None if it is not known yet."""
         if self._page is not None:
             return None if self._counts is None else self._counts[0]
         return None if self.change is None else self.change.seen.total
 
     @property
     def is_loading(self) -> bool:
-        """Whether the list is being read."""
+        """True while the list is being read."""
         return self._asked_ns is not None
 
     @property
     def is_current(self) -> bool:
-        """Whether the catalog is that of the query, rather than of the one before."""
+        """True if the catalog is that of the query, rather than of the one before."""
         return self._loaded == self.query
 
     @property
     def is_busy(self) -> bool:
-        """Whether the tape is locked, or takes long to answer."""
+        """True if the tape is locked, or takes long to answer."""
         waiting = self._asked_ns is not None and self._host.clock.now() - self._asked_ns > _BUSY_NS
         return waiting or isinstance(self.trouble, TapeBusy)
 
     @property
     def is_unread(self) -> bool:
-        """Whether there is nothing to show for the trouble with the tape."""
+        """True if trouble with the tape has left nothing to show."""
         return self.trouble is not None and self.change is None
 
     @property
     def stays(self) -> bool:
-        """Whether the page that was read is what is asked for, so that trouble takes nothing away."""
+        """True if the page read is that of the query, so that trouble takes nothing away."""
         return self._page is not None and self.change is not None and self.is_current
 
     @property
@@ -132,7 +132,7 @@ class Listing:
 
     @property
     def fitting(self) -> int:
-        """The number of exchanges that fit, counting those that have only arrived; of a centre those read so far."""
+        """The number of exchanges that fit, counting those that have only arrived; for a server, those read so far."""
         if self._counts is not None:
             return self._counts[1]
         return len(self.catalog) + self.catalog.arrived
@@ -175,7 +175,7 @@ class Listing:
                 self._counts = total, fitting
 
     def goes_on(self, numbers: Sequence[int]) -> bool:
-        """Return whether there is more to list, and one of these exchanges is near the end of what was read."""
+        """Return True if there is more to list, and one of these exchanges is near the end of the part read."""
         if self._page is None or not self._page.goes_on:
             return False
         return any((self.catalog.place(one) or 0) >= len(self.catalog) - 2 * PAGE for one in numbers)
@@ -199,13 +199,13 @@ class Listing:
         return bool(further.numbers)
 
     async def holds(self, known: Mapping[int, str]) -> bool:
-        """Return whether exchanges are still those that their numbers stood for; False if that cannot be told."""
+        """Return True if numbers still belong to the same exchanges; False if the tape cannot be read."""
         with contextlib.suppress(Superseded, WiretapeError):
             return await self._host.listed.read(lambda source: source.ids(list(known))) == known
         return False
 
     async def look(self, visible: Sequence[int]) -> "Change | None":
-        """Return what has changed since the tape was last looked at, None if nothing has.
+        """Return the changes since the last check, None if there are none.
 
         A tape that was replaced, or that lost exchanges, has to be loaded again: `change` is None then.
         """
@@ -227,7 +227,7 @@ class Listing:
         return change
 
     def take(self, change: "Change") -> int:
-        """Put into the catalog what has changed; return how many places the rest moved down at most."""
+        """Put changes into the catalog; return how many places the rest moved down at most."""
         self.catalog.drop(change.unfit)
         above = self.catalog.add(change.fits)
         self.catalog.end((one for one in change.fits if one not in change.seen.unsettled), moves=self.query.settles)
@@ -263,7 +263,7 @@ class Listing:
         return None
 
     async def details(self, number: int) -> "Details | None":
-        """Return what the preview shows of an exchange; None if it shows another one by now, or there is trouble.
+        """Return the preview's data on an exchange; None if it shows another one by now, or there is trouble.
 
         A decoder is made ready for a large one: it is likely to be opened.
         """
@@ -280,13 +280,13 @@ class Listing:
         return None
 
     async def advice(self) -> str | None:
-        """Return what to do about measures of an older decoder, if there are any."""
-        with contextlib.suppress(Superseded, WiretapeError):  # then the list says what is wrong with the tape
+        """Return advice about measures of an older decoder, if there are any."""
+        with contextlib.suppress(Superseded, WiretapeError):  # then the list reports the trouble with the tape
             return await self._host.listed.read(lambda source: source.advice())
         return None
 
     async def read_vocabulary(self) -> None:
-        """Read what a filter can be completed with, once."""
+        """Read the completions for a filter, once."""
         if not self.vocabulary.values:
             with contextlib.suppress(Superseded, WiretapeError):  # then only names are completed
                 self.vocabulary = await self._host.listed.read(_vocabulary)
@@ -308,7 +308,7 @@ def _count(source: "Browsed", query: Query) -> int:
 
 
 def _terms(source: "Browsed", filter: Filter) -> list[Term]:
-    """Count what fits each term of a filter alone; of a long duration, look whether a thousandth was meant."""
+    """Count the matches of each term of a filter alone; for a long duration, check whether a thousandth was meant."""
     from wiretape.viewer.source.base import Selection
 
     terms = []

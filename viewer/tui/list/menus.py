@@ -16,7 +16,7 @@ from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.widgets.bar import content
 
 _HEAD: Final = "order by  "
-_NOTE: Final = "again: reversed · what still runs stands last by what is measured at its end"
+_NOTE: Final = "again: reversed · running exchanges stand last by measures of their end"
 _BETWEEN: Final = 3
 _PADDING: Final = 2
 
@@ -85,7 +85,7 @@ class ColumnsMenu(ModalScreen[frozenset[str]]):
         yield columns
 
     def action_close(self) -> None:
-        """Return what was chosen."""
+        """Return the chosen columns."""
         shown = self.query_one(SelectionList).selected
         if self.is_current:
             self.dismiss(frozenset(column.name for column in COLUMNS if column.name not in shown))

@@ -1,4 +1,4 @@
-"""What the list has to copy and to export: texts of the exchange under the cursor, and commands for all of it."""
+"""Copies and exports of the list: texts of the exchange under the cursor, and commands for all of it."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -29,7 +29,7 @@ MOST_COPIED: Final = 8 << 20
 
 
 def copies(host: Host, query: Query, row: ListRow | None, marked: Sequence[str]) -> list[Copy]:
-    """Return what can be copied: (label, text). `row` is the one under the cursor, `marked` are ids."""
+    """Return the texts to copy: (label, text). `row` is the one under the cursor, `marked` are ids."""
     place = host.listed.place
     offered: list[Copy] = [("this list", command(place, "ls", *_filter(query), *_order(query)))]
     if row is not None and not place.supports("bodies"):
@@ -48,7 +48,7 @@ def copies(host: Host, query: Query, row: ListRow | None, marked: Sequence[str])
 def exports(
     place: Place, query: Query, row: ListRow | None, marked: Sequence[str], fitting: int
 ) -> list[tuple[str, list[str]]]:
-    """Return what can be exported: (label, arguments); `fitting` is how many exchanges the list has."""
+    """Return the exports: (label, arguments); `fitting` is the number of exchanges in the list."""
     listed, has_bodies = arguments(place, "export", *_filter(query)), place.supports("bodies")
     offered = [(counted(fitting, "exchange"), listed)]
     if has_bodies:

@@ -1,4 +1,4 @@
-"""The exchange under the cursor: why it ended, what is odd about it, and the end of what was answered."""
+"""The exchange under the cursor: the reason for its end, its oddities, and the end of its answer."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -109,7 +109,7 @@ class Preview(Toned):
         return lines[:height] + _end(name, text, size, width, height - len(lines))
 
     def _oddities(self, row: ListRow, width: int) -> list[Line]:
-        """Return what is odd about it, the evidence beside what it is of."""
+        """Return its oddities, each flag with its evidence."""
         lines: list[Line] = []
         for flag, tone, evidence in preview.evidence(row, self._details.verdicts):
             for at, line in enumerate(wrap.wrapped(evidence, width - len(flag) - 2)):

@@ -1,7 +1,8 @@
 """The list of exchanges: only the lines that can be seen are drawn, however many there are.
 
-It is given a `Catalog` and draws what rows that has; for the others it asks with `Wanted`, and is told with `redraw`.
-The cursor stays on its exchange, whatever arrives. What a line says is left to `wiretape.viewer.exchange.states`.
+It is given a `Catalog` and draws what rows that has; it asks for the others with `Wanted`, and draws them after
+`redraw`. The cursor stays on its exchange while others arrive. The text of a line is made in
+`wiretape.viewer.exchange.states`.
 """
 
 from collections.abc import Collection
@@ -113,7 +114,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     def grown(self, above: int, *, follow: bool) -> None:
         """Show exchanges that came or went in the catalog, `above` of them in its front.
 
-        The view stays on what it shows; at the top, what is new comes into sight. To `follow` is to stay on the newest.
+        The view stays on its exchanges; at the top, new ones come into sight. To `follow` is to stay on the newest.
         """
         before = self.scroll_offset.y
         self.set_lines(self.count)
@@ -144,7 +145,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self._request()
 
     def set_look(self, look: Look) -> None:
-        """Set what lines depend on besides their rows, for what is drawn from now on."""
+        """Set the look of lines besides their rows, for later drawing."""
         worded = not any(slot.column.name == "outcome" for slot in self.slots)
         self.look = replace(look, worded=worded, axis_ns=self.look.axis_ns)
 

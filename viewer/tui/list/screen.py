@@ -1,8 +1,8 @@
 """The exchanges of a tape, the newest first, while more arrive: filtered, ordered, marked, and previewed.
 
-Nothing here waits for the tape: each question runs in its thread, and its answer is handed to the widgets. Several
-times a second the screen looks whether anybody has written; only then is anything read. What is known of the tape is
-in `listing`.
+Nothing here waits for the tape: each question runs in its thread, and its answer is passed to the widgets. Several
+times a second the screen looks whether anybody has written; only then is anything read. The data on the tape are in
+`listing`.
 """
 
 import asyncio
@@ -86,10 +86,10 @@ class StreamsScreen(Screen[None]):
         Binding("e", "only('is:failed')", "errors", tooltip="errors only, or all again", id="streams.errors"),
         Binding("s", "only('flag:stall')", "stalls", tooltip="stalls only, or all again", id="streams.stalls"),
         Binding("space", "mark", "mark", tooltip="mark to compare, or take the mark away (select)", id="streams.mark"),
-        Binding("c", "compare", "compare", tooltip="compare what is marked (race)", id="streams.compare"),
+        Binding("c", "compare", "compare", tooltip="compare the marked ones (race)", id="streams.compare"),
         Binding("o", "order", "order", tooltip="order by a column (sort)", id="streams.order"),
         hidden("f", "follow", "follow the newest", id="streams.follow"),
-        Binding("S", "stats", "stats", tooltip="stats of what is listed (figures)", id="streams.stats"),
+        Binding("S", "stats", "stats", tooltip="stats of the list (figures)", id="streams.stats"),
         Binding("t", "conversations", "conversations", tooltip="conversations, as trees with totals (agents, sessions)",
                 id="streams.conversations"),
         hidden("backslash", "toggle_filter", "filter on or off", key_display="\\", id="streams.toggle"),
@@ -147,7 +147,7 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def on_screen_resume(self) -> None:
-        """Catch up with what has happened meanwhile."""
+        """Catch up with changes meanwhile."""
         self._tick()
 
     def on_resize(self) -> None:
@@ -160,17 +160,17 @@ class StreamsScreen(Screen[None]):
         self._rows.focus()
 
     def copies(self) -> list[Copy]:
-        """Return what can be copied: (label, text)."""
+        """Return the texts to copy: (label, text)."""
         return offers.copies(self._host, self.listing.query, self._row, list(self.marks.ids.values()))
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return what can be exported: (label, arguments of `wiretape`)."""
+        """Return the exports: (label, arguments of `wiretape`)."""
         marked, fitting = list(self.marks.ids.values()), self.listing.fitting
         return offers.exports(self._host.listed.place, self.listing.query, self._row, marked, fitting)
 
     @property
     def holds_keys(self) -> bool:
-        """Whether keys are better kept until the list is there that they are meant for."""
+        """True if keys are better kept until the list is there that they are meant for."""
         running = [worker for worker in (self._loader, self._comparing) if worker is not None]
         waits = any(not worker.is_finished for worker in running) and not self.listing.is_busy
         return waits and not isinstance(self.focused, FilterInput)
@@ -182,7 +182,7 @@ class StreamsScreen(Screen[None]):
 
     @property
     def _known(self) -> dict[int, str]:
-        """The ids of what is marked and of what is under the cursor, by number."""
+        """The ids of the marked exchanges and of the one under the cursor, by number."""
         row = self._row
         return self.marks.ids | ({} if row is None else {row.no: row.id})
 
@@ -231,7 +231,7 @@ class StreamsScreen(Screen[None]):
             self._apply_filter()
 
     def _check(self, known: Mapping[int, str], ids: Mapping[int, str]) -> None:
-        """Forget what was `known` and is another exchange now, or none, by the ids on the tape."""
+        """Forget `known` exchanges whose number belongs to another one now, or to none, by the ids on the tape."""
         selected = self._rows.selected
         if selected is not None and selected in known and ids.get(selected) != known[selected]:
             self._rows.selected = None
@@ -277,7 +277,7 @@ class StreamsScreen(Screen[None]):
             self._explain()
 
     def _show_trouble(self) -> None:
-        """Show what is wrong with the tape, which is looked at again; what no waiting can mend ends the viewer."""
+        """Show the trouble with the tape, which is read again; trouble that no waiting can mend ends the viewer."""
         error = self.listing.trouble
         if isinstance(error, SchemaMismatch | ForeignFile) and not isinstance(error, SchemaMissing):
             self._host.give_up(error)
@@ -443,7 +443,7 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def action_order(self) -> None:
-        """Choose what to order by."""
+        """Choose the order."""
         from wiretape.viewer.tui.list.menus import OrderMenu
 
         self.app.push_screen(OrderMenu(), self._order_by)
@@ -479,20 +479,20 @@ class StreamsScreen(Screen[None]):
         from wiretape.viewer.tui.compare.table import comparison
 
         if not await self.listing.holds(self._known):
-            self._load()  # which says what is not there any more
+            self._load()  # which reports the missing ones
         elif len(numbers := self.marks.compared(self._rows.selected)) < 2:
             self.notify("Mark another exchange with space, then press c.", title="compare", markup=False)
         else:
             self._with_copies(numbers, lambda there: self.app.push_screen(comparison(there)))
 
     def action_stats(self) -> None:
-        """Show the figures of what fits the filter."""
+        """Show the figures of the filter's matches."""
         from wiretape.viewer.tui.stats.screen import StatsScreen
 
         self.app.push_screen(StatsScreen(self.filter.text_in_force))
 
     def action_conversations(self) -> None:
-        """Show the conversations of what fits the filter."""
+        """Show the conversations of the filter's matches."""
         from wiretape.viewer.tui.list.conversations import ConversationsScreen
 
         self.app.push_screen(ConversationsScreen(self.filter.text_in_force))
@@ -535,7 +535,7 @@ class StreamsScreen(Screen[None]):
 
     def _tick(self) -> None:
         if not self.is_current:
-            return  # under another screen nobody sees it, and drawing would disturb what is played there
+            return  # under another screen nobody sees it, and drawing would disturb playing there
         was_recording = self._look.recording
         self._look_again()
         runs = self.listing.change is not None and self.listing.change.running
@@ -593,7 +593,7 @@ class StreamsScreen(Screen[None]):
         return [*parts, (" · following", "accent")] if self._follow else parts
 
     def _recorder_line(self) -> list[Part]:
-        """Return who records, or that the tape is locked; of a centre, what is pulled of it, or what is wrong."""
+        """Return the recorder's state, or that the tape is locked; for a server, the running pulls, or its error."""
         if self._pulls:
             return [(f"pulling {self._pulls} …", "warning")]
         if self.listing.is_busy:
@@ -605,7 +605,7 @@ class StreamsScreen(Screen[None]):
         return notices.recorder_line(self.listing.recorder, self._host.clock.wall_ns())
 
     def _count(self) -> list[Part]:
-        """Return how many exchanges fit, and how long it took to find them; `…` until that is known."""
+        """Return the number of matches, and the time it took to find them; `…` until that is known."""
         listing = self.listing
         if listing.change is None or self.filter.is_wrong:
             return []

@@ -1,8 +1,8 @@
 """Playing in real time, and the screens whose keys move a playhead.
 
 Each event comes at its absolute deadline. The driver sleeps until a millisecond before an event is due and then yields
-until it is; all that is due then comes at once. Drawing takes longer than that, and blocks the loop: a refresh is asked
-for only where it fits before the next event, or when what came before has waited too long.
+until it is; all that is due then comes at once. Drawing takes longer than that, and blocks the loop: it is requested
+only if it fits before the next event, or if an event has waited too long.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.playing.timeline import Scrubbing
 
 Move = Callable[[Playback], None]
-"""What changes a playback."""
+"""A change of a playback."""
 
 _EARLY_NS: Final = 1_000_000
 _FRAME_NS: Final = 50_000_000
 _DRAWING_NS: Final = 13_000_000
-"""A frame begins up to 8 ms after it is asked for, and takes about 5 ms."""
+"""Time to draw a frame, in ns: it begins up to 8 ms after the request, and takes about 5 ms."""
 
 _UNSEEN_NS: Final = 33_000_000
-"""How long an event may wait until it is shown."""
+"""Longest delay of an event until it is shown, in ns."""
 
 _SECOND_NS: Final = 1_000_000_000
 _AT_ONCE: Final = 2_000
@@ -86,7 +86,7 @@ class Driver:
             self._moved()
 
     async def sleep(self, ns: int | None) -> None:
-        """Sleep so long, or for ever, unless `wake` is called."""
+        """Sleep for a time, or for ever, unless `wake` is called."""
         timer = None if ns is None else asyncio.get_running_loop().call_later(ns / 1e9, self._woken.set)
         await self._woken.wait()
         self._woken.clear()
@@ -116,7 +116,7 @@ class PlaybackScreen(Screen[None]):
 
     @property
     def is_live(self) -> bool:
-        """Whether what is played still goes on."""
+        """True while the played exchange is running."""
         raise NotImplementedError
 
     def command(self, change: Move, *, seeks: bool = False) -> None:
@@ -150,7 +150,7 @@ class PlaybackScreen(Screen[None]):
         self.command(lambda playback: playback.seek_to(playback.end_ns * at), seeks=True)
 
     def action_faster(self, by: int) -> None:
-        """Take the next speed up or down, or with 0 the normal one."""
+        """Set the next speed up or down, or with 0 the normal one."""
 
         def change(playback: Playback) -> None:
             at = SPEEDS.index(playback.speed) + by if by else SPEEDS.index(1.0)

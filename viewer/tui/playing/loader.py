@@ -1,7 +1,7 @@
-"""Reading one exchange for a screen: what is known at once, then all of it decoded, and again while it still runs.
+"""Reading one exchange for a screen: stored facts at once, then the decoded body, again while the exchange is running.
 
-The tape is only asked for what is on it; decoding runs beside it and beside the loop, so that neither waits. Keys that
-are pressed meanwhile wait in a `KeyQueue`.
+The tape's thread only reads; decoding runs beside it and beside the loop, so that neither waits. Keys that are pressed
+meanwhile wait in a `KeyQueue`.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Loader:
         return self._decoding
 
     async def know(self) -> None:
-        """Read what is known without decoding."""
+        """Read the facts that need no decoding."""
         with ErrorReporter(self._fails):
             await (self._decoding or self.begin())
             self._version = await self._written()
@@ -95,7 +95,7 @@ class Loader:
 
     @property
     def is_live(self) -> bool:
-        """Whether it still runs, or has ended but is not measured yet, as of the last read."""
+        """True if it is running, or has ended but is not measured yet, as of the last read."""
         is_unmeasured = self.known is not None and self.known.row.outcome == "open"
         return self.opened is not None and (self.opened.live or is_unmeasured)
 
@@ -109,7 +109,7 @@ class Loader:
         return await self._host.tape.ask(functools.partial(question, no=self._no), self._key)
 
     async def _written(self) -> tuple[int, int]:
-        """Return what changes whenever the tape is written to or replaced."""
+        """Return a value that changes whenever the tape is written to or replaced."""
         return await self._host.tape.ask(queries.version, self._key), self._host.tape.openings
 
     async def _know(self) -> None:
@@ -165,7 +165,7 @@ class Loader:
             started.process.kill()
 
     def _take_early(self, loop: asyncio.AbstractEventLoop) -> Callable[[Opened], None]:
-        """Return a function that takes, from another thread, what is decoded but not judged yet."""
+        """Return a callback, for another thread, for decoded data without verdicts."""
 
         def take(opened: Opened) -> None:
             with contextlib.suppress(RuntimeError):  # the application has ended
@@ -213,7 +213,7 @@ class KeyQueue:
         self._is_acting = False
 
     def do(self, action: Callable[[], object], *, judged: bool = False) -> None:
-        """Do an action after those before it, at once if possible; one that is part of another is done within it."""
+        """Do an action after those before it, at once if possible; an action within another is done at once."""
         if self._is_acting and self._is_ready(judged):
             action()
         else:
@@ -221,7 +221,7 @@ class KeyQueue:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Do what can be done by now."""
+        """Do the actions that are ready."""
         while not self._is_acting and self._waiting and self._is_ready(self._waiting[0][0]):
             _, action = self._waiting.popleft()
             self._is_acting = True

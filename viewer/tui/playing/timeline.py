@@ -43,7 +43,7 @@ _FLAG: Final = Style(reverse=True, bold=True)
 _WAITS: Final[dict[strips.WaitKind, tuple[Tone, str]]] = {
     "first": ("muted", "waited"), "slow": ("warning", "slow"), "stalled": ("error", "stalled"),
 }  # fmt: skip
-"""The tone of what is written into a wait, and the style behind it."""
+"""The tone of the text in a wait, and the style behind it."""
 
 _SLOW_TERMINAL_MS: Final = 50.0
 _LEAST_BAR: Final = 8
@@ -66,11 +66,11 @@ class Scrubbing(Widget):
     _is_dragged = False
 
     def span(self) -> tuple[int, int, int]:
-        """Return where time is drawn: the first column, the number of columns (0: none), and their length in ns."""
+        """Return the first column of the time axis, the number of its columns (0: none), and its length in ns."""
         raise NotImplementedError
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Go to what is pressed: in the columns of time, or just beside them, which is the start or the end."""
+        """Go to the pressed place: in the columns of time, or just beside them, which is the start or the end."""
         first, cells, _ = self.span()
         if event.button == 1 and cells and first - 1 <= event.x <= first + cells:
             self._is_dragged = True
@@ -117,7 +117,7 @@ class Timeline(CachedLines, Scrubbing):
         self._lines: list[list[Part]] = []
 
     def set_rows(self, for_bytes: int, for_gaps: int) -> None:
-        """Draw the bytes, and the gaps (1, 2, 4 or 8), in so many rows; 0 leaves the bytes out."""
+        """Set the rows for the bytes, and for the gaps (1, 2, 4 or 8); 0 leaves the bytes out."""
         if (for_bytes, for_gaps) != self._rows:
             self._rows = for_bytes, for_gaps
             self.styles.height = for_bytes + for_gaps + 3
@@ -125,7 +125,7 @@ class Timeline(CachedLines, Scrubbing):
 
     @property
     def cells(self) -> int:
-        """How many cells there are for the time."""
+        """The number of cells for the time."""
         return max(self.size.width - _LABEL - 1, 1)
 
     @property
@@ -176,7 +176,7 @@ class Timeline(CachedLines, Scrubbing):
         self.post_message(self.Resized())
 
     def span(self) -> tuple[int, int, int]:
-        """Return where time is drawn: beside the names of the rows."""
+        """Return the position of the time axis: beside the names of the rows."""
         return _LABEL, self.cells, self.axis_ns
 
     def render_line(self, y: int) -> Strip:
@@ -238,9 +238,9 @@ def _gap_tone(gap_ns: int) -> Tone:
 
 
 class TransportLine(Scrubbing):
-    """Where the playhead is, how fast it goes, and the silence that it is in; its bar can be dragged.
+    """The playhead's position and speed, and the silence around it; its bar can be dragged.
 
-    What stands beside the bar has the same width throughout, so that the bar does not slip away under the mouse.
+    The text beside the bar has a constant width, so that the bar does not slip away under the mouse.
     """
 
     DEFAULT_CSS = "TransportLine { height: 1; }"
@@ -256,13 +256,13 @@ class TransportLine(Scrubbing):
         self._bar_at = 0, 0
 
     def span(self) -> tuple[int, int, int]:
-        """Return where the bar is: between its brackets."""
+        """Return the position of the bar: between its brackets."""
         return *self._bar_at, self._playback.end_ns
 
     def show(self, playback: Playback, pulse: Pulse, events: int | None, lag_ms: float | None, times: Times) -> None:
-        """Show how playback stands.
+        """Show the state of playback.
 
-        `events` is None until the exchange is decoded; `lag_ms` is how long the terminal takes for a frame, if known.
+        `events` is None until the exchange is decoded; `lag_ms` is the terminal's delay for a frame, if known.
         """
         self._playback, self._pulse, self._events, self._lag_ms, self._times = playback, pulse, events, lag_ms, times
         drawn = self._parts()
@@ -343,7 +343,7 @@ class TransportLine(Scrubbing):
 
 
 class RaceStrips(Toned, Scrubbing):
-    """Two rows of gaps on one axis, a lane each, with the playhead across both; what is to come is dim."""
+    """Two rows of gaps on one axis, a lane each, with the playhead across both; the future is dim."""
 
     DEFAULT_CSS = """
     RaceStrips { width: 1fr; height: 4; }
@@ -366,11 +366,11 @@ class RaceStrips(Toned, Scrubbing):
 
     @property
     def cells(self) -> int:
-        """How many cells a row of gaps has."""
+        """The number of cells in a row of gaps."""
         return max(self.size.width - _RACE_MARGIN, 1)
 
     def span(self) -> tuple[int, int, int]:
-        """Return where time is drawn."""
+        """Return the position of the time axis."""
         return _RACE_MARGIN, self.cells, self._shown[1].axis_ns
 
     def show(self, head: str, drawing: Drawing, places: tuple[int, int]) -> None:

@@ -35,12 +35,12 @@ class GroupTable(CursorTable):
 
     @property
     def room(self) -> int:
-        """How many groups are shown at once; where not all are, a line says how many more there are."""
+        """The number of groups shown at once; if there are more, a line has the number of the others."""
         room = max(self.size.height - 1 - (self._table.total is not None), 1)
         return room if self.count <= room else max(room - 1, 1)
 
     def show(self, table: Table) -> None:
-        """Show a table; the cursor stays on its line as far as there is one."""
+        """Show a table; the cursor stays on its line if there is one."""
         self._table = table
         self.cursor = max(min(self.cursor, self.count - 1), 0)
         self.refresh()
@@ -100,7 +100,7 @@ class FailureList(CursorList):
         self.refresh()
 
     def lines(self, width: int) -> list[list[int]]:
-        """Return which texts stand in which line of such a width; a longer one has a line of its own."""
+        """Return the indexes of the texts in each line of a width; a longer one has a line of its own."""
         lines: list[list[int]] = []
         room = 0
         for at, text in enumerate(self._texts):

@@ -23,7 +23,7 @@ _ROOMY: Final = 70
 
 
 class HeatGrid(CursorList):
-    """Draws a map, its heading, and below it the axis of time, what the shades mean, and how much each column holds."""
+    """Draws a map, its heading, and below it the axis of time, the legend of the shades, and totals of columns."""
 
     DEFAULT_CSS = """
     HeatGrid { width: 1fr; height: 1fr; }
@@ -57,7 +57,7 @@ class HeatGrid(CursorList):
 
     @property
     def room(self) -> tuple[int, int]:
-        """How many columns and rows a map may have here."""
+        """The number of columns and rows that a map may have here."""
         return max((self.size.width - _LABEL - 2) // _CELL, 1), max(self.size.height - 3, 1)
 
     def show(self, heat: Heatmap | None, head: str, instead: str = "") -> None:
@@ -89,21 +89,21 @@ class HeatGrid(CursorList):
 
     @property
     def _wide(self) -> int:
-        """How many terminal cells all columns take: as many as there are, but few columns do not grow too wide."""
+        """The width of all columns in terminal cells: as many as there are, but few columns do not grow too wide."""
         return max(min(_WIDEST * self._columns, self.size.width - _LABEL - 2), _CELL * self._columns)
 
     def _edge(self, column: int) -> int:
-        """Return where a column begins: some are a terminal cell wider than others."""
+        """Return the left edge of a column: some are a terminal cell wider than others."""
         return column * self._wide // self._columns
 
     @property
     def _tall(self) -> int:
-        """How many lines a row has: a few rows are drawn taller, as far as that leaves room for what is below."""
+        """The height of a row in lines: few rows are drawn taller, if that leaves room for the lines below."""
         rows = len(self._map.bands) if self._map is not None else 1
         return max(min(_TALLEST, (self.room[1] - _BELOW) // max(rows, 1)), 1)
 
     def render_line(self, y: int) -> Strip:
-        """Draw the heading, a row, or what is below the rows."""
+        """Draw the heading, a row, or a line below the rows."""
         heat, tall = self._map, self._tall
         if y == 0:
             return theme.rule(self, self._head, self.size.width)
@@ -117,7 +117,7 @@ class HeatGrid(CursorList):
         return paint.strip(parts, self.size.width, self.rich_style)
 
     def _below(self, heat: Heatmap, line: int) -> list[paint.Part]:
-        """Return the axis, what the shades mean, or, as far as there is room, how much each column holds."""
+        """Return the axis, the legend of the shades, or, if there is room, the bars of the columns' totals."""
         muted = theme.style(self, "tone--muted")
         if line == 0:
             return [(f"{'':<{_LABEL + 1}}{heatmap.axis(heat, self._wide)}", muted)]
@@ -158,6 +158,6 @@ class HeatGrid(CursorList):
 
     @property
     def _has_colors(self) -> bool:
-        """Whether there are enough colours for the scale: 16 are too few, as are those of a theme without any."""
+        """True if there are enough colours for the scale: 16 are too few, as are those of a theme without any."""
         is_mixed = self.app.theme_variables["background"].startswith("#")
         return is_mixed and not self.app.no_color and self.app.console.color_system in ("256", "truecolor")

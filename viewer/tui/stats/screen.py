@@ -1,8 +1,8 @@
-"""The figures of what a filter selects: a table of groups, a map over time, and the ways in which exchanges failed.
+"""The figures of a filter's matches: a table of groups, a map over time, and the kinds of failures.
 
 All figures are those of `wiretape stats`, which cover generations unless the filter names the operation. They are read
-in the tape's thread; `y` gives the command that prints them. What is under the cursor can be opened: `drilling` says
-which filter selects it.
+in the tape's thread; `y` gives the command that prints them. The item under the cursor can be opened: `drilling` makes
+the filter that selects its exchanges.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ WINDOWS: Final = {
     "1 h": "since:-1h",
     "15 min": "since:-15m",
 }
-"""How far back the screen looks, as people say it and as a filter."""
+"""The time windows, by their names, each as a filter."""
 
 _HEADS: Final = {
     "gap": "gaps between reads with output",
@@ -63,9 +63,9 @@ _KEPT_LINES: Final = 3
 
 @dataclass(slots=True)
 class Shown:
-    """What has been read of a filter, whose times are absolute: the groups, and the answers so far.
+    """The data read for a filter, whose times are absolute: the groups, and the answers so far.
 
-    `left_out` is how many exchanges of it the figures do not cover, by operation.
+    `left_out` is the number of its exchanges that the figures do not cover, by operation.
     """
 
     filter_text: str = ""
@@ -81,7 +81,7 @@ class Shown:
 
 
 class StatsScreen(Screen[None]):
-    """Counts, times and rates what a filter selects."""
+    """Counts, times and rates of a filter's matches."""
 
     DEFAULT_CSS = """
     StatsScreen { layout: vertical; }
@@ -110,7 +110,7 @@ class StatsScreen(Screen[None]):
         self.shown = Shown()
         self._trouble: str | None = None
         self.holds_keys = False
-        """Whether keys are better kept until the figures are there that they are meant for."""
+        """True if keys are better kept until the figures are there that they are meant for."""
         # Kept here, and not looked up: an answer may come when the screen has been left.
         self._header, self._about = HeaderLine(), Static(paint.content(""), id="about")
         self._table, self._heat, self._failed = GroupTable(), HeatGrid(), FailureList()
@@ -120,24 +120,24 @@ class StatsScreen(Screen[None]):
         yield from (self._header, self._table, self._heat, self._failed, self._about, KeyLine())
 
     def on_mount(self) -> None:
-        """Read what the screen shows."""
+        """Read the screen's data."""
         self._table.focus()
         self.call_after_refresh(self.action_reload)
 
     def on_resize(self) -> None:
-        """Lay the table out for the new width, and the map in what is left."""
+        """Lay the table out for the new width, and the map in the remaining rows."""
         self._show_groups()
         if self.shown.rows:
             self.call_after_refresh(self._start, self._read_heat, "heat")
 
     def copies(self) -> list[tuple[str, str]]:
-        """Return what can be copied: the command that prints these figures, and the filter."""
+        """Return the texts to copy: the command that prints these figures, and the filter."""
         objective = ["--slo", self._slo] if self._slo else []
         command = offers.command(self._place, "stats", *self._selection(), "--by", self.shown.by, *objective)
         return [("command", command), ("filter", self.shown.filter_text)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return what can be exported: the figures of the groups, and the exchanges that they are of."""
+        """Return the exports: the figures of the groups, and their exchanges."""
         tables = ("exchanges",) if not self._place.supports("bodies") else ("exchanges", "chunks", "reads")
         exported = offers.arguments(self._place, "export", *self._selection())
         return [
@@ -183,12 +183,12 @@ class StatsScreen(Screen[None]):
             self.action_reload()
 
     def action_open(self) -> None:
-        """List the exchanges of what is under the cursor."""
+        """List the exchanges of the item under the cursor."""
         if isinstance(self.focused, CursorList):
             self.focused.open()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out of footer and help what does not apply to what is under the cursor."""
+        """Hide actions that do not apply to the item under the cursor from footer and help."""
         if action == "open":
             return self._can_open()
         return action not in ("group", "metric") or bool(self.shown.rows)
@@ -213,7 +213,7 @@ class StatsScreen(Screen[None]):
         self._start(self._read_all)
 
     def on_cursor_list_moved(self) -> None:
-        """Describe what is under the cursor, and whether it can be opened."""
+        """Describe the item under the cursor, and whether it can be opened."""
         shown, text = self.shown, ""
         if self.focused is self._heat:
             text = heatmap.described(shown.heat, *self._heat.cell) if shown.heat is not None else ""
@@ -229,7 +229,7 @@ class StatsScreen(Screen[None]):
     def on_cursor_list_opened(self, message: CursorList.Opened) -> None:
         """List the exchanges of a group, of a cell of the map, or that failed in one way."""
         shown = self.shown
-        if not self._can_open():  # what is drawn may be of the filter before, while another is read
+        if not self._can_open():  # the drawing may be of the filter before, while another is read
             return
         if message.source is self._table:
             keys = [row[shown.by] for row in shown.rows]
@@ -248,7 +248,7 @@ class StatsScreen(Screen[None]):
         self.run_worker(reading, exclusive=True, group=group)
 
     async def _read_all(self) -> None:
-        """Read what is quick first: counts and map come before the gaps are pooled."""
+        """Read the quick parts first: counts and map come before the gaps are pooled."""
         self._trouble = None
         try:
             self._slo = config.read().slo
@@ -348,7 +348,7 @@ class StatsScreen(Screen[None]):
         self._divide()
 
     def _divide(self) -> None:
-        """Divide the screen; what the map does not need the failures may have."""
+        """Divide the screen; the failures may have the map's spare rows."""
         listed, drawn, failed = shares(self.size.height, len(self.shown.rows))
         heat = self.shown.heat
         spare = max(drawn - len(heat.bands), 0) if heat is not None else 0
@@ -361,7 +361,7 @@ class StatsScreen(Screen[None]):
 
 
 def shares(height: int, count: int) -> tuple[int, int, int]:
-    """Return how many lines of a screen so high `count` groups, the map and the failures have, headings not counted."""
+    """Return the lines of `count` groups, the map and the failures on a screen of a height, headings not counted."""
     free = max(height - _OTHER_LINES - (count > 1), 3)
     failed = max(1, min(_KEPT_LINES, free // 7))  # however many they are: they come when the map is drawn
     listed = max(1, min(count, free - failed - min(_LEAST_BANDS, free // 3)))
@@ -378,7 +378,7 @@ def _name(one: "Failures") -> str:
 
 
 def _notes(row: TableRow) -> list[str]:
-    from wiretape.viewer.report.stats import explained  # what it needs is loaded by now
+    from wiretape.viewer.report.stats import explained  # its imports are loaded by now
 
     return [groups.rough(row) if warning.startswith("few:") else explained(warning) for warning in row["warnings"]]
 
@@ -394,11 +394,11 @@ def _mistake(text: str) -> str | None:
 # The questions are answered in the tape's thread, where what takes long to load is loaded.
 
 _Figures = tuple[list[TableRow], TableRow | None, dict[str, int]]
-"""The figures of each group, those of all together, and what they leave out."""
+"""The figures of each group, those of all together, and the numbers of exchanges left out."""
 
 
 def _covered(where: "Filter | None") -> "Selection":
-    """Return what the figures cover of a selection."""
+    """Return the part of a selection that the figures cover."""
     from wiretape.viewer.source.base import Selection
 
     return Selection(where, generations=not coverage.names_operation(where))

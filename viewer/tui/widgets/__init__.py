@@ -1,1 +1,1 @@
-"""What a screen is made of: widgets that are given data, and never fetch any."""
+"""The parts of screens: widgets that are given data, and never fetch any."""

@@ -1,4 +1,4 @@
-"""Lines around what a screen shows: its header, a bar of pieces to click, a notice instead, and warnings below."""
+"""Lines around a screen's content: its header, a bar of pieces to click, a notice instead, and warnings below."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def content(parts: Iterable[Part]) -> Content:
 
 
 class HeaderLine(Toned):
-    """The first line: what is known of the tape at its left, of the recorder at its right; the right gives way."""
+    """The first line: facts about the tape at its left, about the recorder at its right; the right gives way."""
 
     DEFAULT_CSS = """
     HeaderLine {

@@ -117,11 +117,11 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
 
 
 class CursorTable(CursorList):
-    """A table: a line of titles, and a line for each item, of which those around the cursor are shown."""
+    """A table: a line of titles, and a line for each item; those around the cursor are shown."""
 
     @property
     def room(self) -> int:
-        """How many items are shown at once."""
+        """The number of items shown at once."""
         return max(self.size.height - 1, 1)
 
     @property

@@ -22,7 +22,7 @@ _ALWAYS: Final = frozenset({"help", "leave"})
 
 @dataclass(frozen=True, slots=True)
 class FooterKey:
-    """A key, how it is written, and what it does, in a word and in full."""
+    """A key, its display text, and its action, in a word and in full."""
 
     key: str
     written: str
@@ -89,7 +89,7 @@ class KeyLine(Widget):
             self.app.bell()
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Show which key a click would press, and what it does."""
+        """Show the key that a click would press, and its action."""
         self._hover(self._at(event.x))
 
     def on_leave(self) -> None:

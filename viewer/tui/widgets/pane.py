@@ -34,11 +34,11 @@ class Lines(ScrollView):
     }
     """
 
-    # As `Widget` has it, each change of it would lay out the screen, which takes longer than drawing the lines.
+    # `Widget` would lay out the screen at each change, which takes longer than drawing the lines.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
     def watch_virtual_size(self, size: Size) -> None:
-        """Tell the scrollbar of lines that came or went, and scroll back from where there are none any more."""
+        """Update the scrollbar after a change of the number of lines, and scroll back from lines that are gone."""
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.window_virtual_size = size.height
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
@@ -48,17 +48,17 @@ class Lines(ScrollView):
         self.virtual_size = Size(self.size.width, min(count, LARGEST))
 
     def scroll_to_line(self, top: int) -> None:
-        """Scroll until a line is the first in sight, as far as there are lines."""
+        """Scroll until a line is the first in sight, or to the last lines."""
         self.scroll_to(y=max(0, min(top, self.virtual_size.height - self.size.height)), animate=False, force=True)
 
     def scroll_lines(self, lines: int) -> None:
-        """Scroll by so many lines."""
+        """Scroll by a number of lines."""
         self.scroll_to_line(self.scroll_offset.y + lines)
 
     def reveal(self, line: int, margin: int = 0, *, ahead: bool = False) -> None:
-        """Scroll as little as it takes to see a line with so many lines around it.
+        """Scroll as little as it takes to see a line with `margin` lines around it.
 
-        If what lies `ahead` will be needed next, scroll further at once: scrolling draws every line anew.
+        If the lines `ahead` will be needed next, scroll further at once: scrolling draws every line anew.
         """
         height, top = max(self.size.height, 1), self.scroll_offset.y
         margin = min(margin, (height - 1) // 2)
@@ -74,11 +74,11 @@ class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
     active = reactive(False)
 
     def line(self, number: int) -> Iterable[Part]:
-        """Return what stands in a line."""
+        """Return the parts of a line."""
         raise NotImplementedError
 
     def behind(self, number: int) -> Style:
-        """Return what is behind the text of a line."""
+        """Return the style behind the text of a line."""
         return self.look("ground")
 
     def look(self, name: str) -> Style:
@@ -101,7 +101,7 @@ class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
         number = self.scroll_offset.y + y
         if number >= self.virtual_size.height:
             return Strip.blank(self.size.width, self.look("ground"))
-        room = self.size.width - self.styles.scrollbar_size_vertical  # which covers what is drawn there
+        room = self.size.width - self.styles.scrollbar_size_vertical  # which covers the drawing there
         return paint.strip(fitted(self.line(number), room), self.size.width, self.behind(number))
 
 

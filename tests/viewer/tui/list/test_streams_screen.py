@@ -293,7 +293,7 @@ def test_in_an_order_one_that_ends_is_said_to_stand_elsewhere(tmp_path: Path) ->
         async with viewed(path) as pilot:
             await shows(pilot, "bbbbbbbb")
             press(pilot, "o")
-            await shows(pilot, "what still runs stands last by what is measured at its end")
+            await shows(pilot, "running exchanges stand last by measures of their end")
             press(pilot, "g")
             await wait_for(pilot, lambda: rows(pilot).catalog.by_time is False)
             assert [rows(pilot).catalog.number(place) for place in (0, 1)] == [1, 2]
