@@ -1,9 +1,9 @@
 """Pure but for its clock: the work that decoding one body may take.
 
-A body of a few megabytes can hold millions of lines or frames, each of which costs as much as an event that means
-something. So they are counted, and decoding stops where there are too many: at the same byte on every machine, and
-again when a tape is derived anew. CPU time is limited, too, but only as a last resort, at several times what the counts
-admit: what it stops may go further on a faster machine.
+A body of a few megabytes can hold millions of lines or frames, each of which costs as much as a meaningful event. They
+are counted, and decoding stops at a limit: at the same byte on every machine, and again when a tape is derived anew.
+CPU time is limited, too, but only as a last resort, at several times the time that the counts admit: a body stopped by
+it may be decoded further on a faster machine.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ class TooMuchError(Exception):
 
 
 class Allowance:
-    """What is left of the work allowed for one body; its time is that of `clock`."""
+    """The remaining work allowed for one body; its time is that of `clock`."""
 
     __slots__ = ("_left", "_look_at", "_now", "_until")
 
@@ -49,7 +49,7 @@ class Allowance:
         self._look_at = max(self._left - _LOOK, -1)
 
     def take(self, cost: int = 1) -> None:
-        """Take the cost of a line, record or frame. Raises `TooMuchError` where less than that is left."""
+        """Subtract the cost of a line, record or frame. Raises `TooMuchError` if less than that is left."""
         self._left -= cost
         if self._left <= self._look_at:
             if self._left < 0 or self._now() >= self._until:

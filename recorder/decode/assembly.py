@@ -26,7 +26,7 @@ _MARKERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an answer says, ready to be stored: `values` are what a row of measures takes from it.
+    """The content of an answer, ready to be stored: `values` are fields of a row of measures.
 
     `finished` means that every seen choice has a finish reason, `failed` that one has the reason `error`.
     """
@@ -173,9 +173,9 @@ class _Builder:
             else:
                 self._id = chunk.id
         self._model = self._model or chunk.model
-        begins_with_text = bool(chunk.pieces and chunk.pieces[0].content)  # nearly always: what follows costs more
+        begins_with_text = bool(chunk.pieces and chunk.pieces[0].content)  # nearly always: the checks below cost more
         if chunk.content and not begins_with_text and not any(one.content or one.refusal for one in chunk.pieces):
-            self._textless = True  # audio or an image: how many tokens it takes cannot be told from its size
+            self._textless = True  # audio or an image: its size does not bound its tokens
         if chunk.usage:
             self._api = chunk.api
             self._usage.update((key, value) for key, value in chunk.usage.items() if value is not None)
@@ -197,7 +197,7 @@ class _Builder:
                     choice.add(chunk.pieces[0])
 
     def answer(self, cleaner: Cleaner) -> Answer:
-        """Return what has been added."""
+        """Return the assembled answer."""
         choices = [self._choices[index] for index in sorted(self._choices)]
         records = [choice.record(cleaner) for choice in choices] or [_Choice(0).record(cleaner)]
         dialect = BY_API[self._api] if self._usage else None
@@ -224,11 +224,11 @@ class _Builder:
 
 
 def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Mapping[str, Any], *, textless: bool) -> bool:
-    """Return whether usage counts more tokens than the text that came can hold, as with reasoning that stays hidden.
+    """Return True if usage counts more tokens than the received text can hold, as with reasoning that stays hidden.
 
-    A token is at least one byte of UTF-8, except for the markers around a text or a tool call, of which `_MARKERS` are
-    allowed for each. Reasoning tokens are compared with the reasoning that came, unless they are additive: not part
-    of the output tokens. Of a `textless` answer (audio) only those can be judged.
+    A token is at least one byte of UTF-8, except for up to `_MARKERS` markers around each text or tool call. Reasoning
+    tokens are compared with the reasoning that came, unless they are additive: not part of the output tokens. Only
+    reasoning tokens are compared in a `textless` answer (audio).
     """
     if tokens["output_tokens"] is None:
         return False

@@ -1,12 +1,12 @@
-"""What a request belongs to: the conversation that its client names, and hashes that tell which exchange it continues.
+"""The conversation that a request's client names, and hashes that identify the exchange it continues.
 
-Of one exchange alone: which exchanges are one conversation is worked out by whoever reads many of them. The
-headers are those on the tape: where the value of one was replaced by a keyed hash of itself, that hash is the key.
-What clients send was seen in requests of Claude Code 2.1 (`x-claude-code-session-id`, `metadata.user_id`), Codex 0.169
-(`session-id`, formerly `session_id`) and opencode 1.18 (`x-session-id`), in the code of opencode (`x-opencode-session`,
-`x-parent-session-id`) and of Gemini CLI 0.61 (`request.session_id`), and is documented by OpenAI (`conversation`),
-OpenRouter (`x-session-id`, `session_id`), LiteLLM, Helicone and LangSmith (the fields of `metadata`). A user, or a key
-of a cache (`prompt_cache_key`), is no conversation: many have the same.
+One exchange is read alone: its readers group exchanges into conversations. The headers are those on the tape: where the
+value of one was replaced by a keyed hash of itself, that hash is the key. What clients send was seen in requests of
+Claude Code 2.1 (`x-claude-code-session-id`, `metadata.user_id`), Codex 0.169 (`session-id`, formerly `session_id`) and
+opencode 1.18 (`x-session-id`), in the code of opencode (`x-opencode-session`, `x-parent-session-id`) and of Gemini CLI
+0.61 (`request.session_id`), and is documented by OpenAI (`conversation`), OpenRouter (`x-session-id`, `session_id`),
+LiteLLM, Helicone and LangSmith (the fields of `metadata`). A user, or a key of a cache (`prompt_cache_key`), is no
+conversation: many have the same.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Asked:
 def belonging(
     asked: Asked, operation: str, content: str | None, calls: Sequence[Mapping[str, Any]] | None
 ) -> JsonObject:
-    """Return the fields of `Measures` that say what a request belongs to; its body is read only of a generation.
+    """Return the fields of `Measures` about the conversation of a request; its body is read only for a generation.
 
     `content` and `calls` are the text and the tool calls of the answer.
     """
@@ -66,7 +66,7 @@ def belonging(
 
 
 def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> JsonObject:
-    """Return which conversation a request names, by what, which one started that, and which try it is.
+    """Return the conversation that a request names, its source, its parent conversation, and the attempt's number.
 
     A header comes first: a client that has one sends it with every request, also with those whose body names none.
     """
@@ -137,7 +137,7 @@ def _hash(texts: Sequence[bytes]) -> str | None:
 
 
 def _asked(messages: Sequence[Message]) -> str | None:
-    """Return the last text of the user; what is one element of markup was put there by a program."""
+    """Return the last text of the user; a text that is one element of markup was put there by a program."""
     of_user = (part for message in messages if message.role == "user" for part in message.parts)
     texts = [part.text for part in of_user if isinstance(part, Text) and part.text.strip()]
     typed = next((text for text in reversed(texts) if not is_element(text)), texts[-1] if texts else "")

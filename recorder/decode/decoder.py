@@ -39,7 +39,7 @@ KINDS: Final = ("event", "comment", "record", "body", "ping", "pong", "close", "
 EVENT, COMMENT, RECORD, BODY, PING, PONG, CLOSE, BROKEN = range(8)
 
 Framing = Literal["sse", "ndjson", "json-array", "aws-eventstream", "json", "websocket"]
-"""How payloads stand in a body; `json`: it is not a stream."""
+"""The framing of payloads in a body; `json`: it is not a stream."""
 
 _FRAMINGS: Final[dict[str, Framing]] = {
     "text/event-stream": "sse",
@@ -71,7 +71,7 @@ class Item(NamedTuple):
     event; or a whole `body` that is not a stream. `seq` counts them all from 0 in the order in which they were
     completed.
 
-    Of a WebSocket, a message is an event, and a `ping`, a `pong`, a `close` or what was `broken` is an item as well;
+    Of a WebSocket, a message is an event, and a `ping`, a `pong`, a `close` or a `broken` message is an item as well;
     `sender` is who sent it, `upstream` or `client`.
     """
 
@@ -120,7 +120,7 @@ class Run:
 
     @property
     def is_one_text(self) -> bool:
-        """Whether all of several chunks add to the same text of the answer, and to no other."""
+        """True if all of several chunks add to the same text of the answer, and to no other."""
         tools = self.chunk.pieces[0].tools
         return len(tools) == 1 and not tools[0].name if self.part == "arguments" else not tools
 
@@ -137,17 +137,16 @@ class Run:
 class Decoded:
     """A decoded body. `data` is the body without its content coding, `whole` whether all of it was decoded.
 
-    `framing` is how payloads stand in it. Of a WebSocket, `data` are the messages of both directions in the order in
-    which they were completed, unmasked and inflated; `sent` are the items that the client sent, `turns` the responses,
-    and `close` is how it was closed.
+    `framing` is that of its payloads. Of a WebSocket, `data` are the messages of both directions in the order in which
+    they were completed, unmasked and inflated; `sent` are the items that the client sent, `turns` the responses, and
+    `close` has its code and reason.
 
     Columns with one value for each item, in the order in which they were completed: `kinds` (indexes into `KINDS`),
     `starts` and `ends` (offsets in `data`), `at_ns` and `reads` (timestamp and seq of the read that completed it; None
-    where the tape lacks that read, and no seq of what the client sent). `runs` hold the chunks. `read_ends` is where in
-    `data` each read ends, `read_at_ns`
-    when it came; what no read covers has None. `api` is that of the dialect that claimed the payload, "unknown" if none
-    did, None if there is none. `done_item` is the item with the last `[DONE]`, `end_item` the one with the last event
-    that ends a stream of its dialect.
+    where the tape lacks that read, and no seq for the client's items). `runs` hold the chunks. `read_ends` are the ends
+    of the reads in `data`, `read_at_ns` their timestamps; bytes without a read have None. `api` is that of the dialect
+    that claimed the payload, "unknown" if none did, None if there is none. `done_item` is the item with the last
+    `[DONE]`, `end_item` the one with the last event that ends a stream of its dialect.
     """
 
     data: bytes
@@ -173,7 +172,7 @@ class Decoded:
 
     @property
     def stream(self) -> bool:
-        """Whether it is a stream."""
+        """True if it is a stream."""
         return self.framing != "json"
 
     @property
@@ -183,12 +182,12 @@ class Decoded:
 
     @property
     def done(self) -> bool:
-        """Whether `[DONE]` came."""
+        """True if `[DONE]` came."""
         return self.done_item is not None
 
     @property
     def ended(self) -> bool:
-        """Whether the event that ends a stream of its dialect came; over a WebSocket, for each response."""
+        """True if the event that ends a stream of its dialect came; over a WebSocket, for each response."""
         if self.turns:
             return all(turn.last is not None for turn in self.turns)
         return self.end_item is not None or (self.done and (self.dialect is None or self.dialect.has_done))
@@ -281,7 +280,7 @@ def fields(framing: Framing, raw: bytes) -> tuple[str, str]:
 
 
 def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock = THREAD) -> Decoded:
-    """Decode a body. `reads` may cover less or more than the body: what has no read has no timestamp.
+    """Decode a body. `reads` may cover less or more than the body: an item without a read has no timestamp.
 
     A body that takes more than its `Allowance` is decoded up to there, and flagged `decode_limit`.
     """
@@ -311,10 +310,10 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
 
 
 def framing_of(exchange: Exchange, data: bytes) -> Framing:
-    """Return how payloads stand in a body, here without its content coding: by its type, unless its beginning differs.
+    """Return the framing of a body without its content coding: by its type, unless its beginning differs.
 
-    An array is a stream where the request asked for one, or where its first element is of an API that streams arrays:
-    any other is one answer. So is an object by itself that says why it ended, also where it is typed as events.
+    An array is a stream if the request asked for one, or if its first element is of an API that streams arrays: any
+    other is one answer. So is a single object with a reason for its end, even if it is typed as events.
     """
     if exchange.framing == "none":
         return "json"
@@ -412,7 +411,7 @@ def _set_times(
     decoded: Decoded, reads: Reads, span_ends: Sequence[int], places: Sequence[int], *, is_identity: bool
 ) -> None:
     """Set the columns that come from the reads; `places` has the read of each span, -1 where there is none."""
-    # Where each event came in a read of its own, the columns are those of the reads.
+    # With each event in a read of its own, the columns are those of the reads.
     if is_identity and decoded.ends == span_ends:
         owners = places
     else:
@@ -434,7 +433,7 @@ def _of_reads(column: Sequence[int], places: Sequence[int]) -> Sequence[int | No
 
 
 def _api(decoded: Decoded) -> str | None:
-    # What gateways put before an answer may look like another API's: that of the output holds.
+    # Data that gateways put before an answer may look like another API's: the output decides.
     claims = [run.chunk for run in decoded.runs if run.chunk.api]
     claimed = next((chunk.api for chunk in claims if chunk.output), claims[0].api if claims else None)
     if not decoded.stream:
@@ -450,7 +449,7 @@ def _api(decoded: Decoded) -> str | None:
 
 
 class _StreamDecoder:
-    """Fills a `Decoded` from its data: standard events first, then what stands between them."""
+    """Fills a `Decoded` from its data: standard events first, then the data between them."""
 
     def __init__(self, decoded: Decoded, reader: Reader, allowance: Allowance) -> None:
         self._decoded = decoded
@@ -480,7 +479,7 @@ class _StreamDecoder:
             self._error_lines()
 
     def _take_repeated(self) -> bool:
-        """Take the events from here on whose payloads repeat an earlier one; return whether there are any."""
+        """Decode the following events whose payloads repeat an earlier one; return True if there are any."""
         start = self._cursor.at
         repeated = self._templates.find(self._data, start, self._blank)
         if repeated is None:
@@ -529,7 +528,7 @@ class _StreamDecoder:
             self._templates.learn(event, self._data[event.start : event.end], chunk)
 
     def _empty(self, event: sse.Event, item: int) -> None:
-        """Take an event without data, unless its payload stands on the lines below, without a prefix."""
+        """Add an event without data, unless its payload stands on the lines below, without a prefix."""
         repaired = self._repaired(event) if b"{" in self._data[event.start : event.end] else []
         for chunk in [payloads.EMPTY] if not repaired or payloads.MALFORMED in repaired else repaired:
             self._add(chunk, item)
@@ -586,7 +585,7 @@ class _StreamDecoder:
         return repaired
 
     def _between(self, end: int) -> None:
-        """Take the payloads that stand outside of any event, up to `end`."""
+        """Decode the payloads outside of any event, up to `end`."""
         start = self._covered
         if not self._data[start:end].strip():
             return

@@ -1,6 +1,6 @@
 """Everything that is derived from the facts of one exchange: its measures.
 
-A pure function of what the tape holds, so that a tape can be derived again at any time with the same result. `decoder`
+A pure function of the tape's facts, so that a tape can be derived again at any time with the same result. `decoder`
 turns the body into items and chunks in time; here it is assembled, timed and judged. No body, however broken or
 hostile, is an error: what cannot be read is left out and flagged. Reading and writing the tape is left to `store`.
 """
@@ -34,7 +34,7 @@ def derive(
 ) -> Measures:
     """Derive the measures of an exchange from its facts, and from its body if that is `decoded` already.
 
-    Without the request that it `asked` what it belongs to is unknown.
+    Without the request (`asked`) its conversation is unknown.
     """
     reads = Reads.of(reads)
     if decoded is None:
@@ -48,7 +48,7 @@ def derive(
     fault, evidence = _evidence(decoded, answer, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
-    # Of several responses of which one was cut, the tokens of all are not known.
+    # If one of several responses was cut, the total of tokens is unknown.
     tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
     timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens)
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body)})  # without reads
@@ -101,7 +101,7 @@ def _with_message(asked: Asked, decoded: Decoded) -> Asked:
 
 
 def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
-    """Return whose API it was: by the answer, but by the path where that says nothing, or nothing but an error."""
+    """Return the API: from the answer, but from the path if the answer has none, or nothing but an error."""
     claimed = decoded.api if succeeded else None
     answered = any(run.chunk.fault is None for run in decoded.runs)
     return (claimed if answered else None) or api_asked(exchange) or claimed
@@ -114,7 +114,7 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault 
         fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
     error: Any = "finish" if answer.failed else None
     if place is not None:
-        # In a dialect that is not known, any payload before the error may have been output.
+        # In an unknown dialect, any payload before the error may have been output.
         started = any(run.chunk.output for run in decoded.runs[: place + 1])
         error = "mid_stream" if started or (decoded.api == "unknown" and place > 0) else "before_output"
     finish_ends = decoded.dialect is None or decoded.dialect.finish_ends

@@ -1,4 +1,4 @@
-"""What an API dialect is, and the records that it turns payloads into.
+"""API dialects, and the records that they turn payloads into.
 
 A *dialect* is how one API writes its answers as JSON objects: one module each in `dialects`, listed in
 `dialects.registry`. Each object becomes a `Chunk`. Every value may have the wrong type: what cannot be read is absent.
@@ -20,7 +20,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ToolPiece:
-    """What one chunk adds to one tool call; `index` and `id` are the wire's, None and "" where it has none.
+    """The addition of one chunk to one tool call; `index` and `id` are the wire's, None and "" where it has none.
 
     `whole` means that the call came in one piece: it never continues another.
     """
@@ -34,7 +34,7 @@ class ToolPiece:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one chunk adds to one choice. Text is "" where nothing came."""
+    """The addition of one chunk to one choice. Text is "" where nothing came."""
 
     index: int
     content: str
@@ -49,9 +49,9 @@ class Chunk:
     """One payload. `api` is "" where no dialect claims it; `fault` is set on errors, alone or beside output.
 
     `content`, `reasoning` and `tool` say whether it carries output of that class in any choice: audio and encrypted
-    reasoning count although they add no text. `flags` are those of `outcome.FLAGS` that this payload raises.
-    `ends` means that this is the event with which the dialect ends a stream, or a whole answer: without one it was
-    truncated. A `ping` only keeps the connection open.
+    reasoning count although they add no text. `flags` are those of `outcome.FLAGS` that this payload raises. `ends` is
+    set on the event with which the dialect ends a stream, or on a whole answer: without one it was truncated. A `ping`
+    only keeps the connection open.
     """
 
     api: str
@@ -69,12 +69,12 @@ class Chunk:
 
     @property
     def output(self) -> bool:
-        """Whether it carries content, reasoning, or the name or arguments of a tool call."""
+        """True if it carries content, reasoning, or the name or arguments of a tool call."""
         return self.content or self.reasoning or self.tool
 
     @property
     def counts(self) -> bool:
-        """Whether it is a chunk in the statistics: an error is one only if output came with it, a ping is none."""
+        """True if it is a chunk in the statistics: an error is one only if output came with it, a ping is none."""
         return self.output or (self.fault is None and not self.ping)
 
 
@@ -106,12 +106,12 @@ Returns None if the object is not of the dialect.
 class Dialect:
     """One API's way to write its answers.
 
-    `api` is its name on the tape, `operation` what is asked of it where the path does not tell. `tokens` reads the
-    usage of a whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that
-    `ends` does, and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, where what an object means
-    depends on those before it; it is given the body of the request, None where the tape has none. `repeats` means that
-    objects that are equal mean the same, wherever they stand in a stream. `input_has_cache`: the input tokens of its
-    usage include those that a cache read or wrote.
+    `api` is its name on the tape, `operation` the default where the path names none. `tokens` reads the usage of a
+    whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that `ends` does,
+    and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, if the meaning of an object depends on
+    those before it; it is given the body of the request, None where the tape has none. `repeats` means that objects
+    that are equal mean the same, wherever they stand in a stream. `input_has_cache`: the input tokens of its usage
+    include those that a cache read or wrote.
     """
 
     api: str

@@ -20,8 +20,8 @@ MAX_RATIO = 100
 RATIO_APPLIES_ABOVE = 1 << 20
 MAX_BODY = 1 << 30
 RATIO_OF_BODIES_APPLIES_ABOVE = 256 << 20
-"""Of bodies that the tape itself has packed: a long one may well be all alike."""
-# What follows a member is copied each time one ends; small slices and few members keep that linear.
+"""The same for bodies that the tape itself has packed: a long one may well be all alike."""
+# The data after a member are copied each time one ends; small slices and few members keep that linear.
 _SLICE = 4096
 _PIECE = 64 << 10
 _MAX_MEMBERS = 10_000
@@ -89,7 +89,7 @@ def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Pla
     if len(codings) > _MAX_CODINGS or not _CODECS.keys() >= set(codings):
         return Plain(b"", [0] * len(ends), "undecoded")
     found, broken_at = _undone(codings, body, ends, len(body))
-    if found.flag == "undecoded":  # a decompressor that fails keeps for itself what it has made of the bytes before
+    if found.flag == "undecoded":  # a failing decompressor does not return its output from the bytes before
         found, _ = _undone(codings, body, ends, broken_at)
     return found
 
@@ -128,24 +128,24 @@ def unpack(packed: bytes, size: int) -> bytes:
     A tape may be made by others: never more than `size` bytes are inflated, and no more than is in proportion.
     """
     if not 0 <= size <= min(MAX_BODY, max(RATIO_OF_BODIES_APPLIES_ABOVE, MAX_RATIO * len(packed))):
-        raise ValueError(f"{len(packed)} packed bytes are said to hold {size}")
+        raise ValueError(f"{len(packed)} packed bytes claim to hold {size}")
     inflater = zlib.decompressobj()
     try:
         data = inflater.decompress(packed, size + 1)
     except zlib.error as error:
         raise ValueError(str(error)) from error
     if len(data) != size or not inflater.eof:
-        raise ValueError(f"it does not hold the {size} bytes that it is said to")
+        raise ValueError(f"it does not hold the {size} bytes that it claims to")
     return data
 
 
 def room(taken: int) -> int:
-    """Return how many bytes so many compressed ones may inflate to."""
+    """Return the limit of inflated bytes for a number of compressed ones."""
     return min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * taken))
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether the bytes are UTF-8; a character that the end cuts off was not wrong."""
+    """True if the bytes are UTF-8; a character that the end cuts off was not wrong."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

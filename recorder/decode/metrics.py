@@ -1,20 +1,20 @@
 """The metrics of one exchange: one entry each, from which everything else that names a metric is derived.
 
-An entry is a field of `Timing`, or of `Measures`, that is made by `metric`: its name and type, its meaning and
-unit, its formula, and what filters and statistics call it. The tape's column, the fields of lists and exports, the
-filter's field, the statistics and every text about it come from there. Adding a metric is one entry and a migration
-that adds its column.
+An entry is a field of `Timing`, or of `Measures`, that is made by `metric`: its name and type, its meaning and unit,
+its formula, and what filters and statistics call it. The tape's column, the fields of lists and exports, the filter's
+field, the statistics and every text about it come from there. Adding a metric is one entry and a migration that adds
+its column.
 
 Integer nanoseconds since T0 (the moment before the upstream request is issued) or between two timestamps, None where
 unknown and never 0 in its place. A gap is between two output chunks, and 0 if one read brought both; gaps between reads
 that brought output survive coalescing. Tokens come from `usage` only: chunks are never counted as tokens. Percentiles
 interpolate linearly (Hyndman and Fan's type 7, numpy's default).
 
-Over a WebSocket, what is timed from T0 is timed from the message that asked for the first response, and the time
-between a response and the message that asks for the next counts for nothing: gaps lie within a response, and latency
-and duration are those of all responses added up. Only `connect_ns` and `ttfb_ns` are of the WebSocket itself.
+Over a WebSocket, times from T0 count from the message that asked for the first response, and the time between a
+response and the message that asks for the next does not count: gaps lie within a response, and latency and duration are
+those of all responses added up. Only `connect_ns` and `ttfb_ns` are of the WebSocket itself.
 
-What a chunk carries is decided in `chat`, how an exchange ended in `outcome`; statistics over many are the viewer's.
+`chat` decides on the content of a chunk, `outcome` on the end of an exchange; statistics over many are the viewer's.
 """
 
 import dataclasses
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 _SPARK_CELLS = 24
 _SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_STEPS_NS = tuple(step * 1_000_000 for step in (3, 10, 30, 100, 300, 1000, 3000))
-"""The gaps from which on each sign of a sparkline but the first stands."""
+"""Lower limits of the gaps for each sign of a sparkline but the first."""
 
 _HISTOGRAM_BUCKETS = 64
 
 
 class Timeline:
-    """What metrics are computed from: the facts of an exchange, and its chunks in time.
+    """The input of the metrics: the facts of an exchange, and its chunks in time.
 
-    `tokens` are the output tokens of `usage`. `at` and `output_reads` are the timestamps and the reads of the
-    output chunks, of those that have one; `gaps` are the times between them.
+    `tokens` are the output tokens of `usage`. `at` and `output_reads` are the timestamps and the reads of the output
+    chunks, of those that have one; `gaps` are the times between them.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Timeline:
         return self.at[answer] - self.at[thought] if known else None  # type: ignore[index]
 
     def time_per(self, count: int | None) -> float | None:
-        """Return the time from the first to the last output for each of so many; that of several responses is added up.
+        """Return the time from the first to the last output, divided by `count`; that of several responses is added up.
 
         A window of 0 (all in one read) says nothing about speed: neither 0 nor infinity.
         """
@@ -187,7 +187,7 @@ class Timeline:
 
 
 def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
-    """Return when each response over a WebSocket was asked for, and when it ended, as far as both are known."""
+    """Return the times of the request and the end of each response over a WebSocket, if both are known."""
     known = []
     for turn in decoded.turns:
         if not turn.generates:
@@ -211,11 +211,11 @@ Formula = Callable[[Timeline], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What is said of a metric beside its type and its formula.
+    """The description of a metric beside its type and its formula.
 
-    `unit` is "ns" where the name ends in `_ns`, and "" of a count.
-    Filters take `aliases` for its name. `statistic` is what statistics call it, "" where there are none of it. It is
-    shown as unknown where an exchange has one of the flags in `withheld`.
+    `unit` is "ns" where the name ends in `_ns`, and "" of a count. Filters take `aliases` for its name. `statistic` is
+    its name in statistics, "" if it is in none. It is shown as unknown where an exchange has one of the flags in
+    `withheld`.
     """
 
     name: str = ""
@@ -381,7 +381,7 @@ def tokens(meaning: str, aliases: tuple[str, ...]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures(Timing):
-    """Every derived value of one exchange: its timing and what follows; the meaning of each field is its metadata."""
+    """Every derived value of one exchange, beginning with its timing; the meaning of each field is its metadata."""
 
     decoder_version: int = value("version of the decoder that derived this", default=DECODER_VERSION)
     outcome: str = value("how the exchange ended, judged by what came", default="open")
@@ -447,11 +447,11 @@ def measured(timeline: Timeline) -> JsonObject:
 
 
 def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int | None:
-    """Return the longest time, in ns, in which no byte of the body came, up to `end_ns` (`duration_ns` of `Timing`).
+    """Return the longest time, in ns, without a byte of the body, up to `end_ns` (`duration_ns` of `Timing`).
 
-    It lies between two reads, whatever they brought, or between the last one and the end; of a body without any byte,
+    It lies between two reads, with or without output, or between the last one and the end; of a body without any byte,
     between the head and the end. The wait for the first byte is not part of it. None if the response is one instant, or
-    if nothing is known: what is missing from the tape may have come at any time.
+    if the tape lacks bytes: they may have come at any time.
     """
     if exchange.ended_by in (None, "died"):
         end_ns = None  # where a recorder died, the end is only its last read

@@ -1,4 +1,4 @@
-"""What a request asks for: its operation, and whether that is a generation.
+"""The operation of a request, and whether that is a generation.
 
 Rates and latencies are those of generations, unless asked otherwise: a program that lists the models first, or looks
 whether a server is there, must not halve its error rate. The names are those of OpenTelemetry's conventions for
@@ -24,7 +24,7 @@ OPERATIONS: Final = {
     "models": "what models there are",
     "other": "anything else",
 }
-"""Every operation, and what it asks for."""
+"""Every operation, and its meaning."""
 
 GENERATIONS: Final = ("chat", "generate_content", "text_completion")
 """The operations that rates and latencies cover."""
@@ -90,7 +90,7 @@ _MODEL_IN_PATH = re.compile(
 
 
 def operation(exchange: Exchange, api: str | None) -> str:
-    """Return what an exchange asked for: by its path, else by its answer, of this API, or by its request."""
+    """Return the operation of an exchange: by its path, else by its answer, of this API, or by its request."""
     from wiretape.recorder.decode.dialects.registry import BY_API  # a shell that completes a line waits for it
 
     named = _asked(exchange)

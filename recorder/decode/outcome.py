@@ -1,9 +1,9 @@
-"""Frozen records of what happened on the wire, and the pure judgement that ends in an outcome.
+"""Frozen records of the facts on the wire, and the pure judgement that ends in an outcome.
 
-The facts (`Exchange`, `Read`) are what the relay saw; nothing in them is interpreted. `judge` turns them, with the
-`Evidence` that decoding the body gave, into exactly one outcome. The flags say everything else worth knowing.
-What a stream may have a hundred thousand of is a tuple: one is made in half the time that a dataclass takes.
-Instants are integer nanoseconds since T0, the moment before the upstream request is issued; None is unknown.
+The facts (`Exchange`, `Read`) are the relay's observations; nothing in them is interpreted. `judge` turns them, with
+the `Evidence` that decoding the body gave, into exactly one outcome. The flags say everything else worth knowing.
+Records that a stream may have by the hundred thousand are tuples, made in half the time of a dataclass. Instants are
+integer nanoseconds since T0, the moment before the upstream request is issued; None is unknown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ ENDED_BY: Final[dict[EndedBy, str]] = {
     "shutdown": "cut when the recorder was told to stop",
     "died": "the recorder died",
 }
-"""How the transport ended: a fact, not a judgement. None means that it has not."""
+"""The end of the transport: a fact, not a judgement. None if it has not ended."""
 
 OUTCOMES: Final[dict[Outcome, str]] = {
     "open": "still running, or not measured yet",
@@ -66,7 +66,7 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
     "truncated": ("eof", "reset", "length", "framing", "close_N (upstream closed a WebSocket with the code N)"),
     "interrupted": ("shutdown", "local"),
 }
-"""What can be said more of an outcome."""
+"""The details of each outcome."""
 
 FLAGS: Final[dict[str, str]] = {
     "backpressure": "the client read so slowly that reading from upstream was paused",
@@ -86,7 +86,7 @@ FLAGS: Final[dict[str, str]] = {
     "error_field": "an error stood in an error: line, which the standard ignores",
     "glued": "several payloads in one event, separated by one newline",
     "h2_offered": "the client would have spoken HTTP/2: through wiretape it spoke HTTP/1.1, over other connections",
-    "hidden_tokens": "usage counts more tokens than what came can hold, as with hidden reasoning: rates are withheld",
+    "hidden_tokens": "usage counts more tokens than the text can hold, as with hidden reasoning: rates are withheld",
     "id_changed": "the response id changes within the stream",
     "imported": "imported from another program's recording: timestamps are those that it wrote down",
     "malformed": "at least one data event of an API known here is not a JSON object",
@@ -101,12 +101,12 @@ FLAGS: Final[dict[str, str]] = {
     "opaque_reasoning": "reasoning came encrypted",
     "pretty_printed": "a payload over several lines of which only the first has data:",
     "reasoning_additive": "total_tokens counts reasoning beside output_tokens",
-    "rebuilt": "the body is made of what the source of an import kept: its bytes are not those that came",
+    "rebuilt": "the body is made of the data in an imported file: its bytes are not those that came",
     "request_not_stored": "the request body is not on the tape, or only its beginning",
     "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
     "single_chunk": "the whole output came in one chunk or one read",
     "stall": stalls.DEFAULT.stall_meaning,
-    "storage_gap": "bytes of the body, or of what a client sent over a WebSocket, are missing from the tape",
+    "storage_gap": "bytes of the body, or of a client's WebSocket messages, are missing from the tape",
     "surplus_bytes": "upstream sent bytes after the end of the response",
     "total_unexplained": "total_tokens of usage is more than the tokens that it names: some have no count, nor a cost",
     "unclean_end": "the transport failed after everything had come",
@@ -115,7 +115,7 @@ FLAGS: Final[dict[str, str]] = {
     "unknown_payload": "the stream's payloads are of no dialect known here",
     "unterminated": "the last event lacks its blank line",
 }
-"""Every flag that a measure can carry, and what it means."""
+"""Every flag that a measure can carry, and its meaning."""
 
 NOT_SHIPPED: Final = "bytes_not_shipped"
 
@@ -137,7 +137,7 @@ _HTTP_ERRORS: Final = ((500, "server_error"), (400, "client_error"), (300, "redi
 
 
 class Read(NamedTuple):
-    """What one socket read returned: `size` bytes of the body at `start`; `relayed_ns` is when the client had it."""
+    """One socket read: `size` bytes of the body at `start`; `relayed_ns` is the time of passing them to the client."""
 
     seq: int
     at_ns: int
@@ -181,7 +181,7 @@ class Reads(Sequence[Read]):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the client sent over a WebSocket: its bytes, and the reads that brought them; `missing` were not stored."""
+    """The client's data over a WebSocket: the bytes, and the reads that brought them; `missing` were not stored."""
 
     reads: Reads
     data: bytes
@@ -190,17 +190,17 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What is known of one request and its response, as fact.
+    """The known facts about one request and its response.
 
     `gap_bytes` is how much of the body the tape could not keep, `paused` how often reading had to wait for the client,
     `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
     `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
     bytes of the request body are not on the tape, at least. `request` is that body where decoding needs it. Of a
-    WebSocket, `extensions` are those that were agreed on, and `sent` is what came from the client.
-    `connection_reused`: it was sent on a connection kept from an exchange before, and `connected_ns` is None.
-    Timestamps may be late by `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2.
-    `clock` says whose time a read has. `rebuilt`: of an import, the body is made of what its source kept. `has_bytes`:
-    its bytes and reads are there; if not, nothing can be derived of it.
+    WebSocket, `extensions` are those that were agreed on, and `sent` is the data of the client. `connection_reused`: it
+    was sent on a connection kept from an exchange before, and `connected_ns` is None. Timestamps may be late by
+    `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2. `clock` says whose time a read
+    has. `rebuilt`: of an import, the body is made of the data that its source kept. `has_bytes`: its bytes and reads
+    are there; if not, nothing can be derived of it.
     """
 
     status: int | None
@@ -231,12 +231,12 @@ class Exchange:
 
     @property
     def is_imported(self) -> bool:
-        """Whether it was not recorded, but imported."""
+        """True if it was not recorded, but imported."""
         return self.clock in ("imported", "none")
 
     @property
     def is_timed(self) -> bool:
-        """Whether it is known when its body came."""
+        """True if the times of its body are known."""
         return self.untimed is None
 
     @property
@@ -256,18 +256,18 @@ class Close(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Whether the WebSocket was closed in good order: done, going away, or without a code."""
+        """True if the WebSocket was closed in good order: done, going away, or without a code."""
         return self.code in (1000, 1001, 1005)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What decoding the body showed.
+    """The results of decoding the body.
 
-    `stream` and `understood`: whether it is an event stream, and of a dialect known here. `whole`: whether all of what
-    came could be decoded. `done`: the event that ends a stream of the dialect was seen. `finished`: every seen choice
-    has a finish reason, in a dialect where that ends a stream. Of a WebSocket: `close` is how it was closed, `pending`
-    whether a response that was asked for has not ended, `broken` whether upstream broke the protocol.
+    `stream` and `understood`: it is an event stream, and of a dialect known here. `whole`: all received data could be
+    decoded. `done`: the event that ends a stream of the dialect was seen. `finished`: every seen choice has a finish
+    reason, in a dialect where that ends a stream. Of a WebSocket: `close` has its code and reason, `pending` is True if
+    a requested response has not ended, `broken` if upstream broke the protocol.
     """
 
     stream: bool = False
@@ -313,7 +313,7 @@ def transport_flags(exchange: Exchange, outcome: Outcome, close: Close | None = 
 def _is_complete(exchange: Exchange, evidence: Evidence) -> bool:
     if evidence.stream and (evidence.done or evidence.finished):
         return True
-    # Where the payload cannot be judged, or we lost a part of it ourselves, the framing has to do.
+    # The framing decides if the payload cannot be judged, or the recorder lost a part of it.
     is_known = evidence.whole and exchange.gap_bytes == 0
     if exchange.framing == "websocket" and is_known:
         return not evidence.pending and evidence.close is not None and evidence.close.is_clean

@@ -1,9 +1,9 @@
 """An event's data, or an error body, as chunks.
 
-Each JSON object is a chunk of the first dialect that claims it, or one that no dialect claims.
-What every dialect shares is here: `[DONE]`, the shapes of errors, and the repairs that real wires need (payloads
-printed over several lines, several payloads in one event, JSON outside any event). Every repair leaves a flag.
-Bytes and standard events come from `sse`; deltas are put together by `assembly`.
+Each JSON object is a chunk of the first dialect that claims it, or one that no dialect claims. The rules of all
+dialects are here: `[DONE]`, the shapes of errors, and the repairs that real wires need (payloads printed over several
+lines, several payloads in one event, JSON outside any event). Every repair leaves a flag. Bytes and standard events
+come from `sse`; deltas are put together by `assembly`.
 """
 
 import json
@@ -21,7 +21,7 @@ DONE: Final = Chunk("", id="[DONE]")
 EMPTY: Final = Chunk("", id="empty")
 MALFORMED: Final = Chunk("", id="malformed")
 UNREAD: Final = Chunk("", id="unread")
-"""What an event can be instead of a chunk; compared by identity. `UNREAD` has more values than are parsed."""
+"""Values of an event instead of a chunk; compared by identity. `UNREAD` has more values than are parsed."""
 
 MAX_TEXT_ERROR: Final = 2000
 MAX_SEQUENCE: Final = 100_000
@@ -55,7 +55,7 @@ class Reader:
             self._parsers[place] = make(request)
 
     def __call__(self, payload: JsonObject, event: str = "message") -> Chunk:
-        """Read one JSON object of an event; one of the type "error" is an error, whatever its shape."""
+        """Read one JSON object of an event; one of the type "error" is an error, in any shape."""
         error = fault(payload)
         if event == "error" and error is None:
             error = _described(payload, payload)

@@ -1,7 +1,7 @@
-"""What a request asks of a model: the system prompt, tools and messages, in the same records for every API.
+"""The content of a request: the system prompt, tools and messages, in the same records for every API.
 
-`request` reads them from a body. Roles are `system`, `developer`, `user`, `assistant` and `tool`, whatever the API
-calls them; any other is kept as it is written. What is not understood is an `Other` with its JSON.
+`request` reads them from a body. Roles are `system`, `developer`, `user`, `assistant` and `tool`, under any name in the
+API; any other is kept verbatim. A part of an unknown kind is an `Other` with its JSON.
 """
 
 import json
@@ -27,7 +27,7 @@ _ELEMENT: Final = re.compile(r"\s*<([\w-]+)>.*</\1>\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What somebody says; `refusal` is what a model says instead of an answer."""
+    """A text of a message; `refusal` is a model's text instead of an answer."""
 
     text: str
     kind: Literal["text", "refusal"] = "text"
@@ -35,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What a model thought; `opaque` if the text, or a part of it, is encrypted."""
+    """The reasoning of a model; `opaque` if the text, or a part of it, is encrypted."""
 
     text: str
     opaque: bool = False
@@ -56,7 +56,7 @@ class ToolCall:
 class Media:
     """An image, audio, video or file: `size` is that of its bytes, if they are in the request, with their `digest`.
 
-    `source` is the URL or the id of what is elsewhere.
+    `source` is the URL or the id of external data.
     """
 
     kind: Literal["image", "audio", "video", "file"]
@@ -78,7 +78,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool returned for the call of this id; `failed` if the request says so."""
+    """The result of a tool for the call of this id; `failed` if the request says so."""
 
     id: str
     name: str
@@ -100,7 +100,7 @@ class Message:
 
     @property
     def by_model(self) -> bool:
-        """Whether a model wrote it."""
+        """True if a model wrote it."""
         return self.role == "assistant"
 
 

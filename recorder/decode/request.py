@@ -1,8 +1,8 @@
 """The JSON body of a request as a `Prompt`, for every API whose answers are decoded, and for those that resemble one.
 
 The shape of a body decides, not its path: gateways and clouds serve any API under paths of their own, and no two APIs
-mean different things by the same field. Every value may have the wrong type, and a body may be hostile: what is not
-understood is kept as JSON, and there is a limit to how many messages and parts are told apart.
+mean different things by the same field. Every value may have the wrong type, and a body may be hostile: unknown parts
+are kept as JSON, and the number of separate messages and parts is limited.
 """
 
 import json
@@ -143,7 +143,7 @@ _MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
     "chat_history": _listed, "messages": _listed, "contents": _listed, "history": _listed, "input": _listed,
     "content": _listed, "prompt": _said_last, "message": _said_last, "inputText": _said_last, "inputs": _said_last,
 }  # fmt: skip
-"""The fields that hold messages, in the order in which they are said."""
+"""The fields that hold messages, in the order of the conversation."""
 _SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
 
 
@@ -237,7 +237,7 @@ def _typed(kind: str, item: JsonObject, depth: int) -> list[Part]:
         return [_call(item)]
     if kind.endswith(("tool_result", "_output")):
         return [_result(item, depth)]
-    if kind == "document" and isinstance(item.get("document"), dict):  # Cohere's: what a tool returned
+    if kind == "document" and isinstance(item.get("document"), dict):  # Cohere's: the result of a tool
         return [Text(_written(item["document"].get("data", item["document"])))]
     if kind in _MEDIA:
         return [_media(_MEDIA[kind], item), *_text_of(item, depth)]
@@ -305,7 +305,7 @@ def _call(item: object) -> Part:
 
 
 def _served_call(name: str, item: JsonObject) -> list[Part]:
-    """Read an item of a tool that the server ran: what it was asked for, and what came of it, if that is there."""
+    """Read an item of a tool that the server ran: the call, and its result, if that is there."""
     id, named = text(item.get("call_id")) or text(item.get("id")), text(item.get("name")) or name
     more = {key: value for key, value in item.items() if key not in _CALL_KEYS and value is not None}
     results = [more.pop(key) for key in ("output", "outputs", "result", "error") if key in more]
@@ -317,7 +317,7 @@ def _served_call(name: str, item: JsonObject) -> list[Part]:
 
 
 def _result(item: JsonObject, depth: int) -> ToolResult:
-    """Read what a tool returned."""
+    """Read the result of a tool."""
     id = next((text(item[key]) for key in _RESULT_IDS if item.get(key)), "")
     content = next((item[key] for key in ("content", "output", "response") if key in item), None)
     if isinstance(content, dict) and "type" not in content:
@@ -332,14 +332,14 @@ def _result(item: JsonObject, depth: int) -> ToolResult:
 
 
 def _cohere_result(item: object) -> Part:
-    """Read a result of Cohere's first API: the call, and what it returned."""
+    """Read a result of Cohere's first API: the call, and its result."""
     if not isinstance(item, dict) or not isinstance(item.get("call"), dict):
         return _other(item)
     return ToolResult("", text(item["call"].get("name")), (Text(_written(item.get("outputs"))),))
 
 
 def _media(kind: _Kind, item: object) -> Part:
-    """Read an image, audio, video or file, of which the bytes or the place stand in one of many ways."""
+    """Read an image, audio, video or file, with its bytes or its place in one of many forms."""
     if isinstance(item, str):  # Ollama's images
         item = {"url" if "://" in item[:16] else "data": item}
     if not isinstance(item, dict):
@@ -369,13 +369,13 @@ def _fields(item: object, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _kind(kind: _Kind, media_type: str) -> _Kind:
-    """Return what the media type says of a file; what its own name says otherwise."""
+    """Return the kind of a file by its media type; other types leave `kind` as it is."""
     main = media_type.partition("/")[0]
     return cast(_Kind, main) if kind == "file" and main in ("image", "audio", "video") else kind
 
 
 def _size(data: bytes) -> int:
-    """Return how many bytes a text in base64 stands for."""
+    """Return the number of bytes in a text in base64."""
     return len(data.rstrip(b"=\r\n")) * 3 // 4
 
 

@@ -20,12 +20,12 @@ def _threshold(default: object, meaning: str, sign: str, most: float = 1e9) -> A
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When a stream stalled, and when it came in a burst; each field's metadata says what it means."""
+    """The limits for a stall, and for a burst; each field's metadata has its meaning."""
 
     stall_ms: float = _threshold(2000.0, "A longer gap between reads with output is a stall.", "MS")
-    burst_chunks: int = _threshold(20, "An answer of so many output chunks or more can be a burst.", "N")
-    burst_share: float = _threshold(0.8, "A burst: so much of an answer came in --burst-reads reads.", "SHARE", 1)
-    burst_reads: int = _threshold(2, "In how many reads --burst-share of a burst came.", "N")
+    burst_chunks: int = _threshold(20, "The fewest output chunks of a burst.", "N")
+    burst_share: float = _threshold(0.8, "A burst: this share of an answer came in --burst-reads reads.", "SHARE", 1)
+    burst_reads: int = _threshold(2, "The number of reads in which --burst-share of a burst came.", "N")
     burst_window: float = _threshold(
         0.05, f"A burst, too: all came within this share of the latency. {_ALL}", "SHARE", 1
     )
@@ -36,7 +36,7 @@ class Thresholds:
         return round(self.stall_ms * 1_000_000)
 
     def is_stall(self, gap_ns: int | None) -> bool:
-        """Return whether a stream stalled of which this is the longest gap between reads with output."""
+        """Return True if a stream stalled whose longest gap between reads with output is this."""
         return gap_ns is not None and gap_ns > self.stall_ns
 
     def is_burst(self, at_ns: Sequence[int], reads: Sequence[Hashable]) -> bool:

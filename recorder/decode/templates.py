@@ -1,11 +1,11 @@
 """Payloads that repeat an earlier one but for one text, found several at a time without parsing them.
 
-Of a long answer nearly every payload is the same, character for character, but for the word that it adds. A `Template`
-is a payload with that word left open: what stands before and after it must be equal, and between them must stand one
-JSON string, so that parsing could find nothing else. Which string of a payload is the text of its chunk is not guessed
-from its place but tried: another text is put there, and the payload parsed in full must give the chunk with that text.
-The values of `obfuscation`, with which OpenAI pads its events, and of `sequence_number`, by which it counts them, are
-left open too: no dialect looks at them.
+Nearly every payload of a long answer is the same, character for character, but for the word that it adds. A `Template`
+is a payload with that word left open: the text before and after it must be equal, and between them must stand one JSON
+string, so that parsing could find nothing else. Which string of a payload is the text of its chunk is not guessed from
+its place but tried: another text is put there, and the payload parsed in full must give the chunk with that text. The
+values of `obfuscation`, with which OpenAI pads its events, and of `sequence_number`, by which it counts them, are left
+open too: no dialect looks at them.
 """
 
 import re
@@ -22,7 +22,7 @@ from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.decode.framings.sse import Event
 
 PARTS: Final = ("content", "reasoning", "refusal", "arguments")
-"""The texts of a chunk, one of which may be open."""
+"""The texts of a chunk; one of them may be open."""
 
 _TRIAL = "\ue000"
 _TRIES = 5
@@ -34,7 +34,7 @@ _PASSED_OVER = ("obfuscation", "sequence_number")
 _VALUE = re.compile(r'\s*(?:"(?P<padding>[^"\\]*)"|(?P<number>\d+)(?![\d.eE]))')
 _DIGITS, _ZERO = 18, 0x30
 _BLOCK = re.compile(rb"((?:event:[^\r\n]*(?:\r\n|[\r\n]))?data: ?)([^\r\n]*)[\r\n]*")
-# How many templates are kept: choices that take turns each have their own.
+# Limit of templates: choices that take turns each have their own.
 _KEPT = 4
 # Learning costs as much as parsing twice: it must be worth it.
 _LEAST_LEARNT = 8
@@ -44,8 +44,8 @@ _HITS_FOR_ONE = 4
 class Template:
     """A payload with one text left open, in the lines of its event; `part` of `PARTS` names it, `chunk` was learnt.
 
-    `literals` are what stands around the open values, of which `kinds` has the kind: the text itself, or a value that
-    is passed over.
+    `literals` are the texts around the open values, and `kinds` the kinds of these: the text itself, or a value that is
+    ignored.
     """
 
     __slots__ = ("_head", "_kinds", "_middles", "_suffix", "chunk", "part")
@@ -67,7 +67,7 @@ class Template:
         sizes: list[int] = []
         at = start
         while (size := _size(data, at, head, self._suffix, blank)) is not None:
-            # More at a time as it goes well: what is looked at in vain stays less than what was read.
+            # More at a time with each success: the bytes read in vain stay fewer than those decoded.
             window = max(size, min(2 * (at - start) or _FEW * size, WINDOW))
             pieces = _pieces(data[at : at + window], head, self._suffix, blank)
             parsed = self._parsed(pieces) if self._middles else _texts(pieces)
@@ -79,7 +79,7 @@ class Template:
         return texts, sizes
 
     def _parsed(self, pieces: Sequence[bytes]) -> list[str]:
-        """Parse the texts of pieces that have other open values, too, as long as all are what they should be."""
+        """Parse the texts of pieces that have other open values, too, as long as all are valid."""
         if not pieces:
             return []
         columns: list[Sequence[bytes]] = []
@@ -186,7 +186,7 @@ def _open_text(chunk: Chunk) -> tuple[str, str] | None:
 
 
 def _passed_over(payload: str) -> Iterator[tuple[int, int, str]]:
-    """Yield where the values stand that no dialect looks at, each with its kind; only those of the payload itself."""
+    """Yield the positions of values that no dialect looks at, with their kinds; only those of the payload itself."""
     for key in _PASSED_OVER:
         at = payload.find(f'"{key}":')
         value = _VALUE.match(payload, at + len(key) + 3) if at >= 0 else None
@@ -238,7 +238,7 @@ def _pieces(window: bytes, head: bytes, suffix: bytes, blank: bytes) -> list[byt
 
 
 def _fitting(kind: str, values: Sequence[bytes]) -> int:
-    """Return how many of the values, from the first on, are of a kind that is passed over."""
+    """Return the number of leading values that are of an ignored kind."""
     fits = _are_padding if kind == _PADDING else _are_numbers
     return len(values) if fits(values) else _count(lambda value: fits([value]), values)
 
@@ -258,8 +258,8 @@ def _are_numbers(values: Sequence[bytes]) -> bool:
 
 
 def _texts(pieces: Sequence[bytes]) -> list[str]:
-    """Parse what stands between quotation marks, as long as each is one string and not empty."""
-    # All at once: a line feed, of which pieces have none, stands in JSON between strings only, never in one.
+    """Parse texts between quotation marks, as long as each is one string and not empty."""
+    # All at once: pieces have no line feed, which stands in JSON between strings only, never in one.
     try:
         texts = msgspec.json.decode(b'["' + b'",\n"'.join(pieces) + b'"]', type=list[str])
         if len(texts) == len(pieces) and all(texts):
@@ -270,7 +270,7 @@ def _texts(pieces: Sequence[bytes]) -> list[str]:
 
 
 def _text(raw: bytes) -> str:
-    """Parse what stands between two quotation marks; "" if that is not one string."""
+    """Parse the text between two quotation marks; "" if that is not one string."""
     try:
         return msgspec.json.decode(b'"%s"' % raw, type=str)
     except (msgspec.DecodeError, ValueError):  # a quotation mark, a control character, half of a surrogate pair

@@ -1,7 +1,7 @@
-"""Both directions of a WebSocket as one conversation: its messages in time, and the responses that were asked for.
+"""Both directions of a WebSocket as one conversation: its messages in time, and the requested responses.
 
-What each message is, byte by byte, is `framings.websocket`'s. Messages of the Responses API are read as the events of a
-stream are; those of any other, such as Realtime, are left as they came.
+`framings.websocket` reads the bytes of each message. Messages of the Responses API are read as the events of a stream
+are; those of any other, such as Realtime, are left as they came.
 """
 
 import heapq
@@ -42,7 +42,7 @@ class Turn:
 
 
 class Came(NamedTuple):
-    """A message, and the read that completed it; `order` is when, as far as that is known."""
+    """A message, and the read that completed it; `order` is its timestamp in ns, or the latest one before it."""
 
     message: Message
     order: int
@@ -52,7 +52,7 @@ class Came(NamedTuple):
 
 
 def converse(exchange: Exchange, reads: Reads, body: bytes, most: int, clock: Clock) -> "Conversation":
-    """Read both directions of a WebSocket: `most` items and chunks of it, as far as its `Allowance` goes."""
+    """Read both directions of a WebSocket: up to `most` items and chunks, within its `Allowance`."""
     found = Conversation(api_asked(exchange) == responses.API)
     for one in messages(exchange, reads, body, clock):
         if len(found.kinds) + len(found.chunks) >= most or one.message.kind == "limit":
@@ -176,7 +176,7 @@ class Conversation:
                 self._begin(item + 1)
 
     def _numbered(self, chunk: Chunk) -> Chunk:
-        """Return a chunk as one of all responses: each is a choice of its own, and usage counts all so far."""
+        """Return a chunk as one of all responses: each is a choice of its own, and usage is a running total."""
         number = self._answers - 1
         if chunk.usage:
             self._usage = _summed(self._usage, chunk.usage)

@@ -28,7 +28,7 @@ def parse(payload: JsonObject, event: str = "message", fault: Fault | None = Non
 
 
 def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`; `inputTokens` does not include what was read from a cache or written to it."""
+    """Return the counts of `usage`; `inputTokens` excludes cache reads and writes."""
     written = count(usage.get("cacheWriteInputTokens"))
     return Tokens(
         input=count(usage.get("inputTokens")),
@@ -182,7 +182,7 @@ def _metadata(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | Non
 
 
 def _routed(payload: JsonObject) -> str:
-    """Return the model that a prompt router chose, if it was asked: only then is a model named."""
+    """Return the model that a prompt router chose, or "": other answers name no model."""
     trace = payload.get("trace")
     router = trace.get("promptRouter") if isinstance(trace, dict) else None
     return text(router.get("invokedModelId")) if isinstance(router, dict) else ""

@@ -1,8 +1,8 @@
 """One JSON payload of Amazon Bedrock's InvokeModel and InvokeModelWithResponseStream, as a `Chunk`.
 
 An event holds a JSON object of the model's own API, in base64: Anthropic's messages, chat and text completions, Nova's,
-which is that of Converse, and those of Llama, Titan, Mistral and Cohere. Which it is, and what ends the stream, is seen
-from the object. The last one has Bedrock's own counts, which are the usage where the model reports none.
+which is that of Converse, and those of Llama, Titan, Mistral and Cohere. The object itself shows the API, and the end
+of the stream. The last one has Bedrock's own counts, which are the usage where the model reports none.
 """
 
 import binascii
@@ -35,7 +35,7 @@ def parse(payload: JsonObject, event: str = "message", fault: Fault | None = Non
 
 
 def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`, in the names of whichever model reports them."""
+    """Return the counts of `usage`, in the names of the model's API."""
     for name, read in (
         ("inputTokens", bedrock.tokens),
         ("prompt_tokens", chat.tokens),
@@ -87,7 +87,7 @@ def _chunk(inner: JsonObject, pieces: tuple[Piece, ...], usage: JsonObject | Non
 
 
 def _ends(inner: JsonObject, pieces: tuple[Piece, ...]) -> bool:
-    # What a guardrail puts in place of an answer has no finish reason.
+    # A guardrail's replacement of an answer has no finish reason.
     is_finished = bool(pieces) and all([piece.finish_reason for piece in pieces])
     return is_finished or inner.get(_GUARDRAIL) == "INTERVENED"
 

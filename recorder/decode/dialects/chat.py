@@ -2,8 +2,8 @@
 
 Reads what OpenAI's schema defines and what servers that call themselves compatible send instead: deltas or whole
 messages; content as a list of parts; reasoning under three names; tool calls without an index; usage in four places.
-The shape decides, never `object` alone. Every value may have the wrong type: what cannot be read is absent. What is
-said in audio is content by its transcript.
+The shape decides, never `object` alone. Every value may have the wrong type: what cannot be read is absent. The content
+of audio is its transcript.
 
 Finding errors, `[DONE]` and broken framing is left to `payloads`, putting deltas together to `assembly`.
 """
@@ -106,7 +106,7 @@ def _is_chat(payload: JsonObject) -> bool:
     usage = payload.get("usage")
     if not isinstance(usage, dict) or kind.startswith(_OTHER_OBJECTS) or embeddings.is_list(payload):
         return False
-    # Of other APIs, some count the total under the same name; what they say is under "output", or they have a "type".
+    # Of other APIs, some count the total under the same name; their text is under "output", or they have a "type".
     is_foreign = "type" in payload or "output" in payload or not _OTHER_USAGE_FIELDS.isdisjoint(usage)
     return not is_foreign and not _USAGE_FIELDS.isdisjoint(usage)
 
@@ -164,7 +164,7 @@ class _Choices:
         else:
             content = ""
         if len(delta) == 1 and content and not thoughts:
-            # Nothing but text, as in nearly every chunk.
+            # Only text, as in nearly every chunk.
             return Piece(index, content, "", "", (), reason)
         return self._full_piece(index, delta, content, thoughts, reason)
 

@@ -1,9 +1,9 @@
 """One JSON payload of DashScope's own API (Alibaba Cloud Model Studio), as a `Chunk`.
 
-Unless the request asks for `incremental_output`, each event of a stream repeats the text so far: what counts is what it
-adds. Some models stream increments without being asked, so where the request does not ask for them the stream decides:
-its texts are cumulative as long as each begins with the one before. Increments that repeat each other before the first
-that does not are lost then. The answers of embeddings and other tasks have a usage, and no text.
+Unless the request asks for `incremental_output`, each event of a stream repeats the text so far: only the addition
+counts. Some models stream increments without being asked, so where the request does not ask for them the stream
+decides: its texts are cumulative as long as each begins with the one before. Increments that repeat each other before
+the first that does not are lost then. The answers of embeddings and other tasks have a usage, and no text.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ _TEXT_KEYS = ("text", "finish_reason", "audio")
 
 _Key = tuple[int, str, int]
 _Grow = Callable[[_Key, str], str]
-"""Returns what a text adds to the one before it of the same choice, part and tool call."""
+"""Returns the addition of a text to the one before it of the same choice, part and tool call."""
 
 
 def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
-    """Read one JSON object, all of whose text is new; None if it is not of this API."""
+    """Read one JSON object, whose text is all new; None if it is not of this API."""
     return _read(payload, fault, _all)
 
 
@@ -36,7 +36,7 @@ def parser(body: bytes | None) -> Parse:
 
 
 def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`; `input_tokens` includes what the cache read and wrote."""
+    """Return the counts of `usage`; `input_tokens` includes cache reads and writes."""
     prompt, output = usage.get("prompt_tokens_details"), usage.get("output_tokens_details")
     prompt, output = prompt if isinstance(prompt, dict) else {}, output if isinstance(output, dict) else {}
     return Tokens(
@@ -114,7 +114,7 @@ def _read(payload: JsonObject, fault: Fault | None, grow: _Grow) -> Chunk | None
 
 
 def _text(output: JsonObject, grow: _Grow) -> tuple[Piece, bool]:
-    """Read an output that is a text or a voice, without choices; the flag says whether it has what is no text."""
+    """Read an output that is a text or a voice, without choices; the flag is True if it has audio."""
     audio = output.get("audio")
     piece = Piece(0, grow((0, "content", 0), text(output.get("text"))), "", "", (), _reason(output))
     return piece, isinstance(audio, dict) and bool(audio.get("data"))

@@ -34,7 +34,7 @@ def parse(payload: JsonObject, event: str = "message", fault: Fault | None = Non
 
 
 def parser(request: bytes | None = None) -> Parse:
-    """Return what parses the objects of one stream: pieces of arguments continue those before them."""
+    """Return a parser for the objects of one stream: pieces of arguments continue those before them."""
     return _Stream().parse
 
 
@@ -234,7 +234,7 @@ class _Call:
         return way + _key(path[common]) + "".join(_opened(step) + _key(step) for step in path[common + 1 :])
 
     def _closed(self, depth: int) -> str:
-        """Return what closes the last value, and the containers that hold the steps of its path from `depth` on."""
+        """Return the end of the last value, and of the containers that hold its path from `depth` on."""
         closed = "".join("]" if isinstance(step, int) else "}" for step in reversed(self._path[depth:]))
         return '"' + closed if self._in_string else closed
 

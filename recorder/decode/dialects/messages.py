@@ -137,7 +137,7 @@ def _block(block: JsonObject, place: int | None, fault: Fault | None = None, *, 
         return Chunk(API, reasoning=True, fault=fault, flags=("opaque_reasoning",))
     if isinstance(kind, str) and kind in _CALLS:
         given = block.get("input")
-        # At the start of a block an empty input is the place of what the deltas bring.
+        # At the start of a block an empty input is a placeholder for the deltas.
         arguments = compact(given) if isinstance(given, dict) and (given or whole) else ""
         return _call(ToolPiece(place, text(block.get("id")), text(block.get("name")), arguments), fault)
     return Chunk(API, fault=fault)

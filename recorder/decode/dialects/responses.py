@@ -1,16 +1,17 @@
 """One JSON payload of OpenAI's Responses API, as a `Chunk`: an event of a stream, or a whole response.
 
-An answer is a list of output items, each with parts. Every text is taken once: from its deltas, and what has not come
-as deltas from the `*.done` events or else from the response in the last event, as some servers send only those. Whether
-it has come is known for each output item, by its place: ids change from event to event on some wires (Copilot), the
+An answer is a list of output items, each with parts. Every text is taken once: from its deltas, or, without deltas,
+from the `*.done` events or else from the response in the last event, as some servers send only those. The texts
+received are noted for each output item, by its place: ids change from event to event on some wires (Copilot), the
 numbers of parts from delta to delta on others (vLLM). Only an item without a place is known by its id (llama.cpp).
 Texts of several items or parts follow each other as they came.
 
-Tool calls are what the model asks to be run, whoever runs it: function, custom and MCP calls (and requests to approve
-one) by the name and the arguments they have; calls of built-in tools by the type of the tool (`web_search`, `shell`,
-`code_interpreter`, ...), their arguments being the code, or as JSON the action, operation or queries. Deltas of shell
-commands and of patches are output without text: that is in the finished item. Their results, listings of tools,
-compactions, annotations and the progress of tools are known and ignored. Images and audio are output without text.
+Tool calls are the model's requests to run a tool, on either side: function, custom and MCP calls (and requests to
+approve one) by the name and the arguments they have; calls of built-in tools by the type of the tool (`web_search`,
+`shell`, `code_interpreter`, ...), their arguments being the code, or as JSON the action, operation or queries. Deltas
+of shell commands and of patches are output without text: that is in the finished item. Their results, listings of
+tools, compactions, annotations and the progress of tools are known and ignored. Images and audio are output without
+text.
 
 The finish reason is that of `incomplete_details`, else the status. Usage and errors are those of the response.
 """
@@ -85,7 +86,7 @@ _BUILT_IN: Final = {
     "shell_call": ("shell", "action"),
     "apply_patch_call": ("apply_patch", "operation"),
 }
-"""The items that call tools without a name of their own: what they are called here, and where their arguments are."""
+"""The items that call tools without a name of their own: their name here, and the field of their arguments."""
 
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _WHOLE: Final = _ENDS | {""}
@@ -104,7 +105,7 @@ class _Part(NamedTuple):
 
 
 class _Stream:
-    """What one stream has brought: which event was the first to give a field of the output item at a place.
+    """The state of one stream: the event that was the first to give a field of the output item at a place.
 
     Items that are known by their ids only have places of their own, from the highest down.
     """
@@ -156,7 +157,7 @@ class _Stream:
 
     def _event(self, payload: JsonObject, kind: str, fault: Fault | None) -> Chunk:
         if kind == "response.steer.failed":
-            return Chunk(API)  # its error is that of what was asked meanwhile, not of the response
+            return Chunk(API)  # its error belongs to another request, not to the response
         item = payload.get("item")
         place = self._place(payload, payload.get("item_id") or _id(item))
         if kind in _DONE:
@@ -167,7 +168,7 @@ class _Stream:
         if kind == "response.output_item.done":
             return self._new(_item(item, place), kind, fault)
         if kind == "response.output_item.added":
-            # What else an item has when it is added comes again, as deltas or in the finished item.
+            # The other fields of an added item come again, as deltas or in the finished item.
             calls = (part for part in _item(item, place) if part.field == _CALL)
             return self._new(calls, kind, fault)
         if kind in _MEDIA or kind in _TEXTLESS_CALLS:
@@ -218,8 +219,8 @@ class _Stream:
     def _missing(self, parts: list[_Part], kind: str) -> list[_Part]:
         """Return those of a response's parts that have not come yet.
 
-        Where no fewer items brought a field than there are in the response, all of it has come, at whatever place; so
-        has a call whose id has come, where servers give several items one place.
+        If at least as many items brought a field as there are in the response, all of it has come, at any place; so has
+        a call whose id has come, where servers give several items one place.
         """
         whole = Counter(field for field, _ in {(part.field, part.place) for part in parts})
         called = {part.place for part in parts if part.field == _CALL and part.id in self._calls}
@@ -268,7 +269,7 @@ def _id(item: object) -> str:
 
 
 def _item(item: Any, place: int | None) -> Iterator[_Part]:
-    """Yield what one output item says."""
+    """Yield the parts of one output item."""
     kind = item.get("type") if isinstance(item, dict) else None
     if not isinstance(kind, str):
         return

@@ -1,11 +1,11 @@
 """Bytes in, the messages of an `application/vnd.amazon.eventstream` body out, each with its byte range.
 
 A message is a total length, a headers length and the CRC-32 of these two (each four bytes, big-endian), then headers, a
-payload and the CRC-32 of all that comes before it. Both checksums are verified. Where the second is wrong the message
-is broken, but its length holds, and the next one is read; where the first is wrong nothing is known of the rest.
+payload and the CRC-32 of all that comes before it. Both checksums are verified. If the second is wrong the message is
+broken, but its length holds, and the next one is read; if the first is wrong the rest cannot be read.
 
-The event type of a record is the message's `:event-type`. Exceptions and errors are told from events by a prefix:
-`exception:` and the `:exception-type`, or `error:` and the `:error-code`.
+The event type of a record is the message's `:event-type`. Exceptions and errors have a type with a prefix: `exception:`
+and the `:exception-type`, or `error:` and the `:error-code`.
 """
 
 import json
@@ -19,7 +19,7 @@ from wiretape.recorder.decode.framings.record import Record
 
 EXCEPTION: Final = "exception:"
 ERROR: Final = "error:"
-"""What the type of a record begins with that is no event."""
+"""Prefixes of the types of records that are not events."""
 
 # The limits of AWS's own decoders.
 MAX_PAYLOAD: Final = 24 << 20
@@ -56,7 +56,7 @@ def records(data: bytes) -> Iterator[Record]:
 
 
 def fields(raw: bytes) -> tuple[str, str]:
-    """Return the type and the payload of the message that is `raw`, also of a broken one, as far as it can be read."""
+    """Return the type and the payload of a `raw` message; a broken one may have only a part of them."""
     total, length = _prelude(raw, 0) if len(raw) >= _PRELUDE.size else (0, 0)
     if total != len(raw):
         return "message", raw.decode("utf-8", "replace")
@@ -95,7 +95,7 @@ def _cached_names(headers: bytes) -> dict[str, str] | None:
 
 def _names(headers: bytes) -> dict[str, str] | None:
     """Return the headers whose values are strings; None if the headers cannot be read."""
-    # Nearly all messages of a stream have the same few headers. What is kept of strange ones has a limit.
+    # Nearly all messages of a stream have the same few headers. The cache of others is limited.
     return _cached_names(headers) if len(headers) <= 512 else _read_names(headers)
 
 

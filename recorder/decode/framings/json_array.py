@@ -1,7 +1,7 @@
 """One JSON array whose elements are objects, sent as they are made: Gemini's stream without `alt=sse`.
 
-An element is complete at its closing brace. Only braces and strings are looked at: whether what stands between them is
-valid JSON is found by whoever reads the payload.
+An element is complete at its closing brace. Only braces and strings are looked at: the reader of a payload finds out if
+the JSON within is valid.
 """
 
 import re
@@ -12,14 +12,14 @@ from wiretape.recorder.decode.framings.record import Record
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _LOOKS_LIKE = re.compile(_BEGINNING.pattern + rb"\s*(?:\{|\Z)")
 _BETWEEN = re.compile(rb"[\s,]*+")
-# What is neither an object nor the end of the array, up to what follows it.
+# A text that is neither an object nor the end of the array, up to the next delimiter.
 _OTHER = re.compile(rb"[^,{\]]++(?=[,{\]])")
 # Up to the next brace outside of a string. Possessive, so that each byte is looked at once.
 _NEXT_BRACE = re.compile(rb'[^"{}]*+(?:"(?:[^"\\]++|\\.)*+"[^"{}]*+)*+([{}])', re.DOTALL)
 
 
 def records(data: bytes) -> Iterator[Record]:
-    """Yield a record for each whole element; `broken` if it is no object. What follows the array is ignored."""
+    """Yield a record for each whole element; `broken` if it is no object. Data after the array is ignored."""
     beginning = _BEGINNING.match(data)
     if beginning is None:
         return

@@ -1,7 +1,7 @@
 """Newline-delimited JSON: one object on each line, as Ollama streams them.
 
-Lines end at LF, and a CR before it is white space. Blank lines separate nothing. Whether a line that has the braces of
-an object is valid JSON is found by whoever reads the payload.
+Lines end at LF, and a CR before it is white space. Blank lines separate nothing. The reader of a payload finds out if a
+line with the braces of an object is valid JSON.
 """
 
 import json

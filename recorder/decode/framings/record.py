@@ -1,4 +1,4 @@
-"""What every framing cuts a body into."""
+"""The records into which every framing cuts a body."""
 
 from typing import NamedTuple
 

@@ -1,8 +1,8 @@
 """Bytes in, server-sent events and comments out, each with the byte range it came from.
 
-Follows the event stream format of the WHATWG HTML standard, section 9.2 (parsing and interpretation), to the letter.
-What the standard discards at the end of the stream is not an event; `Cursor.finish` returns it separately for whoever
-wants to be lenient. No clock, no JSON and no dialect: `chunks` reads the data, `decoder` adds the timestamps.
+Follows the event stream format of the WHATWG HTML standard, section 9.2 (parsing and interpretation), to the letter. A
+block that the standard discards at the end of the stream is not an event; `Cursor.finish` returns it separately for
+lenient callers. No clock, no JSON and no dialect: `chunks` reads the data, `decoder` adds the timestamps.
 """
 
 import re
@@ -70,7 +70,7 @@ class Cursor:
 
     @property
     def in_block(self) -> bool:
-        """Whether fields of an event have come, but not yet the blank line that dispatches it."""
+        """True if fields of an event have come, but not yet the blank line that dispatches it."""
         return self._block is not None
 
     def step(self) -> Event | Comment | None:

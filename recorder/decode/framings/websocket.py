@@ -29,8 +29,8 @@ class Message(NamedTuple):
     """A message, or a control frame: its bytes from the first of its first frame to the last of its last one.
 
     Control frames may stand between the frames of a message. `data` is the message itself, unmasked and inflated; of a
-    close frame its code and reason as text. `broken`: the peer broke the protocol, and what follows cannot be read;
-    `limit`: what follows is too large to be inflated, or too many frames.
+    close frame its code and reason as text. `broken`: the peer broke the protocol, and the rest cannot be read;
+    `limit`: the rest is too large to be inflated, or too many frames.
     """
 
     start: int
@@ -44,7 +44,7 @@ def messages(
 ) -> Iterator[Message]:
     """Yield the messages of one direction, up to its close frame; one that the end cuts off is left out.
 
-    `extensions` are those that the server has accepted, `allowance` is what its frames may take.
+    `extensions` are those that the server has accepted, `allowance` limits the frames.
     """
     return _Parser(data, from_client, extensions, allowance).run()
 
@@ -58,7 +58,7 @@ class Incoming:
 
     @property
     def size(self) -> int:
-        """How many bytes came."""
+        """The number of bytes received."""
         return len(self._data)
 
     def feed(self, data: bytes) -> list[Message]:
@@ -68,9 +68,9 @@ class Incoming:
 
 
 def frame_ends(data: bytes) -> list[int]:
-    """Return where the frames of one direction end, those of fragments too; a last one that is cut off is left out.
+    """Return the ends of the frames of one direction, those of fragments too; a last one that is cut off is left out.
 
-    Of frames without number, no more are looked at than are decoded.
+    The number of frames is limited as in decoding.
     """
     ends, end = list[int](), 0
     while end < len(data) and len(ends) < MAX_LINES // FRAME and (end := _end(data, end)) <= len(data):
@@ -141,7 +141,7 @@ class _Parser:
 
 
 def _end(data: bytes | bytearray, start: int) -> int:
-    """Return where the frame at `start` ends, beyond the data if that does not hold all of it."""
+    """Return the end of the frame at `start`, beyond the data if that does not hold all of it."""
     head = data[start : start + 10]
     if len(head) < 2:
         return len(data) + 1
@@ -155,7 +155,7 @@ def _end(data: bytes | bytearray, start: int) -> int:
 
 
 def _payload(frame: Frame) -> bytes:
-    """Return what a frame carries, as bytes."""
+    """Return the payload of a frame, as bytes."""
     if isinstance(frame.payload, tuple):
         code, reason = frame.payload
         return f"{int(code)} {reason}".rstrip().encode()
@@ -165,7 +165,7 @@ def _payload(frame: Frame) -> bytes:
 def _extensions(accepted: str | None) -> list[Extension]:
     """Return the extension that a server has accepted, ready to inflate.
 
-    The agreed sizes of windows do not matter: the largest inflates what was deflated with any.
+    The agreed sizes of windows do not matter: the largest window inflates data of any.
     """
     for extension in (accepted or "").split(","):
         name, *parameters = (part.strip().lower() for part in extension.split(";"))

@@ -196,9 +196,9 @@ def test_a_stored_body_is_unpacked_to_the_size_that_it_is_said_to_have() -> None
         (zlib.compress(b"abc"), 4, "does not hold the 4 bytes"),
         (zlib.compress(b"abc")[:-1], 3, "does not hold"),
         (b"no zlib", 3, "incorrect header"),
-        (zlib.compress(b"abc"), -1, "are said to hold -1"),
-        (zlib.compress(b"abc"), 2**63 - 1, "are said to hold"),
-        (zlib.compress(b"abc"), 300 << 20, "are said to hold"),
+        (zlib.compress(b"abc"), -1, "claim to hold -1"),
+        (zlib.compress(b"abc"), 2**63 - 1, "claim to hold"),
+        (zlib.compress(b"abc"), 300 << 20, "claim to hold"),
     ],
 )
 def test_a_stored_body_that_is_not_what_it_is_said_to_be_is_refused(packed: bytes, size: int, why: str) -> None:
