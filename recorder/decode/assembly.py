@@ -243,13 +243,13 @@ def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Mapping[str, Any
 
 
 def _is_additive(tokens: Mapping[str, Any]) -> bool:
-    """Return whether reasoning is counted beside the output tokens, as by xAI and Gemini, and not within them."""
+    """Return True if reasoning is counted beside the output tokens, as by xAI and Gemini, and not within them."""
     given, answered, reasoning = (tokens[f"{name}_tokens"] or 0 for name in ("input", "output", "reasoning"))
     return reasoning > 0 and tokens["total_tokens"] == given + answered + reasoning
 
 
 def _is_unexplained(tokens: Mapping[str, Any], dialect: Dialect) -> bool:
-    """Return whether the total that usage reports is more than its parts."""
+    """Return True if the total that usage reports is more than its parts."""
     names = ["input_tokens", "output_tokens"] + ["reasoning_tokens"] * _is_additive(tokens)
     if not dialect.input_has_cache:
         names += ["cache_read_input_tokens", "cache_creation_input_tokens"]

@@ -77,7 +77,7 @@ def coding_of(headers: Iterable[Sequence[str]]) -> str | None:
 
 
 def is_identity(content_encoding: str | None) -> bool:
-    """Return whether a body has no content coding."""
+    """Return True if a body has no content coding."""
     return not _codings(content_encoding)
 
 

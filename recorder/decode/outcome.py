@@ -71,7 +71,7 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
 FLAGS: Final[dict[str, str]] = {
     "backpressure": "the client read so slowly that reading from upstream was paused",
     "burst": stalls.DEFAULT.burst_meaning,
-    "bytes_not_shipped": "the bytes of request and answer are not here: it was pulled from a centre that does not have "
+    "bytes_not_shipped": "the bytes of request and answer are not here: it was pulled from a server that does not have "
     "them; its measures and gaps are those that were shipped",
     "client_left": "the client closed early, after the stream was complete",
     "clock_suspect": "timestamps may be late by more than 1 ms: wiretape was busy when data came, or the kernel's "

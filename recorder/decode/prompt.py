@@ -126,7 +126,7 @@ class Prompt:
 
 
 def is_element(text: str) -> bool:
-    """Return whether a text is one element of markup: such texts of a user were put there by a program."""
+    """Return True if a text is one element of markup: such texts of a user were put there by a program."""
     return _ELEMENT.fullmatch(text) is not None
 
 

@@ -40,7 +40,7 @@ class Thresholds:
         return gap_ns is not None and gap_ns > self.stall_ns
 
     def is_burst(self, at_ns: Sequence[int], reads: Sequence[Hashable]) -> bool:
-        """Return whether output chunks with these timestamps, brought by these reads, came in a burst."""
+        """Return True if output chunks with these timestamps, brought by these reads, came in a burst."""
         if len(at_ns) < max(self.burst_chunks, 1):
             return False
         together = sum(times for _, times in Counter(reads).most_common(self.burst_reads))

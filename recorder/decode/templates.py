@@ -205,7 +205,7 @@ def _passed_over(payload: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a text stands in JSON as it is, and can neither end its string nor break it."""
+    """Return True if a text stands in JSON as it is, and can neither end its string nor break it."""
     return text.isprintable() and '"' not in text and "\\" not in text
 
 

@@ -116,7 +116,7 @@ class Background:
         return WiretapeServer(base, self, serving, plan.values(base), is_recording=True)
 
     def _is_recorded(self, asked: Asked, test: str) -> bool:
-        """Return whether nothing is to be recorded."""
+        """Return True if nothing is to be recorded."""
         record = asked.options.record
         if record != "once":
             return record == "none"

@@ -351,9 +351,9 @@ def passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def _framing(answer: Answer, made: Schedule) -> tuple[bool, int | None]:
-    """Return whether an answer is sent in HTTP chunks, and the length that its head states.
+    """Return a pair: True if an answer is sent in HTTP chunks, and the length for its head, or None.
 
-    That is the recorded one where not all of the body came, or none was to come.
+    The length of a body that ends too early is larger than the body, so that the client notices.
     """
     facts = answer.facts
     stated = dict(reversed([(name, value) for name, value in answer.headers])).get("content-length", "")

@@ -154,7 +154,7 @@ class Recording:
         return self._recorder.totals()
 
     async def settle(self, key: Hashable | None) -> bool:
-        """Wait for recordings with this key that have ended; return whether there are any on the tape."""
+        """Wait for recordings with this key that have ended; return True if there are any on the tape."""
         if key is None:
             return False
         live = self._recorder.proxy.live
@@ -204,7 +204,7 @@ class Recording:
             await asyncio.sleep(_SAVE_SECONDS)
 
     async def _save(self) -> bool:
-        """Write the text; return whether that could be done."""
+        """Write the text; return True on success."""
         assert self._text is not None
         self._is_new.clear()
         kept, gone = list(self._replacing.kept), set(self._replacing.gone)

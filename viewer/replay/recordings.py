@@ -56,7 +56,7 @@ class Shelf:
         return Excerpt(opened.recordings, test)
 
     def suffices(self, tape: Path, where: str | None, test: str) -> bool:
-        """Return whether a tape need not be recorded for a test. Raises `WiretapeError`."""
+        """Return True if a tape need not be recorded for a test. Raises `WiretapeError`."""
         if not tape.exists():
             return False
         self.excerpt(tape, where, test)
@@ -105,7 +105,7 @@ class Recordings:
         return [head for head in self._heads if self._tests.get(head.no, test) == test]
 
     def suffices(self, test: str) -> bool:
-        """Return whether there is something of a test's own, or all was cut by hand, and belongs to no test."""
+        """Return True if any of the test's recordings has an answer; without labelled ones, all of them count."""
         own = [head for head in self._heads if self._tests.get(head.no) == test] if self._tests else self._heads
         return any(head.is_answered for head in own)
 

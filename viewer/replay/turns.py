@@ -178,7 +178,7 @@ def _turn_at(turns: Turns, offset: int) -> int:
 
 
 def agrees(recorded: str | None, offered: str) -> bool:
-    """Return whether a client takes the extension that was agreed on when it was recorded (RFC 7692, 5.1 and 7.1)."""
+    """Return True if a client takes the extension that was agreed on when it was recorded (RFC 7692, 5.1 and 7.1)."""
     if not recorded:
         return True
     name, had = _parameters(recorded)

@@ -131,7 +131,7 @@ class Watcher:
         self._watched = [one for one in self._watched if self._look(*one)]
 
     def _look(self, served: Served, client: Client, ends: Ends) -> bool:
-        """Note what one client has read by now; return whether there may be more."""
+        """Note what one client has read by now; return True if there may be more."""
         read = served.read_ns
         if len(read) < len(served.ends):
             total = client.written if client.has_ended else self._kernel.read((ends[1], ends[0]))

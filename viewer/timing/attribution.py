@@ -192,7 +192,7 @@ class Attribution:
         return Silence("upstream", paused)
 
     def misses(self, first: int, last: int) -> bool:
-        """Return whether the tape lacks reads between two places; from -1 on, from the beginning."""
+        """Return True if the tape lacks reads between two places; from -1 on, from the beginning."""
         if first < 0 and self.reads and self.reads[0].start:
             return True
         last = min(last, len(self.reads) - 1)

@@ -271,7 +271,7 @@ class ViewerApp(App[int]):
             self.call_later(self.notify, warning, severity="warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action applies: footer and help show no others."""
+        """Return True if an action applies: footer and help show no others."""
         if action == "back":
             return len(self.screen_stack) > 2
         needs = _NEEDS.get(action)

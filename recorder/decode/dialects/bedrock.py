@@ -65,7 +65,7 @@ def read_exception(payload: JsonObject, event: str) -> Chunk:
 
 
 def is_answer(payload: JsonObject) -> bool:
-    """Return whether a JSON object is a whole answer of Converse, or of a Nova model."""
+    """Return True if a JSON object is a whole answer of Converse, or of a Nova model."""
     output = payload.get("output")
     return isinstance(output, dict) and isinstance(output.get("message"), dict) and "stopReason" in payload
 

@@ -54,7 +54,7 @@ def parse(payload: JsonObject, event: str = "message", fault: Fault | None = Non
 
 
 def is_legacy(payload: JsonObject, choices: list[object]) -> bool:
-    """Return whether a payload is of the legacy completions: choices of bare text, or none if it says so itself.
+    """Return True if a payload is of the legacy completions: choices of bare text, or none if it says so itself.
 
     A choice with a delta or a message is of chat, also where text repeats them (Together).
     """

@@ -9,7 +9,7 @@ API: Final = "openai.embeddings"
 
 
 def is_list(payload: JsonObject) -> bool:
-    """Return whether a payload is a list of embeddings."""
+    """Return True if a payload is a list of embeddings."""
     data = payload.get("data")
     if payload.get("object") != "list" or "choices" in payload or "type" in payload:
         return False

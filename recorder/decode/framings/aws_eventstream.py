@@ -65,7 +65,7 @@ def fields(raw: bytes) -> tuple[str, str]:
 
 
 def looks_like(data: bytes) -> bool:
-    """Return whether a body begins with a message's two lengths and their checksum."""
+    """Return True if a body begins with a message's two lengths and their checksum."""
     return len(data) >= _PRELUDE.size and _prelude(data, 0)[0] > 0
 
 

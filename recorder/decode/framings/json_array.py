@@ -39,7 +39,7 @@ def fields(raw: bytes) -> tuple[str, str]:
 
 
 def looks_like(data: bytes) -> bool:
-    """Return whether a body is an array that begins with an object, or was cut before: so is many a whole answer."""
+    """Return True if a body is an array that begins with an object, or was cut before it: many whole answers are."""
     return _LOOKS_LIKE.match(data) is not None
 
 

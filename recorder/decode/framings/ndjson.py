@@ -41,7 +41,7 @@ def fields(raw: bytes) -> tuple[str, str]:
 
 
 def looks_like(data: bytes) -> bool:
-    """Return whether a body is more than one JSON document: an object on its first line and another one below.
+    """Return True if a body is more than one JSON document: an object on its first line and another one below.
 
     A stream that was cut after its first line is recognised if that line says that more was to come.
     """
@@ -55,7 +55,7 @@ def looks_like(data: bytes) -> bool:
 
 
 def is_document(data: bytes) -> bool:
-    """Return whether a body is one JSON document printed over several lines, also if the end cuts it off.
+    """Return True if a body is one JSON document printed over several lines, also if the end cuts it off.
 
     A line of such a stream is a whole object, so that one of a bracket alone begins a document.
     """
@@ -67,7 +67,7 @@ def is_document(data: bytes) -> bool:
 
 
 def is_object(data: bytes) -> bool:
-    """Return whether a body is one whole JSON object and nothing else."""
+    """Return True if a body is one whole JSON object and nothing else."""
     body = data.removeprefix(_BOM).strip(_SPACE)
     return body.startswith(b"{") and body.endswith(b"}") and _object(_text(body)) is not None
 

@@ -90,7 +90,7 @@ def test_what_was_shipped_without_its_body_keeps_its_figures_and_says_what_is_mi
         assert figures(path) == figures(whole), path
     for asked in (["show", "@", "--part", "raw"], ["show", "@", "--part", "request"], ["play", "@"]):
         assert "were not shipped" in run(*asked, "--db", out)[1], asked
-    assert "it was pulled from a centre" in run("show", "@", "--part", "text", "--db", out)[1]
+    assert "it was pulled from a server" in run("show", "@", "--part", "text", "--db", out)[1]
     assert "exchanges left out: the bytes" in run("stats", "--as", "vllm", "--db", out)[1]
     with queries.opened(out) as connection:
         one = observed.one(connection, next(queries.numbers(connection)))

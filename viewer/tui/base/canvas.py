@@ -179,7 +179,7 @@ def _spans(sent: list[Cell], target: list[Cell]) -> Iterator[tuple[int, int]]:
 
 
 def _is_near(target: list[Cell], end: int, place: int) -> bool:
-    """Return whether the cells between two changes are few, and look like the one before them."""
+    """Return True if the cells between two changes are few, and look like the one before them."""
     looks = target[end - 1][1], _on_blank(target[end - 1][1])
     return place - end <= _NEAR and all(char and sgr in looks for char, sgr in target[end:place])
 

@@ -159,7 +159,7 @@ class Reader:
         """Release the locks of the last question."""
 
     def _is_stale(self) -> bool:
-        """Return whether nobody wants the answer to the running question; SQLite asks again and again."""
+        """Return True if nobody wants the answer to the running question; SQLite asks again and again."""
         question = self._running
         if question is None:
             return False

@@ -102,7 +102,7 @@ class TypedAhead:
         self._settling: asyncio.Task[None] | None = None
 
     def takes(self, event: Key) -> bool:
-        """Return whether a key has to wait; it is then posted to the application again when it need not any more.
+        """Return True if a key has to wait; it is then posted to the application again when it need not any more.
 
         As the application ends, and there is no screen any more, it is dropped.
         """

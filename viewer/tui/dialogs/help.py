@@ -48,7 +48,7 @@ class Entry:
         return GROUPS[3 if not self.id or self.id.startswith("app.") else 0]
 
     def matches(self, text: str) -> bool:
-        """Return whether every word of a text is found in it."""
+        """Return True if every word of a text is found in it."""
         own = f"{' '.join(self.keys)} {' '.join(self.names)} {self.description} {self.id}".lower()
         return all(word in own for word in text.lower().split())
 

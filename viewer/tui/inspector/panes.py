@@ -65,7 +65,7 @@ _LONG_NS: Final = 300_000_000
 
 
 def applies(action: str, tab: int) -> bool:
-    """Return whether an action applies to a tab, counted from 0."""
+    """Return True if an action applies to a tab, counted from 0."""
     return tab in _APPLIES.get(action, range(len(TABS)))
 
 

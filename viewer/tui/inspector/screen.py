@@ -131,7 +131,7 @@ class InspectorScreen(PlaybackScreen):
         return pages.page(*shown)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action applies to the open pane: the keys of the others are not shown anywhere."""
+        """Return True if an action applies to the open pane: the keys of the others are not shown anywhere."""
         return applies(action, self.panes.pane)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:

@@ -160,7 +160,7 @@ class Listing:
         return found
 
     async def count(self) -> None:
-        """Count what there is at a centre, and what fits; that may take longer than the list itself."""
+        """Count a server's exchanges, and the matches; that may take longer than the list itself."""
         query, page = self.query, self._page
         if page is None:
             return
@@ -181,7 +181,7 @@ class Listing:
         return any((self.catalog.place(one) or 0) >= len(self.catalog) - 2 * PAGE for one in numbers)
 
     async def extend(self) -> bool:
-        """Read the next numbers of a centre; return whether there are any. Raises `Superseded`."""
+        """Read the next numbers of a server; return True if there are any. Raises `Superseded`."""
         query, page = self.query, self._page
         if page is None:
             return False
@@ -237,7 +237,7 @@ class Listing:
         return above
 
     async def read(self, numbers: Sequence[int]) -> bool:
-        """Read the rows of these exchanges; return whether some are gone. Raises `Superseded`."""
+        """Read the rows of these exchanges; return True if some are gone. Raises `Superseded`."""
         catalog = self.catalog
         try:
             rows = await self._host.listed.read(lambda source: source.visible(numbers), f"pages {self._name}")

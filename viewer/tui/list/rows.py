@@ -254,7 +254,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
             self.call_after_refresh(self._look_ahead)
 
     def _request_missing(self, places: range) -> bool:
-        """Ask for the missing rows of some places, unless that is done already; return whether any are missing."""
+        """Ask for the missing rows of some places, unless that is done already; return True if any are missing."""
         pages = self.catalog.missing(places.start, places.stop)
         if any(page not in self._requested for page in pages):
             self._requested = pages

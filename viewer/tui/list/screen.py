@@ -310,7 +310,7 @@ class StreamsScreen(Screen[None]):
         self._titles.refresh()
 
     def on_cursor_list_opened(self) -> None:
-        """Open an exchange in the inspector; one of a centre is pulled first."""
+        """Open an exchange in the inspector; one on a server is pulled first."""
         from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
         if self._rows.selected is not None:

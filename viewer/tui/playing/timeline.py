@@ -134,7 +134,7 @@ class Timeline(CachedLines, Scrubbing):
         return self.strips.axis_ns
 
     def lags(self, end_ns: int) -> bool:
-        """Return whether a stream has grown by a cell or more since it was drawn, and that was not just now."""
+        """Return True if a stream has grown by more than a cell, and the redraw interval, since it was drawn."""
         return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= _REDRAWN_EVERY_NS
 
     async def draw(self, known: Known, opened: Opened | None, playback: Playback) -> None:

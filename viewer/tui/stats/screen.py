@@ -194,7 +194,7 @@ class StatsScreen(Screen[None]):
         return action not in ("group", "metric") or bool(self.shown.rows)
 
     def _can_open(self) -> bool:
-        """Return whether there is anything to list under the cursor."""
+        """Return True if there is anything to list under the cursor."""
         shown = self.shown
         if self.focused is self._heat:
             return shown.heat is not None and shown.heat.cell(*self._heat.cell).count > 0
