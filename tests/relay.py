@@ -297,6 +297,9 @@ class ByHand(Socket):
     def start(self, handler: Handler) -> None:
         self.handler = handler
 
+    def expect(self) -> None:
+        pass
+
     def pause(self) -> None:
         self.is_paused = True
 

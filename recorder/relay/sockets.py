@@ -95,6 +95,10 @@ class Socket:
         self._handler = handler
         self.resume()
 
+    def expect(self) -> None:
+        """Note that a request is about to be sent: its answer comes later."""
+        self.since = self._clock.now()
+
     def stamp_as(self, other: "Socket") -> None:
         """Stamp reads from now on as another socket does."""
         if other.kernel_time is not None:
@@ -278,6 +282,7 @@ class TlsSocket(Socket):
         session: ssl.SSLSession | None = None,
     ) -> None:
         super().__init__(sock, clock, kernel_time)
+        self.since = clock.now()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._incoming,
@@ -288,6 +293,9 @@ class TlsSocket(Socket):
         )
         self._secured: asyncio.Future[None] | None = None
         self._is_over = False
+
+    def expect(self) -> None:
+        """Expect records from before the request, too: a server sends its tickets after the handshake, unasked."""
 
     async def shake_hands(self, early: bytes = b"") -> None:
         """Agree on keys with the peer, whose certificate must be good; it has sent `early` already.

@@ -161,7 +161,7 @@ class Connection:
         """
         self.state, self.sending = step(RECEIVING, self.state, "begin"), Sending.OPEN
         self._taker, self._instants = taker, instants
-        self._socket.since = self._clock.now()  # reads are stamped later than that
+        self._socket.expect()
         self._wanted = _Wanted.SWITCH if switches else _Wanted.HEAD if bodiless else _Wanted.BODY
         self._parser = self._parser or httptools.HttpResponseParser(self)
         self._clear()

@@ -355,6 +355,27 @@ async def test_what_came_before_another_sockets_request_shows_no_other_clock() -
         upstream.close()
 
 
+@on_loop
+async def test_tickets_that_came_before_the_request_show_no_other_clock(authority: Path) -> None:
+    told, other = Told(), Told()
+    with loopback() as (near, far):
+        stamped = Socket(near, SYSTEM, KernelTime(SYSTEM))
+        stamped.start(other)
+        await until(lambda: stamped.has_kernel_time or not far.send(b"."))  # from now on, the kernel stamps all
+        async with dialled(authority, tls=True) as (sock, (_, writer)):
+            await asyncio.sleep(0.005)  # the tickets have come, and nobody has read them
+            shaken = sock.stamp
+            sock.expect()
+            sock.start(told)
+            await until(lambda: sock.stamp != shaken)
+            writer.write(b"x")
+            await until(lambda: told.reads)
+            assert sock.has_kernel_time
+            assert sock.kernel_time is not None
+            assert sock.kernel_time.error_ns == 0
+        stamped.close()
+
+
 # TLS
 
 
