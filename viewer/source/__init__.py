@@ -1,1 +1,1 @@
-"""Where exchanges are read from: a tape, or a ClickHouse server."""
+"""Sources of exchanges: a tape, or a ClickHouse server."""

@@ -1,7 +1,7 @@
 """Interface of the sources of exchanges: the questions of commands and screens, and the records of the answers.
 
 A tape (`wiretape.viewer.source.tape`) and a ClickHouse server (`wiretape.viewer.source.clickhouse`) answer them.
-`Place.supports` tells what a source can do; `Unsupported` is the one sentence about the rest. Numbers of exchanges are
+`Place.supports` lists the abilities of a source; `Unsupported` is the error for all others. Numbers of exchanges are
 its own.
 """
 
@@ -117,9 +117,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The changes of a list since it was last looked at.
+    """The changes of a list since the last poll.
 
-    `fits` are the exchanges that are new, still run or ran then, as far as they fit; `unfit` those that do not. `rows`
+    `fits` are the exchanges that are new, still run or ran then, and fit the filter; `unfit` those that do not. `rows`
     are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are gone.
     """
 
@@ -216,7 +216,7 @@ class Recorded(Protocol):
 
 
 class Place(ABC):
-    """Where a source is, before it is opened: a tape's path, a server's URL. It loads no database library."""
+    """The address of a source: a tape's path, a server's URL. It loads no database library."""
 
     name: str
     noun: str = "source"
@@ -224,7 +224,7 @@ class Place(ABC):
     file: Path | None = None
     """The file of a tape."""
     retry_s: float = 0.5
-    """Time before a failed question of a screen is asked again, in seconds."""
+    """Delay before a screen repeats a failed query, in seconds."""
     lacks: Collection[Capability] = ()
 
     def supports(self, capability: Capability) -> bool:
@@ -263,7 +263,7 @@ class Place(ABC):
 
 
 class Source(ABC):
-    """Exchanges that can be asked for."""
+    """A source of exchanges, open for queries."""
 
     empty: str = "the source holds no exchanges yet"
     """The message for a source without exchanges."""

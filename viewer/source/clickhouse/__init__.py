@@ -1,1 +1,1 @@
-"""ClickHouse as a source: its tables, its dialect of SQL, and what is asked of it."""
+"""ClickHouse as a source: its tables, its dialect of SQL, and its queries."""

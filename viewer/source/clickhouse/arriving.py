@@ -1,4 +1,4 @@
-"""Following a centre: the exchanges that arrive there, in batches. Nothing tells what is new: it is asked by key."""
+"""Follow a server: poll it, by key, for the exchanges that arrive, and return them in batches."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -51,7 +51,7 @@ def _since(clock: Clock, where: Condition | None) -> Condition:
 
 
 def _numbers(connection: Connection, where: Condition | None, **order: Any) -> Iterator[str]:
-    """Yield what a centre has for numbers: when an exchange began, and its id."""
+    """Yield the server's numbers of exchanges: start time and id."""
     for batch in queries.in_batches(
         connection, select(exchanges.c.no), where, fetch=lambda centre, numbers: centre.execute(numbers).all(), **order
     ):

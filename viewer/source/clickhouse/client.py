@@ -2,8 +2,8 @@
 
 A batch is sent to one node, and as the same bytes to the next if that fails: the server knows blocks that it has, and
 drops them. It answers when all replicas that are asked for have the batch (`wait_end_of_query`, `insert_quorum`), also
-those behind a `Distributed` table. The password is a header, never part of a URL. What is wrong with the centre for
-good is `Refused`, what may pass `Unavailable`: then the next node is tried, and later all of them again.
+those behind a `Distributed` table. The password is a header, never part of a URL. A permanent error is `Refused`, a
+transient one `Unavailable`: then the next node is tried, and later all of them again.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from wiretape.viewer.source.clickhouse.errors import UnknownExpression
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
-"""How long a node may take to answer, and a batch to be on its replicas."""
+"""Timeout of a node's response, and of a batch's replication."""
 _CLUSTER_SECONDS: Final = 45
-"""How long a node waits for all hosts of a cluster: less than we wait for it, so that it says what is missing."""
+"""Timeout of a node for the hosts of its cluster: shorter than ours, so that the node reports the missing ones."""
 _QUORUM_MS: Final = 30_000
 _SHOWN: Final = 300
 _OF_ENGINE: Final = "x-clickhouse-"
-"""How headers begin that tell an answer of ClickHouse from one of a proxy before it: that has stored nothing."""
+"""Prefix of ClickHouse's response headers. A response without them comes from a proxy, which has stored nothing."""
 _PIECE: Final = 64 << 10
 
 _CODE: Final = re.compile(r"^Code: (\d+)")
@@ -42,7 +42,7 @@ _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
     (10, 16, 33, 44, 47, 53): "{centre} has another schema ({words}): run 'wiretape fleet init --to …' of this version",
     (46, 48, 62, 80, 115): "{node} does not understand what this version of wiretape asks ({words})",
 }
-"""Codes of errors that stay, and what they mean."""
+"""Codes of permanent errors, with their explanations."""
 _DISK_FULL: Final = "the disk of {node} is full: free some space there"
 _NO_SPACE: Final = "errno: 28,"
 _HOSTS_MISSING: Final = "distributed_ddl_task_timeout"
@@ -78,7 +78,7 @@ class MemoryExceeded(Unavailable):
 
 
 class Answer(NamedTuple):
-    """What a query has found: the name and the type of each column, and the rows."""
+    """The result of a query: the name and the type of each column, and the rows."""
 
     columns: list[tuple[str, str]]
     rows: list[list[Any]]
@@ -95,7 +95,7 @@ class Centre:
         transport: httpx.BaseTransport | None = None,
         seconds: float = ANSWER_SECONDS,
     ) -> None:
-        """Connect to nothing yet; an answer may take so many seconds, 0: for ever."""
+        """Create a client without connecting. The timeout of a response is in seconds, 0 for none."""
         self.target = target
         headers = {"User-Agent": "wiretape"}
         if credentials.user:
@@ -117,7 +117,7 @@ class Centre:
 
     @property
     def node(self) -> str:
-        """The node that is asked next."""
+        """The node for the next request."""
         return self.target.nodes[self._node]
 
     def query(self, statement: str, database: str | None = None) -> list[list[Any]]:
@@ -141,7 +141,7 @@ class Centre:
         self._anywhere(statement, b"", settings | {_HOSTS_MISSING: str(_CLUSTER_SECONDS)}, database)
 
     def insert(self, table: str, columns: Sequence[str], rows: bytes | bytearray, *, quorum: int = 0) -> None:
-        """Insert rows in RowBinary at the node that is asked next. Raises `Refused` or `Unavailable`.
+        """Insert rows in RowBinary at the current node. Raises `Refused` or `Unavailable`.
 
         After `Unavailable` nobody knows whether they arrived: insert the same bytes again, at the next node.
         """
@@ -172,7 +172,7 @@ class Centre:
         raise AssertionError("a centre has a node")
 
     def _ask(self, statement: str, data: bytes | bytearray, settings: Mapping[str, str], database: str) -> str:
-        """Return what the node answers. Raises `Refused` or `Unavailable`."""
+        """Return the node's response. Raises `Refused` or `Unavailable`."""
         parameters = {"database": database, **settings}
         content = data or statement.encode()
         if data:
@@ -197,7 +197,7 @@ class Centre:
         raise _explained(self.node, self.target, response.status_code, int(code[1]) if code else 0, text)
 
     def _read(self, response: httpx.Response) -> str:
-        """Return an answer, which may not take for ever, however small the pieces are in which it comes."""
+        """Read a response within the timeout, which covers all of its pieces together."""
         answer, until = bytearray(), SYSTEM.now() + round(self._seconds * 1e9)
         for piece in response.iter_bytes():
             answer += piece
@@ -207,7 +207,7 @@ class Centre:
 
 
 def _pieces(content: bytes | bytearray) -> Iterator[bytes]:
-    """Yield what is sent, so that there are no two of a batch in memory."""
+    """Yield a request's content in pieces, so that memory holds a batch only once."""
     for start in range(0, len(content), _PIECE):
         yield bytes(content[start : start + _PIECE])
 
@@ -240,7 +240,7 @@ def _redirected(node: str, response: httpx.Response) -> WiretapeError:
 
 
 def _explained(node: str, target: Target, status: int, code: int, text: str) -> WiretapeError:
-    """Return what a node's error means, in our words and its own."""
+    """Return the error for a node's error code, with our explanation and the server's text."""
     match = _MESSAGE.search(text)
     words = _shown(match[1] if match else text) or f"status {status}"
     if not code:
@@ -263,7 +263,7 @@ def _explained(node: str, target: Target, status: int, code: int, text: str) -> 
 
 
 def _not_an_engine(node: str, status: int, words: str) -> WiretapeError:
-    """Return what an answer means that is no error of ClickHouse: a proxy's before it, or another server's."""
+    """Return the error for a response that does not come from ClickHouse: from a proxy, or another server."""
     if status in (408, 429) or status >= httpx.codes.INTERNAL_SERVER_ERROR:
         return Unavailable(f"{node} answered {status} ({words})")
     return Refused(f"{node} answered {status}, and is no ClickHouse server, or not for this account ({words})")

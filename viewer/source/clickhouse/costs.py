@@ -1,4 +1,4 @@
-"""What the exchanges of a centre cost: the prices are here, so the engine adds up the tokens that have the same one.
+"""Costs of a server's exchanges: prices are known here only, so the engine adds up the tokens of each price.
 
 A cost is proportional to the counts of tokens, as long as the same ones are known: the sum of costs is that of sums.
 """
@@ -21,8 +21,7 @@ from wiretape.viewer.stats.summary import Key
 def by_group(
     connection: Connection, by: Sequence[str], where: Condition | None, prices: Prices
 ) -> tuple[Counter[Key], Counter[Key]]:
-    """Return what the exchanges of each group cost, in units of `wiretape.viewer.stats.prices`, and how many have a
-    cost."""
+    """Return each group's cost, in units of `wiretape.viewer.stats.prices`, and its count of exchanges with a cost."""
     keys = [group_of(name) for name in by]
     names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
     counts = input, _, read, write, hour = _counts()

@@ -29,7 +29,7 @@ _USER: Final = """    <{account}>
 
 
 def literal(text: str) -> str:
-    """Return a text as a literal of the engine: whatever is in it, it stays a text."""
+    """Quote a text as a string literal of the engine, with all special characters escaped."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
     return f"'{escaped}'"
 

@@ -1,8 +1,8 @@
 """The expressions of the tape in ClickHouse's SQL: filters and columns are written once, for both.
 
-An exchange and its measures are one row of the centre's table `exchanges`, of which `FINAL` is the newest. What an
-expression asks for that only a tape has is `NotAtCentre`. Every construct that release 18.16 knows is written so that
-it does; `wiretape.viewer.source.tape` uses no others.
+An exchange and its measures are one row of the server's table `exchanges`; `FINAL` selects its newest version. An
+expression that needs a tape raises `NotAtCentre`. Every construct that release 18.16 knows is written so that it does;
+`wiretape.viewer.source.tape` uses no others.
 """
 
 import re
@@ -48,7 +48,7 @@ _ELSEWHERE: Final = {
     columns.CONTINUED: "what an exchange continues",
     columns.ABOVE: "the tree of a conversation",
 }
-"""Functions that only tapes have, and what they are for."""
+"""Functions that only tapes have, with their purposes."""
 
 
 class Compiler(SQLCompiler):
@@ -92,14 +92,14 @@ class Compiler(SQLCompiler):
         return written
 
     def visit_select(self, select_stmt: object, *args: object, **kwargs: object) -> str:
-        """Write a query; one within another counts what is there of an open exchange, of which the centre has none."""
+        """Compile a query; a subquery is NULL: it counts the reads of a running exchange, which no server has."""
         if self.stack:
             return "NULL"
         written: str = super().visit_select(select_stmt, *args, **kwargs)  # type: ignore[no-untyped-call]
         return written
 
     def visit_unary(self, unary: Any, *args: object, **kwargs: object) -> str:
-        """Write whether there is a label of some kind, which is all that is asked so."""
+        """Compile `EXISTS`, which is used for labels only."""
         if unary.operator is operators.exists:
             fits = self.process(unary.element.element.whereclause)
             return f"arrayExists((label_key, label_value) -> {fits}, label_names, label_values)"
@@ -145,7 +145,7 @@ class Compiler(SQLCompiler):
         return f"if({place} = 0, NULL, label_values[{place}])"
 
     def visit_json_valid_func(self, function: object, **kw: object) -> str:
-        """Write that labels are what they should be: they are not stored as JSON."""
+        """Compile `json_valid()` to true: labels are not stored as JSON."""
         return "1"
 
     def visit_typeof_func(self, function: object, **kw: object) -> str:
@@ -199,14 +199,14 @@ class Compiler(SQLCompiler):
 
 
 _HALF_TO_EVEN: Final = "toInt64(floor(x)) + (x - floor(x) > 0.5 OR (x - floor(x) = 0.5 AND toInt64(floor(x)) %% 2 = 1))"
-"""Rounds as Python does; what the engine's own function makes of a half depends on its release."""
+"""Rounds half to even, as Python does; the engine's own function rounds a half differently from release to release."""
 
 _LEAST: Final = (operators.gt, operators.ge, operators.eq)
 _MOST: Final = (operators.lt, operators.le, operators.eq)
 
 
 def _bounds(operator: Any, limits: Sequence[Any]) -> list[str]:
-    """Return what a comparison of the start, or of a `no`, which begins with it, says of the second that it is in."""
+    """Return the conditions on the start's second that follow from a comparison of the start, or of a `no`."""
     if not limits or not all(isinstance(one, str) and _EARLIEST <= one < _LATEST for one in limits):
         return []
     if operator is operators.in_op:
@@ -249,8 +249,8 @@ _LAST: Final = r"(?:\n?\z)"
 def re2(expression: str) -> str:
     r"""Translate a regular expression from Python's syntax to that of the engine's RE2.
 
-    RE2 takes `\d`, `\s` and `\w` for ASCII's only. What it lacks, such as look-around and back-references, stays as it
-    is: the engine refuses it. `\b` stays ASCII's.
+    RE2 takes `\d`, `\s` and `\w` for ASCII's only. Unsupported syntax, such as look-around and back-references, stays
+    as it is: the engine refuses it. `\b` stays ASCII's.
     """
     parts, is_inside = list[str](), False
     of_lines = re.search(r"\(\?[a-z]*m", expression) is not None  # where `$` is the end of each
@@ -285,7 +285,7 @@ def _is_absent(element: Any) -> bool:
 
 
 def _name(column: Any) -> str | None:
-    """Return what a column of the tape is at the centre, None if it has it not."""
+    """Return the server's name of a tape's column, or None if the server lacks the column."""
     key = column.table.name, column.name
     return _OWN.get(key) or _PLACES.get(key)
 
@@ -314,7 +314,7 @@ class _Names(IdentifierPreparer):
 
 
 class Dialect(DefaultDialect):
-    """ClickHouse as far as it is read."""
+    """ClickHouse's dialect, for reading only."""
 
     name = "clickhouse"
     driver = "wiretape"

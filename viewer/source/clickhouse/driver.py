@@ -19,14 +19,14 @@ paramstyle: Final = "pyformat"
 
 
 class Error(Exception):
-    """An error of the driver itself; what the centre refuses is raised as `client` raises it."""
+    """An error of the driver itself; a server's error is raised as `client` raises it."""
 
 
 class Connection:
-    """A connection, of which nothing is kept open but the client's."""
+    """A connection of DB-API, without a state of its own: it uses the client's."""
 
     text_factory: Callable[[bytes], Any] = str
-    """As `sqlite3` has it; texts of a centre are always decoded by the client."""
+    """An attribute of `sqlite3`'s connections; the client has always decoded a server's texts."""
 
     def __init__(self, centre: Centre) -> None:
         self.centre = centre
@@ -36,13 +36,13 @@ class Connection:
         return Cursor(self.centre)
 
     def commit(self) -> None:
-        """Do nothing."""
+        """Ignore the call: there are no transactions."""
 
     def rollback(self) -> None:
-        """Do nothing."""
+        """Ignore the call: there are no transactions."""
 
     def close(self) -> None:
-        """Do nothing: the client is closed by whoever opened it."""
+        """Ignore the call: the client's owner closes it."""
 
 
 class Cursor:
@@ -85,10 +85,10 @@ class Cursor:
         self._rows = []
 
     def setinputsizes(self, sizes: object) -> None:
-        """Do nothing."""
+        """Ignore the sizes, as DB-API allows."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Do nothing."""
+        """Ignore the size, as DB-API allows."""
 
 
 def literal(value: object) -> str:
@@ -140,4 +140,4 @@ _OPENED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "Array(Array(String))": _labels,
     "Array(Int64)": _gaps,
 }
-"""What makes of a value of JSON one as the tape has it."""
+"""Converters from a JSON value to the tape's type."""

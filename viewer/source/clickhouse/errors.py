@@ -1,10 +1,10 @@
-"""What a centre cannot be asked."""
+"""Queries that a server cannot answer."""
 
 from wiretape.viewer.source.base import Unsupported
 
 
 class NotAtCentre(Unsupported):
-    """Something was asked for that the centre's table `exchanges` does not have."""
+    """A query needs data that the server's table `exchanges` does not have."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

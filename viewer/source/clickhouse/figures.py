@@ -1,8 +1,8 @@
 """The figures of groups of exchanges, worked out in the engine; nothing but figures is fetched.
 
-Every percentile is exact, and is taken from the same neighbours as those of a tape; those of gaps (`gaps`)
-are estimated where there are too many. Gaps are ranked in the memory of the server, up to `plan.RANKED_GAP_BYTES` for
-each: where it has not so much, they are estimated, too.
+Every percentile is exact, and is taken from the same neighbours as those of a tape; those of gaps (`gaps`) are
+estimated where there are too many. Gaps are ranked in the memory of the server, up to `plan.RANKED_GAP_BYTES` for each:
+with less memory, they are estimated, too.
 """
 
 import contextlib
@@ -52,9 +52,9 @@ def groups(
 ) -> list[Figures]:
     """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
 
-    `drawn` is a quantity whose histogram is asked for, too. The percentiles of gaps are estimated if there are more
-    than `most`, or if the server has too little memory to rank them and `most` is not None. Raises `NotAtCentre` for
-    what is not known there.
+    `drawn` is a quantity to return a histogram of. The percentiles of gaps are estimated if there are more than `most`,
+    or if the server has too little memory to rank them and `most` is not None. Raises `NotAtCentre` for a field that
+    the server lacks.
     """
     if "conversation" in by:
         raise NotAtCentre("conversations")
@@ -135,13 +135,13 @@ def _count(condition: object) -> ColumnElement[int]:
 
 
 def _value(quantity: Quantity) -> Expression:
-    """Return the expression of a quantity: what is whole in ns, other durations in ms."""
+    """Return the expression of a quantity: integers in ns, other durations in ms."""
     value = column(quantity.column or "")
     return value / literal(1e6, Float) if quantity.unit == "ms" and not quantity.is_whole else value
 
 
 def _spread(drawn: Quantity | None, measured: Expression) -> Iterator[Expression]:
-    """Yield how many values of a quantity are 0, and how many are within each of the buckets, where it is asked for."""
+    """Yield the count of a quantity's zeros and its histogram, if `drawn` names one."""
     if drawn is not None and drawn.column is None:
         yield _Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float))
     elif drawn is not None:
@@ -151,7 +151,7 @@ def _spread(drawn: Quantity | None, measured: Expression) -> Iterator[Expression
 
 
 def _met(bounds: Sequence[Bound], complete: Expression) -> Iterator[ColumnElement[int]]:
-    """Yield how many complete exchanges break a bound, and of how many others a bounded value is not known."""
+    """Yield the counts of complete exchanges that break a bound, and of others with an unknown bounded value."""
     if not bounds:
         return
     broken, unknown = list[Expression](), list[Expression]()
@@ -184,7 +184,7 @@ def _(element: _Values, compiler: Any, **kw: Any) -> str:
 
 
 class _Spread(FunctionElement[Any]):
-    """How many values of an array, divided by their unit, are 0, and how many are between `EDGES`."""
+    """Counts of an array's values, divided by their unit: those that are 0, and those in each bucket of `EDGES`."""
 
     name = "spread"
     type = NullType()
@@ -258,7 +258,7 @@ def _figures(
 
 
 def _statistics(found: Any, method: Method, unit: float) -> dict[str, float | None]:
-    """Return the statistics of values by name, of what the engine says of them."""
+    """Return the statistics of values by name, from the engine's result."""
     n, total, squares, least, most, lower, higher = found
     if not n:
         return summary.statistics(0, 0, 0, 0, 0, [])

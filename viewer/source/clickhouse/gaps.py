@@ -2,7 +2,7 @@
 
 The gaps of a large group are not sorted: its percentiles are gaps of known ranks once it is known how many there are,
 which a statement of its own counts first, from the histograms. The engine selects a rank by its level, and sorts ten
-times as long. If the counts differ by the time of the second statement, both are asked again.
+times as long. If the counts differ by the time of the second statement, both are repeated.
 """
 
 import math
@@ -23,21 +23,21 @@ from wiretape.viewer.source.tape.overview import group_of
 from wiretape.viewer.stats.summary import PERCENTILES, Key, Method
 
 MOST_EXACT: Final = 1_000_000_000
-"""Of more gaps in all, percentiles are estimated, unless exact ones are asked for."""
+"""Number of gaps in all above which percentiles are estimated by default."""
 
 MOST_SKETCHED: Final = 1 << 23
-"""Of a group with more gaps, estimates are of a sample of its exchanges: a t-digest of release 18.16 counts to 2^24."""
+"""Gaps of a group above which estimates use a sample of its exchanges: a t-digest of release 18.16 counts to 2^24."""
 
 LARGE: Final = 100_000
-"""Groups with so many gaps are large."""
+"""Number of gaps from which a group is large."""
 _MOST_LARGE: Final = 32
-"""So many groups are large at most, those with the most gaps."""
+"""Maximum number of large groups: those with the most gaps."""
 _TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where among `n` ordered values, from 0, a neighbour of a percentile is: by whole numbers, here and in SQL."""
+    """The rank of a percentile's neighbour among `n` ordered values, from 0, in integers, here and in SQL."""
 
     less: int = 0
     more: int = 0
@@ -69,9 +69,9 @@ class Changed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the gaps of groups are ranked: those of `large` groups are selected, given their gaps and those of 0.
+    """A method of ranking the gaps of groups: those of `large` groups are selected, given their gaps and those of 0.
 
-    If they are estimated, of some groups only `one_of` so many exchanges is looked at.
+    An estimate for a group of `one_of` samples one exchange in that number.
     """
 
     method: Method
@@ -80,7 +80,7 @@ class Plan:
     one_of: Mapping[Key, int] = field(default_factory=dict)
 
     def columns(self, by: Sequence[str], measured: Expression) -> Iterator[Expression]:
-        """Yield what is asked of each group; `measured` is the condition for exchanges that are."""
+        """Yield the columns to query of each group; `measured` is the condition for measured exchanges."""
         if self.is_estimated:
             divisors = [(_is_of(by, key), literal(count)) for key, count in self.one_of.items()]
             divisor = case(*divisors, else_=literal(1)) if divisors else literal(1)
@@ -94,7 +94,7 @@ class Plan:
             yield _Selected(measures.c.icl, and_(measured, condition), n, _selected(n, zeros, self.method))
 
     def read(self, key: Key, values: Iterator[Any]) -> tuple[Ordered, Ordered]:
-        """Take what `columns` have asked for off the values of a group, as all its gaps and those above 0.
+        """Consume the values of `columns` in a group's row; return all its gaps, and those above 0.
 
         Raises `Changed`.
         """
@@ -153,7 +153,7 @@ def _is_of(by: Sequence[str], key: Key) -> Expression:
 
 
 def _ranks(n: int, zeros: int, method: Method) -> list[int]:
-    """Return the ranks among `n` gaps, from 0, of what `Ordered` has of all, and of those that are not of `zeros`."""
+    """Return the ranks that `Ordered` needs among `n` gaps, from 0: of all gaps, and of those above 0."""
     ranks = list[int]()
     for least in (0, zeros):
         ranks += [least, n - 1]
@@ -167,7 +167,7 @@ def _selected(n: int, zeros: int, method: Method) -> list[int]:
 
 
 def _whole(wrapped: int, about: float) -> int:
-    """Return the whole number of which the engine knows the last 64 bits, and about how much it is."""
+    """Return the integer that has these last 64 bits and is closest to `about`."""
     estimate = round(about)
     return estimate + (wrapped - estimate + (1 << 63)) % (1 << 64) - (1 << 63)
 
@@ -183,7 +183,7 @@ def _ordered(n: int, total: int, squares: int, ranked: Sequence[Any]) -> Ordered
 
 
 class _Gaps(FunctionElement[Any]):
-    """How many gaps there are and how many of 0, their sum, that of their squares (mod 2^64), variance, and ranked."""
+    """The count of gaps, of those that are 0, their sum, sum of squares (mod 2^64), variance, and values by rank."""
 
     name = "gaps"
     type = NullType()

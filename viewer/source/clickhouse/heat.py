@@ -56,7 +56,7 @@ class _BitLength(FunctionElement[Any]):
 
 
 class _BitsOf(FunctionElement[Any]):
-    """A bit for each bit length of which there are gaps."""
+    """A bitmap of the bit lengths that gaps have."""
 
     name = "bits_of"
     type = Integer()

@@ -1,6 +1,6 @@
-"""A centre's exchanges as the viewer lists them: their numbers by key, so many at once, and the rows of those in sight.
+"""A centre's exchanges as the viewer lists them: their numbers by key, in pages, and the rows of those in sight.
 
-A number is when an exchange began, and its id. Whatever the centre holds, no more is read than is looked at.
+A number is an exchange's start time and id. Whatever the centre holds, no more is read than is looked at.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from wiretape.viewer.source.tape.columns import JOINED, Expression, column
 from wiretape.viewer.source.tape.conditions import Condition
 
 AT_ONCE: Final = 1024
-"""So many numbers are read at once."""
+"""Numbers per query."""
 
 _WINDOWS: Final = (timedelta(hours=1), timedelta(days=1), timedelta(weeks=1), None)
-"""How far back the newest are looked for, until there are enough of them; None: without a limit."""
+"""Ranges to search for the newest, until there are enough of them; None: without a limit."""
 
 _NO: Final = exchanges.c.no
 _STARTED_AT: Final = exchanges.c.started_at
@@ -69,7 +69,7 @@ def ordered(
 
 
 def _beyond(key: Expression, value: object, number: int, *, descending: bool) -> ColumnElement[bool]:
-    """Return the condition for what follows in an order."""
+    """Return the condition for the items after this one in an order."""
     if value is None:
         return and_(key.is_(None), number > _NO)
     further = key < value if descending else key > value
@@ -78,13 +78,13 @@ def _beyond(key: Expression, value: object, number: int, *, descending: bool) ->
 
 def _newest_start(connection: Connection) -> datetime | None:
     """Return when the newest exchange began, in whole seconds; None if there is none."""
-    with connection.begin():  # whatever its version is: when an exchange began never changes
+    with connection.begin():  # in any version: the start of an exchange never changes
         text = connection.exec_driver_sql(f"SELECT toString(max(started)) FROM {EXCHANGES.name}").scalar_one()
     return None if text < "1970-01-02" else datetime.fromisoformat(text) + timedelta(seconds=1)
 
 
 def rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
-    """Return the rows of these exchanges, as far as they are at the centre."""
+    """Return the rows of these exchanges, except those that the server does not have."""
     few_gaps = func.arraySlice(measures.c.icl, 1, live.MOST_GAPS + 1)
     statement = select(_NO, null(), few_gaps, *live.short_columns()).select_from(JOINED).where(_NO.in_(numbers))
     with connection.begin():

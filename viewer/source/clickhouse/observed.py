@@ -27,7 +27,7 @@ _NEEDED: Final = {
     "traceloop": "which chunks are errors",
 }
 _ABSENT: Final = {"mlperf": (), "otel": ("time_per_output_chunk_s",), "langfuse": ()}
-"""Of the tools that can be followed, the metrics that need more: gaps of a centre are between output chunks only."""
+"""Metrics that need more than a server has, by tool: a server has gaps between output chunks only."""
 
 _FACTS: Final = select(
     exchanges.c.no, exchanges.c.started_at, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns,
@@ -53,7 +53,7 @@ class _Counted(Request):
 
 
 class Unmeasurable(WiretapeError):
-    """A tool's definition needs what a centre does not have."""
+    """A tool's definition needs data that a server does not have."""
 
     exit_code = 2
 

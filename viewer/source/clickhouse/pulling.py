@@ -1,7 +1,7 @@
-"""Exchanges of a centre as the lines of a cut (`wiretape.recorder.tape.cut`), of which a tape is made.
+"""A server's exchanges as the lines of a cut (`wiretape.recorder.tape.cut`), the source of a new tape.
 
-What was shipped with its body is measured again from the bytes, as on any tape. Of what was not, the tape has facts,
-measures and gaps as the centre has them, flagged `bytes_not_shipped`.
+An exchange shipped with its body is measured again from the bytes, as on any tape. For one without, the tape has the
+server's facts, measures and gaps, flagged `bytes_not_shipped`.
 """
 
 import itertools
@@ -42,7 +42,7 @@ _DIRECTIONS: Final = (("", False), ("client_", True))
 
 @dataclass(slots=True)
 class Pulled:
-    """How many exchanges are lines now, and the ids of those of them whose bodies the centre does not have."""
+    """The number of exchanges converted to lines, and the ids of those without bodies on the server."""
 
     count: int = 0
     without_body: list[str] = field(default_factory=list)
@@ -114,7 +114,7 @@ def _session(row: Row) -> cut.Line:
 
 
 def _measured(facts: Row) -> cut.Line:
-    """Return the line of an exchange of which there is nothing but its row."""
+    """Return the line of an exchange that has no more than its row."""
     names = {one.source: one.name for one in EXCHANGES.columns if one.source is not None}
     known = [schema.exchanges.c[name] for name in (*cut.OF_EXCHANGE, *cut.COUNTED)]
     values = {one.name: facts[names[one]] for one in known if one in names}

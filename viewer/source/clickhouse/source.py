@@ -63,7 +63,7 @@ class Copies:
     def numbers(self, centre: Centre, numbers: Sequence[int]) -> list[int]:
         """Return the numbers that exchanges have on the tape, by those at the centre; pull those that are not there.
 
-        Raises `Refused`, `Unavailable`, `NotFound` for what is gone there, and `TapeDamaged`.
+        Raises `Refused`, `Unavailable`, `NotFound` for exchanges that are gone there, and `TapeDamaged`.
         """
         if missing := [number for number in numbers if number not in self._numbers]:
             self._pull(centre, missing)

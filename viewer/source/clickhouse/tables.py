@@ -1,9 +1,9 @@
 """The centre's tables, as columns: generated from the schema of the tape, so that a new metric is there, too. Pure.
 
-`exchanges` has the facts, the measures and the gaps of every exchange, `streams` what was said and the reads, and only
-if it is asked for; `sessions` has the runs of recorders, without the salt of their hashes. A column has the name, the
-unit and the meaning that it has on the tape. Unknown is NULL. Sorted is by facts only, which never change: a row with
-a higher `row_version` then replaces another of the same key.
+`exchanges` has the facts, the measures and the gaps of every exchange, `streams` the bodies and the reads, and only
+with `--bodies`; `sessions` has the runs of recorders, without the salt of their hashes. A column has the name, the unit
+and the meaning that it has on the tape. Unknown is NULL. Sorted is by facts only, which never change: a row with a
+higher `row_version` then replaces another of the same key.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ NUMBER: Final = "Int64"
 TEXT: Final = "String"
 VERSION: Final = "UInt64"
 SECOND: Final = "DateTime('UTC')"
-"""Of UTC, whatever zone the server is in: partitions go by it."""
+"""A second in UTC, in any time zone of the server: partitions use it."""
 TEXTS: Final = "Array(String)"
 GAPS: Final = "Array(Int64)"
 COUNTS: Final = "Array(UInt32)"
@@ -34,7 +34,7 @@ _SAID: Final = {
     "exchanges": ("request_headers", "request_body", "response_headers"),
     "measures": ("error_message", "content", "reasoning", "refusal", "tool_calls", "choices", "asked"),
 }
-"""What programs and models said: only in `streams`."""
+"""Texts of programs and models: only in `streams`."""
 _KEYS: Final = ("no", "exchange_no", "session_no", "labels", "salt")
 _RENAMED: Final = {"exchanges.bytes": "body_bytes", "sessions.uuid": "session"}
 """Names that two columns of a row would share, or that say too little."""
@@ -55,8 +55,8 @@ class EngineColumn:
 class EngineTable:
     """A table of the centre.
 
-    `key` is what it is sorted by, `partition` an expression; rows older than `months` or `days` may be dropped where
-    the server can do that by itself. Of a row that is found, so many others are read with it at most (`granularity`).
+    `key` is the sort key, `partition` an expression; rows older than `months` or `days` may be dropped where the server
+    can do that by itself. `granularity` is the number of rows that the server reads to find one.
     """
 
     name: str

@@ -8,11 +8,11 @@ Convert = Callable[[Any], Any]
 
 _PARTS: Final = re.compile(r"\w+|[(),]|'[^']*'")
 _PLAIN: Final[dict[str, Convert]] = {"Int64": int, "UInt64": int, "Float64": float, "Float32": float}
-"""What makes a value of JSON one of these types; others are as they should be."""
+"""Converters of JSON values, by type; values of other types need none."""
 
 
 def rows(types: Sequence[str], rows: list[list[Any]]) -> list[list[Any]]:
-    """Return rows with their values converted in place. Raises `ValueError` and `TypeError` for what is no answer."""
+    """Return rows with their values converted in place. Raises `ValueError` and `TypeError` for invalid values."""
     converts = {place: convert for place, type in enumerate(types) if (convert := _convert(type)) is not None}
     for row in rows:
         for place, convert in converts.items():
@@ -22,12 +22,12 @@ def rows(types: Sequence[str], rows: list[list[Any]]) -> list[list[Any]]:
 
 
 def _convert(type: str) -> Convert | None:
-    """Return what converts the values of a type that are not null; None: they are as they should be."""
+    """Return the converter for a type's values other than null, or None if none is needed."""
     return _read(_PARTS.findall(type))
 
 
 def _read(parts: list[str]) -> Convert | None:
-    """Take a type off the front of its parts."""
+    """Return the converter for the type at the front of these parts, which it consumes."""
     name, inner = parts.pop(0), list[Convert | None]()
     if parts and parts[0] == "(":
         while parts.pop(0) != ")":  # an opening parenthesis, or a comma

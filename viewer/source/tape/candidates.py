@@ -1,6 +1,6 @@
-"""What a tape offers to a shell that completes a line: the ids, labels and values of its newest exchanges.
+"""Candidates for a shell's completion: the ids, labels and values of its newest exchanges.
 
-It has to be quick: only the standard library is loaded, and the tape is read as it is, without waiting for anybody.
+It has to be quick: only the standard library is loaded, and the tape is read without waiting for locks.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ FIELDS: Final = {
     "path": "e.path",
     "upstream": "e.upstream",
 }
-"""The fields of which there are values, as SQL."""
+"""The SQL of the fields that have candidates."""
 
 
 def exchanges(path: Path, beginning: str) -> list[Any]:

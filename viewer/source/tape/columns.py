@@ -1,7 +1,6 @@
 """The fields of an exchange's row as SQL expressions, over exchanges left-joined to measures.
 
-What a list shows, what a filter compares and what a sort orders by is the same. SELECTs are in
-`wiretape.viewer.source.tape`.
+Lists, filters and sorts use the same expressions. SELECTs are in `wiretape.viewer.source.tape`.
 """
 
 import json
@@ -38,7 +37,7 @@ Expression = ColumnElement[Any]
 Statement = Select[*tuple[Any, ...]]
 
 JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
-"""What the expressions select from: every exchange, measured or not."""
+"""The tables that the expressions select from: every exchange, measured or not."""
 
 
 _CACHED: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
@@ -46,19 +45,19 @@ _CACHED: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 CONVERSATION: Final = "conversation_of"
 CONTINUED: Final = "continued_by"
 ABOVE: Final = "number_above"
-"""Functions of SQL (`resolver`): the name of an exchange's conversation, the id of what it continues, and
-the number of what it hangs on in the tree."""
+"""SQL functions (`resolver`): the name of an exchange's conversation, the id that it continues, and its parent's number
+in the tree."""
 
 
 COST: Final = "cost_of"
 CURRENCY: Final = "currency_of"
 CACHE_TOTAL: Final = "cache_total_of"
-"""Functions of SQL (`pricing`): what an exchange cost in units of `wiretape.viewer.stats.prices`, the currency, and
-all tokens of a request of which those from a cache are known."""
+"""SQL functions (`pricing`): cost in units of `wiretape.viewer.stats.prices`, the currency, and all tokens of a request
+with known cached tokens."""
 
 
 class Cost(Float[float]):
-    """What an exchange cost, in the currency."""
+    """The cost of an exchange, in the currency."""
 
 
 class Currency(Text):
@@ -75,10 +74,10 @@ def among(numbers: Iterable[int]) -> ColumnElement[bool]:
 
 
 def column(field: str) -> Expression:
-    """Return the expression of a field; of an open exchange, reads and bytes are counted from what is there.
+    """Return the expression of a field; of a running exchange, reads and bytes are counted from its segments.
 
-    A metric is withheld where the exchange has one of the flags that its entry names: of a burst it is not known how
-    fast it was made, and where usage counts tokens that did not come, so is all that divides time by them.
+    A metric is withheld where the exchange has one of the flags that its entry names: the speed of a burst's generation
+    is unknown, and where usage counts tokens that did not arrive, so are all metrics per token.
     """
     if field in _WORKED_OUT:
         return _WORKED_OUT[field]()
@@ -87,7 +86,7 @@ def column(field: str) -> Expression:
         case "model":
             return func.coalesce(exchanges.c.request_model, measures.c.response_model)
         case "outcome":
-            return func.coalesce(measures.c.outcome, "open")  # what has ended is measured a moment later
+            return func.coalesce(measures.c.outcome, "open")  # a finished exchange is measured a moment later
         case "reads":
             counted = _sum(_count(bodies.c.sizes), bodies) + _sum(_count(segments.c.sizes), segments)
             return _typed(case((unmeasured, counted), else_=measures.c.reads), measures.c.reads)
@@ -105,7 +104,7 @@ def column(field: str) -> Expression:
 
 
 def cost_units() -> ColumnElement[int]:
-    """Return what an exchange cost, in units of `wiretape.viewer.stats.prices`."""
+    """Return the cost of an exchange, in units of `wiretape.viewer.stats.prices`."""
     names = ("input_tokens", "output_tokens", "reasoning_tokens", *_CACHED, "cache_creation_1h_input_tokens")
     counts = (measures.c[name] for name in names)
     facts = (measures.c.outcome, measures.c.flags, exchanges.c.started_at)
@@ -114,7 +113,7 @@ def cost_units() -> ColumnElement[int]:
 
 
 def resolved(function: str) -> Expression:
-    """Return what one of the functions of a resolver says of an exchange."""
+    """Return the result of a resolver's function for an exchange."""
     value: Expression = getattr(func, function)(exchanges.c.no, type_=Integer if function == ABOVE else Text)
     return value
 

@@ -1,6 +1,6 @@
-"""What a filter means in SQL: a condition over exchanges left-joined to measures.
+"""A filter in SQL: a condition over exchanges left-joined to measures.
 
-What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
+An unknown value fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
 `-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
 patterns of which one must fit all of it. Durations compare to the nanosecond. Of tool calls the text is
 `name(arguments)`, as `show` prints them. Of gaps, any of the exchange may fit; they are looked for in the exchange's
@@ -68,7 +68,7 @@ Condition = ColumnElement[bool]
 Check = Callable[[Expression], Condition]
 
 WORD_IN: Final = {"model": "within", "upstream": "in_host", "path": "within", "id": "prefix"}
-"""Where a bare word is looked for, besides `text` and the values of labels, and in which style."""
+"""Fields that a bare word is searched in, besides `text` and the values of labels, each with its style of search."""
 
 _LONGEST_GAP = 2**63 - 1
 
@@ -192,7 +192,7 @@ def _gap_within(low: Number | None, high: Number | None) -> Condition:
 
 
 def _counted(first: int, last: int) -> Condition:
-    """Require that the histogram has counted a gap of so many bits, at least and at most."""
+    """Require that the histogram has counted a gap with a bit length in this range."""
     if first > last:
         return false()
     nothing = bytes(4 * (last - first + 1))
@@ -200,7 +200,7 @@ def _counted(first: int, last: int) -> Condition:
 
 
 class _GapCounted(FunctionElement[bool]):
-    """Whether so many bytes of a histogram, from a place, are more than nothing."""
+    """True if a slice of a histogram, given by position and length in bytes, is not all zeros."""
 
     name = "gap_counted"
     type = Boolean()
@@ -214,7 +214,7 @@ def _(counted: _GapCounted, compiler: Any, **kw: Any) -> str:
     return compiled
 
 
-@compiles(_GapCounted, "clickhouse")  # where it is an array of counts, of which each had four bytes
+@compiles(_GapCounted, "clickhouse")  # as an array of counts of four bytes each
 def _(counted: _GapCounted, compiler: Any, **kw: Any) -> str:
     hist, place, length = (compiler.process(one, **kw) for one in list(counted.clauses)[:3])
     return f"arrayExists(count -> count > 0, arraySlice({hist}, intDiv({place}, 4) + 1, intDiv({length}, 4)))"
@@ -229,7 +229,7 @@ def _stored_percentile(gaps: bytes | None, fraction: float) -> int | None:
 
 
 def _stored(gaps: object) -> bytes:
-    """Return the gaps in a cell, of which nothing has been checked."""
+    """Return the gaps in a cell, unchecked."""
     return packing.unpack_gaps(gaps) if isinstance(gaps, bytes) and packing.are_gaps(gaps) else b""
 
 
@@ -307,7 +307,7 @@ def _then(pattern: Pattern, sign: str) -> Pattern:
 
 
 def field_shapes(match: Match) -> list[Pattern]:
-    """Return the shapes of which a field's text must fit one."""
+    """Return the shapes of a field's text: one of them must fit."""
     return [shape for pattern in match.patterns for shape in shapes(FIELDS[match.field].style, pattern)]
 
 

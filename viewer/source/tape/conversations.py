@@ -54,7 +54,7 @@ def _count(condition: Condition) -> ColumnElement[Any]:
 
 
 def _firsts(numbers: Sequence[int]) -> Any:
-    """Return the statement for what is shown of the first exchange of each conversation."""
+    """Return the statement for the displayed columns of each conversation's first exchange."""
     columns = (exchanges.c.no, exchanges.c.id, label("argv0"), measures.c.asked)
     return select(*columns).select_from(JOINED).where(among(numbers))
 

@@ -1,8 +1,8 @@
 """Decoding a large exchange in a process of its own: it neither holds up a screen nor leaves its memory behind.
 
 Starting a process takes most of the time that decoding does, and reading a third of the rest: so one may be started,
-and read ahead, before anybody wants what comes of it. What decoding gives is in `wiretape.viewer.exchange.opened`;
-what is read of the tape for it, in `exchange`.
+and read ahead, before anybody wants the result. The result is defined in `wiretape.viewer.exchange.opened`, reading
+from the tape in `exchange`.
 """
 
 import contextlib
@@ -26,19 +26,19 @@ LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""
 
 _LARGEST_AHEAD: Final = 32 << 20
-"""Whoever wants another exchange waits until this one is read: 12 MiB of 100,000 reads take 0.09 s."""
+"""Size limit for reading ahead: another request waits until the read has ended; 12 MiB of 100,000 reads take 0.09 s."""
 
 _FURTHER: Final = 2
-"""So many stages of judging, as of `opened.begin`, follow what decoding gives."""
+"""Number of stages of judging that follow decoding, as of `opened.begin`."""
 
 _PIPE_BYTES: Final = 1 << 20
-"""What comes of a hundred thousand events is 20 MB: the fewer times either side waits for the other, the better."""
+"""Size of the pipe: the result of a hundred thousand events is 20 MB, and a larger pipe makes both sides wait less."""
 
 _CHILD: Final = "import gc; gc.disable(); from wiretape.viewer.source.tape.exchange import decode_asked; decode_asked()"
 
 
 class Decoders:
-    """Processes that decode, one exchange each; one at most, `waiting`, waits for what it is to decode."""
+    """Processes that decode, one exchange each; at most one, `waiting`, waits for its request."""
 
     def __init__(self, tape: Path, limits: Thresholds) -> None:
         self._tape, self._limits = tape, limits
@@ -56,7 +56,7 @@ class Decoders:
                 self.waiting.read_ahead(no)
 
     def ask(self, no: int) -> "Decoder":
-        """Ask the one that waits, or a new one, to decode an exchange; whoever asks must take its answer."""
+        """Request an exchange from the waiting process, or a new one; the caller must fetch the answer."""
         with self._lock:
             spare = self._spare()
         decoder = spare or Decoder(self._tape, self._limits)
@@ -64,7 +64,7 @@ class Decoders:
         return decoder
 
     def _spare(self) -> "Decoder | None":
-        """Take away the one that waits; if somebody has ended it, there is none."""
+        """Remove and return the waiting process, or None if it has ended."""
         taken, self.waiting = self.waiting, None
         if taken is None or taken.process.poll() is None:
             return taken
@@ -86,7 +86,7 @@ class Decoder:
     def __init__(self, tape: Path, limits: Thresholds) -> None:
         self._question = tape, limits
         self.ahead: int | None = None
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks, or dismisses, closes it
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller, or by `dismiss`
         self.process = subprocess.Popen(
             children.python("-c", _CHILD),
             stdin=subprocess.PIPE,
@@ -105,7 +105,7 @@ class Decoder:
             pass
 
     def read_ahead(self, no: int) -> None:
-        """Make it read an exchange that it is likely to be asked for."""
+        """Make the process read an exchange that is likely to be requested."""
         if no != self.ahead:
             self.ahead = no
             self._say(no, is_asked=False)
@@ -116,7 +116,7 @@ class Decoder:
         self._hang_up()
 
     def _hang_up(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it is gone, and what it was told with it
+        with contextlib.suppress(BrokenPipeError):  # the process is gone, and the request with it
             cast(IO[bytes], self.process.stdin).close()
 
     def _say(self, no: int, *, is_asked: bool) -> None:
@@ -126,7 +126,7 @@ class Decoder:
             questions.flush()
 
     def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
-        """Wait for what was asked for; `begun` is given what there is of it until then. Raises `TapeError`."""
+        """Wait for the decoded exchange; `begun` is called with the part that is ready before. Raises `TapeError`."""
         with self._words:
             try:
                 return self._answered(begun)
@@ -135,7 +135,7 @@ class Decoder:
                 raise TapeError(f"the exchange cannot be decoded ({self._why()})") from error
 
     def _answered(self, begun: "Callable[[Opened], None] | None") -> "Opened":
-        """Take what the process writes as it comes, so that it is never held twice."""
+        """Read the process's output as it arrives, so that memory never holds it twice."""
         answered = cast(IO[bytes], self.process.stdout)
         with self.process, answered:
             found: Opened = pickle.load(answered)

@@ -1,4 +1,4 @@
-"""One exchange: what can be told of it at once, and all of it with its body decoded.
+"""One exchange: the facts that need no decoding, and all of it with its body decoded.
 
 The first is quick however large the exchange is, the second takes as long as decoding does: that of a large one is left
 to a process of its own (`decoder`). As in `queries`, each query is short. Timestamps are ns since T0.
@@ -37,7 +37,7 @@ from wiretape.viewer.source.tape.columns import JOINED, column
 
 @dataclass(frozen=True, slots=True)
 class FullExchange:
-    """All that a tape holds of one exchange, and what its body says; `size` is how many bytes of it upstream sent."""
+    """All of one exchange on the tape, with its decoded body; `size` is the number of bytes that upstream sent."""
 
     row: DetailRow
     request: Request
@@ -61,7 +61,7 @@ class FullExchange:
 
     @property
     def ending(self) -> str:
-        """How it ended: its outcome, and the message of the error or the transport, if there is one."""
+        """The ending: the outcome, and the message of the error or the transport, if there is one."""
         message = self.row.error_message or self.row.ended_detail
         return f"{self.row.ending}{f': {message}' if message else ''}"
 
@@ -135,7 +135,7 @@ def turn(connection: Connection, no: int) -> Turn:
 
 
 def prompt(connection: Connection, no: int) -> Prompt:
-    """Return what an exchange asked. Raise `NotFound` if that is not known."""
+    """Return the prompt of an exchange. Raise `NotFound` if it is unknown."""
     found = _asked(connection, no)
     if found.prompt is None:
         raise NotFound(f"there is nothing to compare in the request of {found.row.id}: {found.problem}")
@@ -150,7 +150,7 @@ def _asked(connection: Connection, no: int) -> Asked:
 
 
 def weight(connection: Connection, no: int) -> int:
-    """Return how many bytes of an answer are to be decoded, as far as it has come; of a compressed one, at a guess.
+    """Return the number of bytes of an answer to decode so far; of a compressed one, an estimate.
 
     Raises sqlalchemy's `NoResultFound`.
     """
@@ -168,9 +168,9 @@ def preliminary(row: DetailRow) -> Transcript:
 
 
 def decode_asked() -> None:
-    """Open the exchange that stdin asks for, and write it to stdout: first what is quick to have. The process ends.
+    """Open the exchange that stdin requests, write it to stdout in stages, and end the process.
 
-    What stdin names before, without asking for it yet, is read ahead.
+    An exchange that stdin names before its request is read ahead.
     """
     ahead: dict[int, Stored] = {}
     try:
@@ -193,7 +193,7 @@ def decode_asked() -> None:
     _tell(found)
     for stage in further:
         _tell(stage())
-    os._exit(0)  # what is in memory need not be put away one by one
+    os._exit(0)  # objects in memory need not be freed one by one
 
 
 def _tell(what: object) -> None:
@@ -202,7 +202,7 @@ def _tell(what: object) -> None:
 
 
 def _ahead(tape: Path, no: int) -> dict[int, Stored]:
-    # What goes wrong is told when it is asked for.
+    # An error is reported in the answer to its request.
     with contextlib.suppress(WiretapeError, NoResultFound), queries.opened(tape) as connection:
         return {no: stored(connection, no)}
     return {}

@@ -1,7 +1,7 @@
 """Following a tape: the exchanges that fit, in batches, as they end.
 
-The tape numbers what is settled, in the order of the commits: whoever follows it asks for what has a higher number.
-Each query is short, as in `queries`, which fetches the rows; what the batches look like is left to the commands.
+The tape numbers settled exchanges in the order of the commits: a follower selects higher numbers than its last one.
+Each query is short, as in `queries`, which fetches the rows; the format of batches is left to the commands.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from wiretape.viewer.source.tape.columns import JOINED, Statement, among
 from wiretape.viewer.source.tape.conditions import Condition
 
 POLL_SECONDS = 0.2
-"""How long an exchange that has ended may go unseen; people do not notice a fifth of a second."""
+"""Maximum delay before a finished exchange is seen; people do not notice a fifth of a second."""
 
 
 PAGE = 50
-"""So many exchanges are looked at together."""
+"""Number of exchanges per query."""
 
 
 class Follower:
     """Takes exchanges as they end, each once, those settled after a version first; of a tape, or of one session of it.
 
-    What is settled after `until`, if that is given, is left out. It may go on over another connection to the tape.
+    Exchanges settled after `until`, if given, are left out. It may go on over another connection to the tape.
     """
 
     def __init__(self, version: int = 0, session: str | None = None, *, until: int | None = None) -> None:
@@ -105,7 +105,7 @@ def ended_numbers(
 ) -> Iterator[list[int]]:
     """Yield the numbers of the newest `last` that fit and have ended, or of all; then of all that end, fit or not."""
     follower = Follower()
-    with connection.begin():  # of one moment: what ends after it comes later, and only then
+    with connection.begin():  # one snapshot: an exchange that ends later is read later, and only once
         follower.skip(connection)
         newest, running = _unsettled(connection)
         numbers = _last_ended(connection, last, where)

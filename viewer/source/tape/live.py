@@ -1,8 +1,9 @@
-"""The SELECTs behind a list that is looked at while its tape grows: what fits, what has changed, and who records.
+"""The SELECTs behind a list that is looked at while its tape grows: the exchanges that fit, the changes, and the
+recorders.
 
 As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
-that a line of many megabytes costs no more than any other. An exchange that still runs is measured from what is there,
-unless that is much, and is the same on every screen. What is done with the rows is left to `wiretape.viewer.listing`.
+that a line of many megabytes costs no more than any other. A running exchange is measured from its data so far, unless
+that is large, and is the same on every screen. The use of the rows is left to `wiretape.viewer.listing`.
 """
 
 import functools
@@ -29,16 +30,16 @@ from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, a
 from wiretape.viewer.source.tape.conditions import Condition
 
 LONGEST: Final = 256
-"""So many characters of a text are read for the list."""
+"""Maximum number of characters read of a text for the list."""
 
 TAIL: Final = 4000
-"""So many characters of the end of an answer are read for the preview."""
+"""Number of characters read from the end of an answer for the preview."""
 
 LARGEST: Final = 512 << 10
 """A body of more bytes is not measured before its exchange has ended."""
 
 RATIO: Final = 20
-"""So many times larger a compressed event stream may well be without its coding."""
+"""Assumed compression ratio of an event stream."""
 
 MEASURED: Final = (
     "response_model", "api", "operation", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
@@ -47,7 +48,7 @@ MEASURED: Final = (
     "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "events", "comments", "chunks",
     "output_chunks", "coalesced_fraction", "sparkline",
 )  # fmt: skip
-"""The fields of a row that an exchange which still runs has: not what can only be known at its end."""
+"""The fields that a running exchange's row has: those that are known before its end."""
 
 R = TypeVar("R", bound=ListRow)
 
@@ -82,7 +83,7 @@ def numbers(
 
 
 def newest(connection: Connection, where: Condition | None, most: int) -> list[int]:
-    """Return the numbers of the newest exchanges that fit, the newest first, at most so many."""
+    """Return the numbers of the newest exchanges that fit, the newest first, with a limit."""
     statement = select(exchanges.c.no).select_from(JOINED).order_by(exchanges.c.no.desc()).limit(most)
     with connection.begin():
         return list(connection.execute(queries.filtered(statement, where)).scalars())
@@ -103,7 +104,7 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
 
 
 def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
-    """Return the rows of these exchanges, as far as they are on the tape; the open ones measured as far as they are."""
+    """Return the rows of these exchanges, except those that are gone; running ones are measured so far."""
     with connection.begin():
         found = connection.execute(_listed(), {"numbers": numbers}).all()
     listed = []
@@ -123,7 +124,7 @@ def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[ob
 
 
 def short_columns() -> list[Expression]:
-    """Return what a row of the list is made of, texts cut."""
+    """Return the columns of the list's rows, with texts cut."""
     return [_short(name).label(name) for name in LISTED]
 
 
@@ -140,7 +141,7 @@ def _listed() -> Statement:
 def change(
     connection: Connection, seen: Seen | None, where: Condition | None = None, looked_at: Iterable[int] = ()
 ) -> Change | None:
-    """Return what has changed on the tape since it was `seen` (None: never); None if nobody has written to it.
+    """Return the changes of the tape since it was `seen` (None: never); None if nobody has written to it.
 
     Rows are read of those that are new and of those that are `looked_at`, the newest of them at most.
     """
@@ -148,7 +149,7 @@ def change(
     if seen is not None and seen.version == version:
         return None
     known = seen or Seen(version)
-    with connection.begin():  # of one moment: what comes after it is seen the next time
+    with connection.begin():  # one snapshot: later changes are seen the next time
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
         new = _new(connection, known) if seen else set()
         newest = connection.execute(select(func.max(exchanges.c.no))).scalar() or 0
@@ -171,7 +172,7 @@ def change(
 
 
 def values(connection: Connection, field: str) -> list[str]:
-    """Return the values that a text field has on the tape, the commonest first, as far as a filter can name them."""
+    """Return the values of a text field on the tape, the commonest first, except those that a filter cannot name."""
     text = func.substr(cast(column(field), Text), 1, LONGEST)
     statement = select(text).select_from(JOINED).group_by(text).order_by(func.count().desc()).limit(_MOST_VALUES)
     with connection.begin():
@@ -204,7 +205,7 @@ def preview(connection: Connection, no: int) -> PreviewRow | None:
 
 
 def without_texts(row: ListRow) -> PreviewRow:
-    """Return a row of the list as a preview of which no text is known."""
+    """Return a row of the list as a preview without texts."""
     return PreviewRow(row, dict.fromkeys((*_TAILS, "tool_calls")), dict.fromkeys(_TAILS))
 
 
@@ -214,7 +215,7 @@ def is_measurable(row: ListRow, most: int = LARGEST) -> bool:
 
 
 def figures(connection: Connection, no: int) -> Measures:
-    """Measure an exchange as far as it is; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
+    """Measure a running exchange so far; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
         facts, its_reads, body = reading.answer(connection, no)
     if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
@@ -223,7 +224,7 @@ def figures(connection: Connection, no: int) -> Measures:
 
 
 def decoded(facts: Exchange, reads: Reads, body: bytes) -> Decoded:
-    """Decode what there is of an exchange: once per change, whichever list, preview or pane asks first."""
+    """Decode the data of an exchange so far: once per change, for all lists, previews and panes."""
     return _decode_once(_hashable_facts(facts), _hashable(reads), body)
 
 
@@ -245,7 +246,7 @@ def _measure_once(facts: Exchange, reads: Reads, body: bytes) -> Measures:
 
 
 def filled(row: R, figures: Measures) -> R:
-    """Return a row with these figures, as far as it has their fields; a model that was asked for is not replaced."""
+    """Return a row with those of these figures that it has fields for; a requested model is not replaced."""
     values = rows.exchange(MEASURED, [getattr(figures, rows.stored_name(name)) for name in MEASURED])
     values["model"] = row.model or figures.response_model
     values["flags"] = [flag for flag in figures.flags if flag in _FLAGS]
@@ -256,7 +257,7 @@ def filled(row: R, figures: Measures) -> R:
 
 
 def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
-    """Return these exchanges as a table of several shows them, as far as they are on the tape."""
+    """Return these exchanges as a table of several shows them, except those that are gone."""
     return [entry for no in numbers if (entry := _entry(connection, no)) is not None]
 
 

@@ -27,7 +27,7 @@ from wiretape.viewer.stats.tools.summary import Addend, Observed, measure_observ
 from wiretape.viewer.stats.tools.tools import AUTHORITIES, Authority, authority
 
 PART: Final = 500
-"""So many exchanges are measured by one process at a time."""
+"""Number of exchanges that one process measures at a time."""
 
 MANY: Final = 2000
 """More exchanges are measured by several processes: to start one takes as long as to measure hundreds."""
@@ -84,7 +84,7 @@ def measured(
 
 
 def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Addend], list[str]]:
-    """Measure some exchanges; return also the lines that report what of them is damaged."""
+    """Measure some exchanges; return also the lines that report their damage."""
     damage = list[str]()
     with queries.opened(tape, damage.append) as connection:
         found = observed(connection, authority(tool), among(numbers))

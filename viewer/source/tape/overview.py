@@ -46,7 +46,7 @@ OUTCOME: Final = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coale
 """Elsewhere an exchange that has ended and is not measured counts as open; it is missing from the figures."""
 
 _PAID: Final = 3
-"""So many columns say what was paid: the cost, the tokens from the cache, and all tokens of the request."""
+"""Number of columns for payments: the cost, the tokens from the cache, and all tokens of the request."""
 
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
 SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
@@ -55,12 +55,12 @@ _NOT_FAILED: Final = ("complete", "open")
 
 
 def covered(where: Condition | None) -> Condition:
-    """Return the condition for what rates and latencies cover of what `where` selects."""
+    """Return the condition for those of the exchanges that rates and latencies cover."""
     return COVERED if where is None else and_(where, COVERED)
 
 
 def left_out(connection: Connection, where: Condition | None = None) -> dict[str, int]:
-    """Count what they leave out of it, by operation, the most frequent first."""
+    """Count the exchanges that rates and latencies do not cover, by operation, the most frequent first."""
     operation = column("operation").label("operation")
     statement = select(operation, func.count()).select_from(JOINED).where(not_(COVERED))
     statement = queries.filtered(statement, where).group_by(operation).order_by(func.count().desc(), operation)
@@ -111,7 +111,7 @@ def samples(
 
 @dataclass(slots=True)
 class _Group:
-    """What was read of a group: a row of numbers for each exchange, all gaps, and when the first and last started."""
+    """The data of a group: a row of numbers for each exchange, all gaps, and the starts of the first and the last."""
 
     numbers: list[NDArray[np.float64]] = field(default_factory=list)
     gaps: bytearray = field(default_factory=bytearray)
@@ -174,7 +174,7 @@ def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None)
 
 
 def _paid(table: NDArray[np.float64], complete: NDArray[np.bool_], currency: str | None) -> Paid:
-    """Add up what was paid; each number is whole, and their sums are exact."""
+    """Sum payments; each number is an integer, and the sums are exact."""
     costs, cached, totals = table.T
     has_cost, has_total = ~np.isnan(costs), ~np.isnan(totals)
     return Paid(
@@ -194,7 +194,7 @@ def _counts(codes: NDArray[np.float64]) -> Counter[str]:
 
 
 def sortable(key: Iterable[object]) -> list[tuple[bool, str]]:
-    """Return what the keys of groups are put in order by: numbers as such, unknown last."""
+    """Return a sort key for a group's keys: numbers by value, unknown last."""
     return [(part is None, f"{part:>9}" if isinstance(part, int) else str(part)) for part in key]
 
 

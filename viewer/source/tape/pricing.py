@@ -1,4 +1,4 @@
-"""What exchanges cost, as functions of SQL; the prices are read when a statement first asks for them."""
+"""Costs of exchanges, as SQL functions; the prices are read when a statement first uses them."""
 
 import sqlite3
 from typing import Final
@@ -47,7 +47,7 @@ class Pricing:
 
 
 def cost(prices: Prices, outcome: object, flags: object, started_at: object, *rest: object) -> int | None:
-    """Return what an exchange cost by prices, given the arguments of `COST`; None if that is not known."""
+    """Return the cost of an exchange by prices, given the arguments of `COST`, or None if it is unknown."""
     names, (input, output, reasoning, *cached) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
     if outcome != "complete" or not isinstance(started_at, str):
         return None
@@ -65,5 +65,5 @@ def _text(value: object) -> str | None:
 
 
 def _count(value: object) -> int | None:
-    """Return a cell of which nothing has been checked, if it is a count."""
+    """Return an unchecked cell if it holds a count, or None."""
     return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else None

@@ -1,8 +1,8 @@
 """The viewer's SELECTs: a tape in, rows out (as columns for statistics: `samples`).
 
 Every query is short: its transaction ends before a row is handed on, so that a reader never holds up the writer's
-checkpoints, and what belongs together (an exchange's facts and its body) is read in one. Lists come in batches, so that
-memory does not grow with the tape. What a row looks like is left to `rows`, decoding to
+checkpoints, and data that belongs together (an exchange's facts and its body) is read in one. Lists come in batches, so
+that memory does not grow with the tape. The format of rows is left to `rows`, decoding to
 `wiretape.recorder.decode.derive`.
 """
 
@@ -58,10 +58,10 @@ _REQUEST: Final[Statement] = select(
 )
 _SENDERS: Final = {"upstream": FROM_UPSTREAM, "client": FROM_CLIENT}
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
-"""What is said wherever an exchange is asked of a tape that has none."""
+"""The message for an empty tape."""
 
 OUTDATED: Final = "an older decoder measured this tape: 'wiretape db rebuild' brings its measures up to date"
-"""What is said where measures are shown that are not what this program would derive."""
+"""The warning beside measures that this version would derive differently."""
 
 _LEAST_PREFIX = 4
 _CANDIDATES = 5
@@ -91,7 +91,7 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
 
 
 def _damage(connection: Connection) -> list[str]:
-    """Return what the queries of a connection have found damaged."""
+    """Return the damage that a connection's queries have found."""
     damage = cells.damage_of(connection)
     if not damage:
         return []
@@ -102,7 +102,7 @@ def _damage(connection: Connection) -> list[str]:
 
 
 def report_damage(line: str) -> None:
-    """Print on standard error what was found damaged."""
+    """Print a line about damage on standard error."""
     print(f"wiretape: {safe(line)}", file=sys.stderr)
 
 
@@ -206,7 +206,7 @@ def detail(connection: Connection, no: int) -> DetailRow:
 
 
 def detail_of(connection: Connection, no: int) -> DetailRow:
-    """Return what `detail` does, within a transaction."""
+    """Return the row of `detail`, within a transaction."""
     return rows.detail(*connection.execute(_detail(), {"no": no}).one())
 
 
@@ -226,7 +226,7 @@ def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WOR
 
 
 def find(connection: Connection, reference: str) -> int:
-    """Return the number of the exchange that is meant: `@` the newest, `@-1` the one before it, `@err` the newest that
+    """Resolve a reference to an exchange's number: `@` the newest, `@-1` the one before it, `@err` the newest that
     failed, or a prefix of its id.
 
     Raises `NotFound` with up to five candidates if there is none, or more than one.
@@ -305,7 +305,7 @@ def reads(connection: Connection, no: int) -> list[TableRow]:
 
 
 def sent(connection: Connection, no: int) -> bytes:
-    """Return what the client sent over a WebSocket, byte for byte."""
+    """Return the bytes that the client sent over a WebSocket."""
     with connection.begin():
         return reading.stored_body(connection, no, FROM_CLIENT)
 
@@ -324,7 +324,7 @@ def all_chunks(connection: Connection, where: Condition | None = None, limit: in
 def decoded_bodies(connection: Connection, numbered: Iterable[tuple[int, K]]) -> Iterator[tuple[K, Decoded]]:
     """Yield the decoded bodies of exchanges, each with the key that comes with its number.
 
-    Several are read at once, as far as they are not large, with nothing but what decides how they are decoded.
+    Several are read at once, except large ones, with only the columns that decoding needs.
     """
     numbered = iter(numbered)
     while batch := dict(itertools.islice(numbered, _BATCH_OF_EXCHANGES)):
@@ -349,7 +349,7 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tup
             heads = {row.no: row for row in connection.execute(_HEADS.where(_exchanges.c.no.in_(group)))}
             reads = reading.reads_of_all(connection, group)
             data = {no: (data, size) for no, data, size in connection.execute(packed)}
-    except DatabaseError:  # what is damaged is left out of each by itself
+    except DatabaseError:  # damage is left out of each by itself
         heads, reads, data = {}, {}, {}
     for no in group:
         try:
@@ -373,7 +373,7 @@ def chunks(connection: Connection, no: int) -> Decoded:
 
 
 def _as_answer(head: Any) -> Exchange:
-    """Return what of an exchange decides how its body is decoded."""
+    """Return the columns of an exchange that decoding its body needs."""
     headers = head.response_headers or []
     named, coding = dict(reversed(headers)), encoding.coding_of(headers)
     answer = Exchange(None, named.get("content-type"), coding, None, None, None, None, framing=head.framing)
@@ -427,7 +427,7 @@ def version(connection: Connection) -> int:
 
 
 def advice(connection: Connection) -> str | None:
-    """Return what to do about measures that an older decoder derived; None if nothing can be done, or is to be.
+    """Return the advice about measures that an older decoder derived, or None if there is nothing to do.
 
     Only the first and the last measures are looked at: what lies between them was derived between them.
     """
@@ -460,7 +460,7 @@ def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]
 
 
 def unmeasured(connection: Connection) -> tuple[int, int]:
-    """Return how many ended exchanges of a tape have no measures, and how many have ended."""
+    """Return the counts of finished exchanges without measures, and of all finished exchanges."""
     ended = connection.execute(select(func.count()).where(_exchanges.c.ended_by.is_not(None))).scalar_one()
     measured = connection.execute(select(func.count()).select_from(_measures)).scalar_one()
     return max(ended - measured, 0), ended

@@ -1,4 +1,4 @@
-"""What is needed of exchanges to serve them again: which requests there were, and the answer to one of them.
+"""The parts of exchanges that replaying needs: all requests, and the answer to one of them.
 
 As in `queries`, each query is short.
 """
@@ -41,18 +41,18 @@ class Head(NamedTuple):
 
     @property
     def has_bytes(self) -> bool:
-        """Whether its bytes are there; if not, it was pulled from a centre that does not have them."""
+        """True if the tape holds its bytes; False if it was pulled from a server that does not have them."""
         return NOT_SHIPPED not in (self.flags or "").split()
 
     @property
     def is_answered(self) -> bool:
-        """Whether it holds an answer of upstream's: not where none came, nor where the recorder itself broke it off."""
+        """True if upstream answered: False if no answer came, or if the recorder itself broke it off."""
         return self.status is not None and self.ended_by not in _BY_RECORDER and self.has_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request was answered with: facts, the headers as upstream sent them (redacted), reads, body.
+    """The answer to a request: facts, the headers as upstream sent them (redacted), reads, body.
 
     `sent_ns` is when the request had been sent.
     """
@@ -107,7 +107,7 @@ def numbers(after: int, until: int) -> Condition:
 def request_bodies(connection: Connection, requests: Sequence[Head]) -> Iterator[bytes | None]:
     """Yield the body of each request without its content coding; None if the tape does not hold all of it.
 
-    Several are read at once, as far as they are not large.
+    Several are read at once, except large ones.
     """
     group, held = list[Head](), 0
     for head in requests:

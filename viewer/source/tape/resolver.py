@@ -1,7 +1,7 @@
-"""Which exchanges of a tape are one conversation, as functions of SQL that take the number of an exchange.
+"""The conversations of a tape, as SQL functions of the number of an exchange.
 
-That is worked out of all exchanges when a statement first asks for it, and kept up to date after that: what is new is
-read, and what has been measured meanwhile. Of an exchange that is not measured yet, its request is looked at.
+They are derived from all exchanges when a statement first needs them, and updated after that from new and newly
+measured exchanges. Of an exchange that is not measured yet, only the request is read.
 """
 
 import sqlite3
@@ -25,7 +25,7 @@ _LINKS: Final = select(
     )),
 ).select_from(JOINED).order_by(exchanges.c.no)  # fmt: skip
 _MOST_OPEN: Final = 1000
-"""Of more exchanges that are not measured yet, the requests of the newest are looked at."""
+"""Maximum number of unmeasured exchanges whose requests are read: the newest."""
 
 
 class Resolver:
@@ -47,12 +47,12 @@ class Resolver:
         connection.create_function(CONTINUED, 1, lambda no: self.conversations.id(self.conversations.continued(no)))
 
     def prepare(self, connection: Connection, _: object, statement: str, *__: object) -> None:
-        """Bring what is known up to date before a statement that asks for it; in the same transaction."""
+        """Update the links before a statement that uses them, in the same transaction."""
         if any(f"{function}(" in statement for function in (CONVERSATION, CONTINUED, ABOVE)):
             self.update(connection)
 
     def update(self, connection: Connection) -> None:
-        """Read what has changed, within a transaction."""
+        """Read the changes, within a transaction."""
         version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._version:
             return
@@ -79,7 +79,7 @@ class Resolver:
         self._read &= self._open
 
     def _asked(self, connection: Connection, no: int) -> Link:
-        """Read what ties an exchange that is not measured yet to others: all but its answer."""
+        """Read an unmeasured exchange's ties to others: all but its answer."""
         row = reading.row_of(connection, no)
         if row.request_truncated is not None:
             self._read.add(no)

@@ -18,7 +18,7 @@ TEXTS: Final = (
     "outcome_detail", "error_code", "error_message", "finish_reason", "framing", "ended_by", "clock", "flags",
     "conversation", "sparkline",
 )  # fmt: skip
-"""The fields of an exchange that are texts, of which many have the same."""
+"""The text fields of an exchange whose values often repeat."""
 
 NUMBERS: Final = (
     "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
@@ -49,7 +49,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What the output chunks of an exchange said: all of it, and how many characters each of them brought."""
+    """The text of an exchange's output chunks: all of it, and the number of characters in each chunk."""
 
     text: str
     sizes: list[int]
@@ -58,7 +58,7 @@ class Text:
 def columns(
     connection: Connection, where: Condition | None, most: int, most_gaps: int, without: Collection[str] = ()
 ) -> Columns:
-    """Return the newest exchanges that fit, at most `most`; of those that waited longest, at most so many gaps.
+    """Return the newest exchanges that fit, at most `most`, with at most `most_gaps` gaps of those that waited longest.
 
     Fields that are left out, `without`, are unknown.
     """
@@ -74,7 +74,7 @@ def columns(
 
 
 def _with_gaps(numbers: Sequence[int], values: dict[str, list[Any]], most: int) -> set[int]:
-    """Return the exchanges whose gaps are kept: those with the longest gap come first, until there are so many."""
+    """Return the exchanges whose gaps are kept: those with the longest gap come first, up to the limit of gaps."""
     longest_first = sorted(
         zip(values["max_stall_ms"], values["output_chunks"], numbers, strict=True), key=lambda one: -(one[0] or 0)
     )
@@ -95,7 +95,7 @@ def _gaps(connection: Connection, numbers: set[int]) -> list[tuple[int, bytes]]:
 
 
 def texts(connection: Connection, numbers: Sequence[int], most: int) -> dict[int, Text]:
-    """Return the texts of these exchanges, in their order, until there are so many characters."""
+    """Return the texts of these exchanges, in their order, up to a limit of characters."""
     found, held = dict[int, Text](), 0
     for no, decoded in queries.decoded_bodies(connection, ((no, no) for no in numbers)):
         said = [text for run in decoded.runs if run.chunk.output for text in _said(run)]
@@ -107,7 +107,7 @@ def texts(connection: Connection, numbers: Sequence[int], most: int) -> dict[int
 
 
 def _said(run: Run) -> list[str]:
-    """Return what each chunk of a run said: texts, and names and arguments of tool calls."""
+    """Return the text of each chunk of a run: texts, and names and arguments of tool calls."""
     if run.part is not None:
         return run.texts
     each = rows.chunk("", run.chunk)

@@ -1,4 +1,4 @@
-"""What is shipped from a tape: exchanges in the order in which they were settled, and the runs of recorders.
+"""The shipped parts of a tape: exchanges in the order in which they were settled, and the runs of recorders.
 
 Each query is short, as in `queries`, but nothing that only lists and statistics need is loaded here: shipping is a
 process of its own that stays, and takes little memory.
@@ -45,20 +45,20 @@ _EARLIEST_US = 10**15
 
 
 class Waiting(NamedTuple):
-    """How many exchanges are waiting to be shipped, and the version of the first; None: there is none."""
+    """The number of exchanges to ship, and the version of the first, or None without any."""
 
     exchanges: int
     first: int | None
 
     def lag_ns(self, wall_ns: int) -> int | None:
-        """Return how long the first has been settled; None if there is none, or nobody knows when that was."""
+        """Return the time since the first was settled, or None if there is none, or its time is unknown."""
         if self.first is None or self.first < _EARLIEST_US:
             return None
         return max(wall_ns - self.first * 1000, 0)
 
 
 def identity(connection: Connection) -> str | None:
-    """Return what tells a tape from another that takes its name: its first session; None if it has none yet."""
+    """Return the id of a tape, which another tape of its name lacks: its first session; None before that."""
     with connection.begin():
         uuid: str | None = connection.execute(select(sessions.c.uuid).order_by(sessions.c.no).limit(1)).scalar()
     return uuid
@@ -71,7 +71,7 @@ def read_through(connection: Connection) -> None:
 
 
 def waiting(connection: Connection, after: int) -> Waiting:
-    """Return what was settled after a version."""
+    """Return the count of exchanges settled after a version, with the first version of them."""
     statement = select(func.count(), func.min(settlements.c.version)).where(settlements.c.version > after)
     with connection.begin():
         count, first = connection.execute(statement).one()
@@ -81,7 +81,7 @@ def waiting(connection: Connection, after: int) -> Waiting:
 def settled(
     connection: Connection, columns: Sequence[Column[Any]], after: int, until: int | None, most: int
 ) -> list[tuple[Any, ...]]:
-    """Return what was settled after a version, and not after another, in its order: at most so many rows.
+    """Return the exchanges settled after a version and not after `until`, in that order, with a limit.
 
     A row has the version, the labels, and then the columns.
     """
@@ -91,7 +91,7 @@ def settled(
 
 
 def fitting(connection: Connection, after: int, most: int, size: int) -> int:
-    """Return how many exchanges settled after a version, at most so many, had so many bytes together; one at least."""
+    """Return the number of exchanges settled after a version that fit the limits of count and bytes; one at least."""
     with connection.begin():
         sizes = connection.execute(_SIZES.params(after=after, most=most)).scalars().all()
     count: int = sum(so_far <= size for so_far in itertools.accumulate(sizes))
