@@ -1,1 +1,1 @@
-"""Pure: what the screens show of one exchange."""
+"""Pure: the content of the screens of one exchange."""

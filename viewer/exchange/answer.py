@@ -28,12 +28,12 @@ _AT_ONCE: Final = 200
 _A_TAB: Final = re.compile("\t")
 _MOST_TABS: Final = 100_000
 _TURNS: Final = 4
-"""A choice that has not grown while the others each did so often is done, or waits."""
+"""A choice that has not grown while the others each grew this many times is done, or waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A piece of a line: `said`, not said yet (`ghost`), or a `silence` before what follows, which is of no event."""
+    """A piece of a line: `said`, not said yet (`ghost`), or a `silence` before the next text, without an event."""
 
     text: str
     state: Literal["said", "ghost", "silence"]
@@ -41,7 +41,7 @@ class Run:
 
 
 class Part:
-    """One text of an answer: what it is, its name if it has one, its text, and how it is laid out in the pane.
+    """One text of an answer: its kind, its name if it has one, its text, and its layout in the pane.
 
     `rendered` are lines to show instead, made for the place of the playhead.
     """
@@ -64,7 +64,7 @@ class Part:
         self._silences: dict[int, int] = {}
 
     def standing(self, position: int) -> str:
-        """Return how complete the arguments of a tool are when `position` events have come."""
+        """Return the completeness of a tool's arguments after `position` events."""
         if self.track.length(position) < len(self.track):
             return "incomplete"
         if self._is_value is None:
@@ -83,7 +83,7 @@ class Part:
         )
 
     def has_grown(self, before: int, after: int) -> bool:
-        """Return whether it is longer at one of two positions than at the other."""
+        """Return True if the text is longer at one of two positions than at the other."""
         return any(track.length(before) != track.length(after) for track in self._tracks)
 
     def lay_out(self, width: int, silences: Sequence[tuple[int, str]]) -> None:
@@ -106,7 +106,7 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """How many lines it takes, as far as they have been found, its heading not counted."""
+        """The number of lines found yet, without the heading."""
         if self.rendered is not None:
             return len(self.rendered)
         return 0 if self.folded or not len(self.track) else len(self.lines)
@@ -121,10 +121,10 @@ class Part:
         return self.top + self.headed + min(line, self.rows - 1)
 
     def runs(self, line: int, position: int) -> Iterator[Run]:
-        """Yield the pieces of a line for a position of the playhead; each piece that was said is of one event.
+        """Yield the pieces of a line for a position of the playhead; each `said` piece belongs to one event.
 
-        A grapheme that several events brought is in the piece of the first of them, and not cut. What of it has been
-        said is shown; what is still to come of it is not.
+        A grapheme that several events brought is in the piece of the first of them, and not cut. The part of it that
+        has been said is shown; the rest is not.
         """
         start, end = self.lines.span(line)
         said_end, text = self._laid_out(self.track.length(position)), self.lines.text
@@ -141,7 +141,7 @@ class Part:
                 yield Run(safe(text[middle:stop]), "ghost", event)
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
-        """Yield where the text of each event, and each silence (None), begins and ends in what is laid out."""
+        """Yield the laid-out span of each event's text and of each silence (None)."""
         for delta in self.track.deltas(max(self._stored(start) - 1, 0), self._stored(end) + 1):
             first, last = self._laid_out(delta.start), self._laid_out(delta.end)
             if (size := self._silences.get(delta.start, 0)) and first < end and first + size > start:
@@ -151,11 +151,11 @@ class Part:
                 yield max(first, start), min(last, end), delta.event
 
     def _laid_out(self, length: int) -> int:
-        """Return where the first `length` characters of the text end in what is laid out."""
+        """Return the laid-out offset of the text's first `length` characters' end."""
         return length + self._inserted_sizes[bisect_left(self._inserted_at, length)] if self._inserted_at else length
 
     def _stored(self, place: int) -> int:
-        """Return the place in the text of a place in what is laid out."""
+        """Return the offset in the text of a laid-out offset."""
         at, sizes = self._inserted_at, self._inserted_sizes
         number = bisect_right(range(len(at)), place, key=lambda number: at[number] + sizes[number])
         return max(place - sizes[number], at[number - 1]) if number else place
@@ -214,12 +214,12 @@ class Answer:
         self._arrange()
 
     def __len__(self) -> int:
-        """Return how many rows there are, as far as lines have been found."""
+        """Return the number of rows found yet."""
         return self._end
 
     @property
     def done(self) -> bool:
-        """Whether all lines have been found."""
+        """True if all lines have been found."""
         return all(part.folded or part.lines.done for part in self.parts)
 
     def more(self, lines: int) -> None:
@@ -242,7 +242,7 @@ class Answer:
         self._arrange()
 
     def row(self, number: int) -> Row:
-        """Return what a row shows."""
+        """Return the content of a row."""
         at = bisect_right(self.parts, number, key=lambda part: part.top) - 1
         if at < 0 or number >= self._end:
             return Row()

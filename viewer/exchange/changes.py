@@ -46,7 +46,7 @@ class Change:
 
 
 def changes(a: Prompt, b: Prompt) -> list[Change]:
-    """Return how two requests differ; ids of calls are no difference."""
+    """Return the differences between two requests; ids of calls are ignored."""
     found: list[Change] = []
     if a.model != b.model:
         found.append(Change("model", "", "changed", a.model, b.model))

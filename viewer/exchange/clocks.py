@@ -37,10 +37,10 @@ _DAY_NS: Final = 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """A format of times, and what they count from.
+    """A format of times, and their zero.
 
-    `first_byte_ns` is when the first byte came, None if none did; `started_at` the wall time of T0 as on the tape;
-    `reference` the event that times count from in the format of that name, and `reference_ns` its timestamp.
+    `first_byte_ns` is the timestamp of the first byte, None if none came; `started_at` the wall time of T0 as on the
+    tape; `reference` the event that times count from in the format of that name, and `reference_ns` its timestamp.
     """
 
     format: Format = "request"
@@ -68,7 +68,7 @@ class Times:
 
     @property
     def is_plain(self) -> bool:
-        """Whether times count from the request, as they do unless somebody changes that."""
+        """True if times count from the request, which is the default."""
         return self.format == "request"
 
     @property
@@ -78,12 +78,12 @@ class Times:
 
     @property
     def name(self) -> str:
-        """What the times are."""
+        """The name of the times."""
         return f"since #{self.reference:,}" if self.reference is not None else _NAMES[self.format]
 
     @property
     def clock_name(self) -> str:
-        """What a timestamp that is no time between two events counts from."""
+        """The name of the zero of timestamps that are not differences between two events."""
         return _NAMES["request"] if self.format in ("event", "row") else self.name
 
     @property
@@ -128,7 +128,7 @@ class Times:
         return sparkline.clock_axis(axis_ns, room, began_ns)
 
     def at(self, typed_ns: int) -> int:
-        """Return the timestamp of a time that was typed: so many ns from where the displayed times count from."""
+        """Return the timestamp of a typed time, given in ns from the zero of the displayed times."""
         return self.origin_ns + typed_ns
 
     def at_time_of_day(self, typed_ns: int) -> int | None:
@@ -140,13 +140,13 @@ class Times:
         return None if began_ns is None else (typed_ns - began_ns + _DAY_NS // 2) % _DAY_NS - _DAY_NS // 2
 
     def position(self, transcript: Transcript, at_ns: int) -> int:
-        """Return how many events are displayed at a timestamp or before it: displayed times are cut to milliseconds."""
+        """Return the number of events displayed up to a timestamp: displayed times are cut to milliseconds."""
         text = self.instant(at_ns)
         low, high = bisect_right(transcript.at, at_ns), bisect_right(transcript.at, at_ns + _MS)
         return bisect_left(transcript.at, True, low, high, key=lambda at: self.instant(at) != text)
 
     def width(self, transcript: Transcript) -> int:
-        """Return how wide a column of all times of a transcript, and its title, is at most."""
+        """Return the maximum width of a column of all times of a transcript, including its title."""
         ends = (transcript.at[0], transcript.at[-1]) if len(transcript) else (0, 0)
         shown = [self.instant(end) for end in ends]
         if self.format in ("event", "row"):
@@ -159,7 +159,7 @@ SINCE_REQUEST: Final = Times()
 
 
 def seconds(ns: int) -> str:
-    """Return a time in seconds, to a millisecond; one before what it counts from has a minus."""
+    """Format a time in seconds, to a millisecond; a time before the zero has a minus."""
     text = f"{abs(ns) / 1e9:.3f}"
     return f"{formatting.MINUS}{text}" if ns < 0 and text.strip("0.") else text
 

@@ -1,7 +1,7 @@
 """Pure: a turn of a conversation as lines for people, and as a record for programs.
 
 The lines are the system prompt, the tools, the messages by role with calls and results of tools, and the answer, in
-order; a rule says what is new since the turn before. Whoever draws a line passes it through `safe`.
+order; a rule marks the messages that are new since the previous turn. The caller passes each line through `safe`.
 """
 
 import json
@@ -37,11 +37,11 @@ from wiretape.viewer.text.formatting import line
 _FOLDED_LINES: Final = 12
 _FOLDED_CHARACTERS: Final = 1500
 _IN_SHORT: Final = 12
-"""So many messages of earlier turns are shown, a line each, where texts are folded."""
+"""Number of messages of earlier turns shown, a line each, where texts are folded."""
 _MOST_FOLDED: Final = 200
-"""So many messages are shown at most where texts are folded."""
+"""Maximum number of messages shown where texts are folded."""
 _SLACK: Final = 3
-"""So many lines more are shown rather than counted."""
+"""Number of additional lines that are shown rather than counted."""
 _SHORT: Final = 100
 _PLAIN_WIDTH: Final = 120
 _NAMES: Final = 32
@@ -51,19 +51,19 @@ _INDENT: Final = "  "
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """Whether long texts and messages of earlier turns are shortened to `width` cells, and how to see all of them."""
+    """The folding of long texts and messages of earlier turns: the `width` in cells, and the hint for unfolding."""
 
     width: int | None = None
     remedy: str = ""
 
     @property
     def folds(self) -> bool:
-        """Whether anything is shortened."""
+        """True if anything is shortened."""
         return self.remedy != ""
 
     @property
     def room(self) -> int:
-        """How many cells a line takes that is cut."""
+        """The width of a cut line, in cells."""
         return self.width or _PLAIN_WIDTH
 
 
@@ -118,13 +118,13 @@ def parts_lines(
 
 
 def tool_names(prompt: Prompt) -> dict[str, str]:
-    """Return which tool each call of a prompt's messages is of, by the ids of the calls."""
+    """Return the names of the tools that a prompt's messages call, by the ids of the calls."""
     parts = chain.from_iterable(message.parts for message in prompt.messages)
     return {part.id: part.name for part in parts if isinstance(part, ToolCall) and part.id}
 
 
 def pretty(text: str) -> str:
-    """Return JSON in lines, if it is long; what is no JSON as it is."""
+    """Indent a long JSON text; return other text unchanged."""
     try:
         value = json.loads(text)
         short = json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Pure: the events of one exchange: each summed up in a line, as a table, and filtered by what is typed."""
+"""Pure: the events of one exchange: a summary line of each, a table of them, and the filter that users type."""
 
 import re
 from array import array
@@ -19,7 +19,7 @@ from wiretape.viewer.rows import TableRow
 from wiretape.viewer.text import formatting, json_spans
 
 FILTER_HELP: Final = "kind:tool · gap>100ms · words"
-"""What a filter for events can hold."""
+"""The syntax of a filter for events."""
 
 _LONGEST: Final = 200
 _LARGEST: Final = 16_384
@@ -32,7 +32,7 @@ Test = Callable[[Transcript, int], bool]
 
 
 def summary(transcript: Transcript, event: int) -> str:
-    """Return an event in one line: what it adds, in quotes; why the answer ended, its tokens, or its data."""
+    """Summarize an event in one line: its addition, in quotes; why the answer ended, its tokens, or its data."""
     kind = transcript.kind(event)
     if kind in OUTPUT and (text := transcript.text(event)):
         return f"'{without_nul(text[:_LONGEST])}'"
@@ -66,7 +66,7 @@ def _malformed(payload: bytes) -> str:
 
 
 def _known(kind: str, chunk: Chunk, data: str) -> str:
-    """Return what is shown instead of the data of an event that adds nothing to the answer; "" for the data."""
+    """Return the summary of an event that adds nothing to the answer, or "" for its data."""
     match kind:
         case "finish":
             return ", ".join(piece.finish_reason for piece in chunk.pieces if piece.finish_reason)
@@ -103,7 +103,7 @@ def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = Non
 def table(transcript: Transcript, decoded: Decoded) -> Iterator[TableRow]:
     """Yield a row of `rows.EVENT_FIELDS` for each event; the transcript is made of `decoded`.
 
-    `gap_ms` is the time since the event before, None for the first; `delta` what it adds to the answer.
+    `gap_ms` is the time since the event before, None for the first; `delta` its addition to the answer.
     """
     for event, item in enumerate(decoded.items()):
         yield {
@@ -128,7 +128,7 @@ def parse_filter(text: str) -> list[Test]:
 
 
 def filter_error(text: str) -> str | None:
-    """Return what is wrong with a filter; None if nothing is."""
+    """Return the error in a filter, or None if it is valid."""
     try:
         parse_filter(text)
     except ValueError as error:

@@ -26,15 +26,15 @@ Side = tuple[str, Spread | None, str]
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A label and what is said under it: one text, or figures that stay whole where the line is wrapped."""
+    """A label and its value: one text, or figures that stay whole where the line is wrapped."""
 
     label: str
     parts: tuple[str, ...]
 
 
 def _story(row: DetailRow) -> Iterator[Fact]:
-    """Yield when an exchange started, which model and what it asked for, how it ended and why, its labels,
-    and its conversation where that was asked for.
+    """Yield the start, the model and the operation, the ending and its reason, the labels, and the conversation where
+    the row has it.
     """
     other = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
     answered = f", answer {line(row.response_id)}" if row.response_id else ""
@@ -88,14 +88,14 @@ def _pace(row: ListRow, burst: bool) -> tuple[str, str]:
 
 
 def _counts(row: DetailRow) -> Fact:
-    """Return how much came: reads, bytes, and of a stream its events and chunks."""
+    """Return the amount of data received: reads, bytes, and of a stream its events and chunks."""
     of_streams = () if "nonstream" in row.flags else ("events", "comments", "chunks", "output_chunks")
     names = ("reads", *of_streams, "bytes", "gap_bytes")
     return Fact("counts", tuple(f"{name.replace('_', ' ')} {count(value(row, name))}" for name in names))
 
 
 def transport(row: DetailRow) -> Iterator[Fact]:
-    """Yield what is known of the connection, of the clock of the timestamps, and of a request that broke off."""
+    """Yield the facts about the connection, the clock of the timestamps, and an incomplete request."""
     connection = {True: "kept from an exchange before, without a connect", False: "new"}
     if row.connection_reused is not None:
         yield Fact("connection", (connection[row.connection_reused],))

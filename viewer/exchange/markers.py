@@ -21,11 +21,11 @@ SIGNS: Final = {
     "B": "first byte", "R": "first reasoning", "C": "first content", "T": "first tool call", "S": "stall",
     "E": "error, or an event that cannot be read", "D": "done",
 }  # fmt: skip
-"""What each marker stands for."""
+"""The meaning of each marker."""
 
 EXAMPLES: Final = "3.2s, 50%, #120, +500ms, 12:00:03"
 HELP: Final = f"{EXAMPLES.replace(',', ' ·')} · words"
-"""What can be typed as a position; events are numbered from 0."""
+"""The syntax of a position; events are numbered from 0."""
 
 _FIRSTS: Final = {"R": "reasoning", "C": "content", "T": "tool"}
 _ERRORS: Final = frozenset(KINDS.index(kind) for kind in ("error", "malformed"))
@@ -105,10 +105,10 @@ def _output_at(transcript: Transcript, at_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where to go, as it was typed.
+    """A destination, as it was typed.
 
     `instant` is a displayed time and `offset` a distance from here, in ns; `time_of_day` is in ns since midnight,
-    `share` of the whole stream is 0 to 1, `event` is its seq, and `words` are the next place that says them.
+    `share` of the whole stream is 0 to 1, `event` is its seq, and `words` is the next occurrence of a text.
     """
 
     kind: Literal["instant", "time_of_day", "offset", "share", "event", "words"]
@@ -117,7 +117,7 @@ class Goal:
 
 
 def parse_goal(text: str) -> Goal | None:
-    """Return where to go; None if nothing was typed."""
+    """Parse a destination, or return None if nothing was typed."""
     text = text.strip()
     if not text:
         return None
@@ -176,12 +176,12 @@ def position_of_words(transcript: Transcript, position: int, words: str, *, back
 
 
 def _after(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
-    """Return the first match that is complete only after so many characters, or else the first one."""
+    """Return the first match that is complete only after `length` characters, or else the first one."""
     matches = pattern.finditer(track.text, max(length - len(pattern.pattern), 0))
     return next((match for match in matches if match.end() > length), None) or pattern.search(track.text)
 
 
 def _before(track: Track, pattern: re.Pattern[str], length: int) -> re.Match[str] | None:
-    """Return the last match that is complete within so many characters, or else the last one."""
+    """Return the last match that is complete within `length` characters, or else the last one."""
     matches = deque(pattern.finditer(track.text, 0, length), 1) or deque(pattern.finditer(track.text), 1)
     return matches[0] if matches else None

@@ -1,4 +1,4 @@
-"""What somebody noted about exchanges, in a JSON file beside the tape: bookmarks, and a note in words.
+"""Users' notes about exchanges, in a JSON file beside the tape: bookmarks, and a text.
 
 The viewer never writes to the tape itself. A file that cannot be read is left as it is, and an error.
 """
@@ -19,7 +19,7 @@ _LARGEST: Final = 16 << 20
 
 @dataclass(slots=True)
 class Notes:
-    """What was noted about one exchange: a text, and the positions of the bookmarks, ascending."""
+    """The notes about one exchange: a text, and the positions of the bookmarks, ascending."""
 
     text: str = ""
     bookmarks: list[int] = field(default_factory=list)
@@ -39,7 +39,7 @@ def path_of(tape: Path) -> Path:
 
 
 def read(tape: Path, id: str) -> Notes:
-    """Return what was noted about an exchange. Raises `WiretapeError` if the file cannot be read."""
+    """Return the notes about an exchange. Raises `WiretapeError` if the file cannot be read."""
     noted = _all(path_of(tape)).get(id, {})
     text, bookmarks = noted.get("text", ""), noted.get("bookmarks", [])
     places = [place for place in bookmarks if isinstance(place, int)] if isinstance(bookmarks, list) else []
@@ -47,7 +47,7 @@ def read(tape: Path, id: str) -> Notes:
 
 
 def write(tape: Path, id: str, notes: Notes) -> None:
-    """Replace what was noted about an exchange; what was noted about others stays. Raises `WiretapeError`."""
+    """Replace the notes about an exchange, and keep those about others. Raises `WiretapeError`."""
     path = path_of(tape)
     noted = _all(path)
     noted.pop(id, None)

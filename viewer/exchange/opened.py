@@ -1,4 +1,4 @@
-"""Pure: all of an exchange from what the tape holds of it: its body decoded, its texts in time, what is wrong."""
+"""Pure: all of an exchange from its data on the tape: its decoded body, its texts in time, its faults."""
 
 import functools
 import gc
@@ -23,10 +23,10 @@ from wiretape.viewer.timing.verdicts import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known without decoding: its row, the request, the gaps between outputs.
+    """The facts that need no decoding: its row, the request, the gaps between outputs.
 
-    The row of one that still runs is measured as far as it is, unless it is large. `gaps` are packed as on the tape;
-    `end_ns` is when the exchange ended, 0 if it has not.
+    The row of a running exchange is measured until now, unless it is large. `gaps` are packed as on the tape; `end_ns`
+    is the end of the exchange, 0 if it runs.
     """
 
     row: DetailRow
@@ -39,7 +39,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the tape holds of an exchange's answer, as it came, and what was made of how it ended."""
+    """An exchange's answer as stored on the tape, raw, and its outcome."""
 
     id: str
     facts: Exchange
@@ -51,23 +51,23 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What judging adds to what was decoded: the verdicts, and the markers with those of stalls."""
+    """The result of judging: the verdicts, and the markers with those of stalls."""
 
     verdicts: list[Verdict]
     markers: list[Marker]
 
 
 Stage = Judgement | Slowness
-"""What a stage after decoding brings: `Opened.with_stage` takes them in this order."""
+"""The result of a stage after decoding: `Opened.with_stage` takes them in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """All of an exchange: its facts, its texts in time, what is wrong with it, and its reads in columns.
+    """All of an exchange: its facts, its texts in time, its faults, and its reads in columns.
 
-    `borders` are where reads begin in the decoded body, `owners` which they are, UNKNOWN from where no read is known to
-    have brought it: none if the body came compressed, or in frames. `verdicts` and stall markers are empty until
-    `judged` is true. `slowness` is computed last and is None until then.
+    `borders` are the offsets of reads in the decoded body, `owners` their indexes, UNKNOWN for bytes without a known
+    read: none if the body came compressed, or in frames. `verdicts` and stall markers are empty until `judged` is true.
+    `slowness` is computed last and is None until then.
     """
 
     facts: Exchange
@@ -86,7 +86,7 @@ class Opened:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all bytes that came are there."""
+        """True if all bytes that came are there."""
         return not self.missing and self.facts.has_bytes
 
     @property
@@ -99,18 +99,18 @@ class Opened:
 
     @property
     def live(self) -> bool:
-        """Whether it still runs."""
+        """True if the exchange still runs."""
         return self.facts.ended_by is None
 
     def with_stage(self, stage: Stage) -> "Opened":
-        """Return it with what a further stage brings."""
+        """Return a copy with the result of a further stage."""
         if isinstance(stage, Slowness):
             return replace(self, slowness=stage)
         return replace(self, judged=True, verdicts=stage.verdicts, markers=stage.markers)
 
 
 def opened(answer: Stored, limits: Thresholds) -> Opened:
-    """Decode an answer, or what there is of it so far, and judge it: slow for a long one, and it needs no tape."""
+    """Decode an answer, or its data until now, and judge it: slow for a long one, and it needs no tape."""
     opened, stages = begin(answer, limits)
     for stage in stages:
         opened = opened.with_stage(stage())
@@ -157,7 +157,7 @@ def begin(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[]
 
 @contextmanager
 def _gc_paused() -> Iterator[None]:
-    """Leave what is made here out of garbage collections: each would hold up the screen for as long as it takes."""
+    """Exempt the objects created here from garbage collections: each would hold up the screen for the time it takes."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -168,7 +168,7 @@ def _gc_paused() -> Iterator[None]:
 
 
 def _borders(facts: Exchange, reads: Reads, size: int) -> "tuple[array[int], array[int]]":
-    """Return where reads begin, and which: `UNKNOWN` from where the body goes on without any."""
+    """Return the offsets of reads, and their indexes: `UNKNOWN` where the body goes on without any."""
     if not encoding.is_identity(facts.content_encoding) or facts.framing == "websocket":
         return array("q"), array("q")
     ends, places = encoding.spans(reads.start, reads.size, size)

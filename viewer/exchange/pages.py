@@ -1,7 +1,7 @@
 """Pure: the pages of one exchange, as lines of pieces and their tones: heading, request, timing, notes.
 
-The words are those of `facts` and `wording`; `show` renders the same lines. Whoever draws a line passes it through
-`safe`, since bodies are as recorded. Unknown is `–`.
+The words are those of `facts` and `wording`; `show` renders the same lines. The caller passes each line through `safe`,
+since bodies are as recorded. Unknown is `–`.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ _MOST_VERDICTS: Final = 100
 
 
 def heading(known: Known, opened: Opened | None = None, died: bool = False) -> Line:
-    """Return what an exchange is, and the verdict on its timing once it is judged, in one line."""
+    """Return the heading line of an exchange, with the verdict on its timing once it is judged."""
     row = known.row
     state = states.state(row, recording=not died)
     path = row.path.partition("?")[0]
@@ -79,7 +79,7 @@ def is_dead(known: Known, wall_ns: int) -> bool:
 
 
 def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
-    """Return what is wrong with an exchange in one line; None if nothing is."""
+    """Return the faults of an exchange in one line, or None without any."""
     row = known.row
     if died:
         heard = formatting.moment(known.recorder.heartbeat_at)
@@ -98,7 +98,7 @@ def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
 
 
 def _unread(opened: Opened) -> int:
-    """Return how many bytes no read on the tape brought."""
+    """Return the number of bytes that no read on the tape brought."""
     borders = [*opened.borders, len(opened.transcript.data)]
     spans = zip(pairwise(borders), opened.owners, strict=True)
     return sum(end - start for (start, end), owner in spans if owner == UNKNOWN)
@@ -138,7 +138,7 @@ def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:
 
 
 def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
-    """Yield where the time went, and who was slow, in lines of `width` cells, timestamps as `times` display them."""
+    """Yield the spans of time and the slow party, in lines of `width` cells, timestamps as `times` display them."""
     judged = {verdict.kind for verdict in opened.verdicts} if opened is not None and opened.judged else None
     burst = "burst" in (known.row.flags if judged is None else judged)
     told = (*facts.measured(known.row, burst=burst), *facts.transport(known.row))
@@ -216,7 +216,7 @@ class Bar:
     note: str = ""
 
     def cells(self, axis_ns: int, cells: int) -> tuple[int, int]:
-        """Return its first cell on an axis of so many, and how many it takes: at least one."""
+        """Return the first cell on an axis of `cells`, and the number of cells: at least one."""
         first = cell_at(self.start_ns + 1, axis_ns, cells)
         return first, max(cell_at(self.end_ns, axis_ns, cells) - first + 1, 1)
 
@@ -319,7 +319,7 @@ def _verdicts(opened: Opened, times: Times) -> Iterator[Line]:
 
 
 def judged(verdict: Verdict, names: int, timestamp: Callable[[int], str] = wording.seconds) -> Iterator[Line]:
-    """Yield what was judged, and its evidence below it, beside a label of `names` cells."""
+    """Yield a verdict, and its evidence below it, beside a label of `names` cells."""
     sentence, evidence = wording.sentences(verdict, timestamp)
     yield [(f"{verdict.kind:<{names}}", "error" if verdict.kind == "stall" else "warning"), (sentence, "plain")]
     yield [(" " * names, "plain"), (evidence, "muted")]

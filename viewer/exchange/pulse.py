@@ -1,7 +1,7 @@
-"""Pure: one exchange while it may still run: how far it has got by now, and for how long nothing came at a timestamp.
+"""Pure: the progress of one exchange that may still run, and the silence at a timestamp.
 
-Its reads have their timestamps from the tape; what has passed since the last one only a clock can tell. A tape that is
-written to cannot be read from another machine, so this clock is its recorder's.
+Its reads have their timestamps from the tape; the time since the last one needs a clock. A tape that is written to
+cannot be read from another machine, so this clock is its recorder's.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from wiretape.viewer.exchange.states import Silence, silence
 
 
 class Pulse:
-    """Whether one exchange runs, as far as was seen; `died` says that its recorder is gone."""
+    """The state of one exchange, running or not, as last seen; `died` is true if its recorder is gone."""
 
     def __init__(self, clock: Clock) -> None:
         self.died = False
@@ -26,14 +26,14 @@ class Pulse:
 
     @property
     def runs(self) -> bool:
-        """Whether it goes on."""
+        """True if the exchange still runs."""
         return self._opened is not None and self._opened.live and not self.died
 
     @property
     def end_ns(self) -> int:
-        """When it ended, or how far it has got by now, in ns since T0; 0 as long as nothing is known.
+        """The end, or the present of a running exchange, in ns since T0; 0 as long as nothing is known.
 
-        It is never before the last read, whatever becomes of the wall clock.
+        It is never before the last read, even if the wall clock is set back.
         """
         if self._opened is None:
             return 0
@@ -60,7 +60,7 @@ class Pulse:
         return silence(lasted_ns, None, self._opened.limits)
 
     def know(self, started_at: str, *, died: bool) -> None:
-        """Take when it began, as on the tape, and whether its recorder is gone."""
+        """Set the start, as on the tape, and the death of the recorder."""
         self.died = died
         if self._began_ns is None:
             try:
@@ -70,7 +70,7 @@ class Pulse:
             self._began_ns = self._clock.now() - (self._clock.wall_ns() - started_ns)
 
     def take(self, opened: Opened) -> None:
-        """Take what has come of it by now."""
+        """Update the progress from the exchange's data until now."""
         self._opened, at = opened, opened.reads_at
         self._last_ns = at[-1] if at else 0
         self._longest_ns = max(at[0], max(map(sub, islice(at, 1, None), at), default=0)) if at else 0

@@ -1,8 +1,8 @@
-"""Pure: two exchanges on one clock, and how each stands there in a line.
+"""Pure: two exchanges on one clock, and a status line of each.
 
 The events of both are merged into one sequence, so that one `Playback` plays, steps, seeks, and cuts the silences in
-which neither says anything. Aligning moves both along the time axis until what they are aligned by comes at once: there
-the clock is 0, and before it negative.
+which neither says anything. Alignment moves both along the time axis until their aligned events coincide: there the
+clock is 0, and before it negative.
 """
 
 import functools
@@ -28,16 +28,16 @@ from wiretape.viewer.timing.playback import Playback
 Alignment = Literal["request sent", "first byte", "first content", "content offset"]
 
 ALIGNMENTS: Final[tuple[Alignment, ...]] = ("request sent", "first byte", "first content", "content offset")
-"""What stands at the same place for both; by content offset both always show as much text: that of A sets the pace."""
+"""Events that alignment makes coincide; by content offset both always show as much text: A sets the pace."""
 
 _BETWEEN: Final = "  "
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A text of a lane: what it is, how much of it has come, and all.
+    """A text of a lane: its kind, the length received until now, and all of it.
 
-    It is `reasoning`, `content`, `refusal` or `tool`, or what is shown `instead`.
+    It is `reasoning`, `content`, `refusal` or `tool`, or a placeholder, `instead`.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class Lane:
 
     @functools.cached_property
     def text(self) -> str:
-        """What the first choice says: its content, else its refusal, else the tools that it calls, a line each."""
+        """The text of the first choice: its content, else its refusal, else the tools that it calls, a line each."""
         if not self.transcript.voices:
             return ""
         voice = self.transcript.voices[0]
@@ -95,31 +95,31 @@ class Lane:
         return without_nul(voice.content.text or voice.refusal.text or calls)
 
     def parts(self, position: int) -> list[Part]:
-        """Return the texts of all choices that are not empty, each as far as it had come after so many events."""
+        """Return the texts of all choices that are not empty, each as received after `position` events."""
         texts = (text for voice in self.transcript.voices for text in voice.texts)
         parts = (Part(kind, track.length(position), without_nul(track.text)) for kind, track in texts)
         return [part for part in parts if part.length]
 
     def outputs(self, position: int) -> int:
-        """Return how many of so many events are output chunks."""
+        """Return the number of output chunks among the first `position` events."""
         return bisect_left(self._outputs, position)
 
     @property
     def is_timed(self) -> bool:
-        """Whether each output chunk has a timestamp."""
+        """True if each output chunk has a timestamp."""
         return len(self._outputs) == len(self.output_at)
 
     def instant_ns(self, position: int) -> int | None:
-        """Return when the last of so many events came; None before the first, and where it is not known."""
+        """Return the timestamp of the last of `position` events; None before the first, and where it is unknown."""
         return self.transcript.at[position - 1] if position and self.transcript.timed[position - 1] else None
 
     def gap_ns(self, position: int) -> int | None:
-        """Return the last time between output chunks that had ended after so many events; None if there was none."""
+        """Return the last time between output chunks that had ended after `position` events; None if there was none."""
         count = self._timed_outputs(position)
         return self.output_at[count - 1] - self.output_at[count - 2] if count > 1 else None
 
     def chunks_per_s(self, position: int) -> float | None:
-        """Return how many output chunks a second came after the first, of so many events; None if none took time."""
+        """Return the rate of output chunks after the first, up to `position` events; None if none took time."""
         count = self._timed_outputs(position)
         lasted = self.output_at[count - 1] - self.output_at[0] if count > 1 else 0
         return (count - 1) * 1e9 / lasted if lasted else None
@@ -149,7 +149,7 @@ class Race:
         self._merge()
 
     def catch_up(self) -> None:
-        """Follow the end of what still runs once playing has reached it."""
+        """Follow the end of a running exchange once playing has reached it."""
         if any(self.is_live):
             self.playback.catch_up()
 
@@ -165,7 +165,7 @@ class Race:
         self._merge()
 
     def grow(self, a: Lane, b: Lane) -> None:
-        """Replace the lanes by what they have become: the playhead stays, unless it follows the end."""
+        """Replace the lanes by their present versions: the playhead stays, unless it follows the end."""
         self.lanes = a, b
         self._merge()
 
@@ -195,22 +195,22 @@ class Race:
 
     @property
     def origin_ns(self) -> int:
-        """Where on the time axis stands what is aligned."""
+        """The position of the aligned events on the time axis."""
         return self._shifts[0] + (self.lanes[0].origin_ns(self.alignment) or 0)
 
     @property
     def clock_ns(self) -> int:
-        """How far the playhead is from what is aligned; negative before it."""
+        """The distance of the playhead from the aligned events; negative before them."""
         return self.playback.media_ns - self.origin_ns
 
     @property
     def positions(self) -> tuple[int, int]:
-        """How many events of each lane have come."""
+        """The number of events received in each lane."""
         at = self.playback.position
         return self._counts[0][at], self._counts[1][at]
 
     def drawing(self, cells: int) -> Drawing:
-        """Draw the gaps of both lanes on one axis of time, in so many cells; waits are shaded where they are known."""
+        """Draw the gaps of both lanes on one axis of time, in `cells` cells; waits are shaded where they are known."""
         axis_ns, drawn, waits = self.playback.end_ns, [], []
         for lane, shift in zip(self.lanes, self._shifts, strict=True):
             at, end_ns = [came_ns + shift for came_ns in lane.output_at], lane.end_ns + shift
@@ -220,11 +220,11 @@ class Race:
         return Drawing((drawn[0], drawn[1]), (waits[0], waits[1]), axis_ns, self.origin_ns)
 
     def lags(self, drawn: Drawing, cells: int) -> bool:
-        """Return whether the race has got further than what is drawn, by a cell or more."""
+        """Return True if the race is ahead of the drawing by a cell or more."""
         return (self.playback.end_ns - drawn.axis_ns) * cells > drawn.axis_ns
 
     def places(self, drawn: Drawing, cells: int) -> tuple[int, int]:
-        """Return the cell of the playhead in either strip of so many cells: by content offset each has its own."""
+        """Return the cell of the playhead in either strip of `cells` cells: by content offset each has its own."""
         a, b = (
             min((self.lane_ns(lane) + self._shifts[lane]) * cells // max(drawn.axis_ns, 1), cells - 1)
             for lane in (0, 1)
@@ -232,7 +232,7 @@ class Race:
         return a, b
 
     def lane_ns(self, lane: int) -> int:
-        """Return where the playhead stands in a lane, in ns since its T0; by content offset, where its text does."""
+        """Return the position of the playhead in a lane, in ns since its T0; by content offset, that of its text."""
         if self.alignment == "content offset" and lane == 1:
             at, position = self.lanes[lane].at, self.positions[lane]
             return at[position - 1] if position else 0
@@ -289,10 +289,10 @@ def _by_offset(a: Lane, b: Lane) -> "array[int]":
 def status(
     lane: Lane, position: int, row: DetailRow, room: int, *, silence: Silence | None = None, zero_ns: int = 0
 ) -> list[StatusPart]:
-    """Return how a lane stands after `position` events: as much as fits `room` cells, the most telling first.
+    """Return the status of a lane after `position` events: as much as fits `room` cells, the most telling first.
 
-    Tokens come from usage: before the end, how many a second there are is estimated by output chunks, which `~` says.
-    `silence` is the one that the playhead stands in. Times count from `zero_ns`, in ns since T0.
+    Tokens come from usage: before the end, their rate is estimated from output chunks, marked `~`. `silence` is the one
+    that the playhead stands in. Times count from `zero_ns`, in ns since T0.
     """
     is_end = position == len(lane.transcript)
     parts: list[StatusPart] = []

@@ -26,7 +26,7 @@ from wiretape.viewer.timing.attribution import Slowness
 from wiretape.viewer.timing.verdicts import Verdict
 
 HINT: Final = "--part raw shows it"
-"""Where a body is to be seen of which no text is known."""
+"""A hint for bodies without a decoded text."""
 
 _JUDGED: Final = ("stall", "burst")
 """The flags that verdicts replace: by other limits than the recorder's, there may be none."""
@@ -76,7 +76,7 @@ def page(
 def timing(
     slowness: Slowness, verdicts: Sequence[Verdict], limits: Thresholds, width: int | None, untimed: str | None = None
 ) -> Iterator[Text]:
-    """Yield who was slow, and every verdict; where nobody knows, the flag `untimed` says why."""
+    """Yield the slow party, and every verdict; if it is unknown, the flag `untimed` is the reason."""
     sides = *facts.who_was_slow(slowness), ("both together", slowness.delay, "from a read to its handing on")
     yield from drawn(pages.who_was_slow(sides, width or _PLAIN_WIDTH))
     if slowness.client is not None and not slowness.client.max_ns:

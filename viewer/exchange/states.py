@@ -12,15 +12,15 @@ from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 
 TIME_FORMATS: Final = ("clock", "date", "utc", "ago")
-"""How times can be shown: time of day, with its date, time of day in UTC, or how long ago."""
+"""Formats of times: time of day, with its date, time of day in UTC, or age."""
 
 SHORTEST_SILENCE_NS: Final = 500_000_000
-"""A shorter silence is not shown: a recorder commits, and a screen looks, only so often."""
+"""The shortest silence shown: recorders commit, and screens poll, at intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How an exchange stands, or ended: its sign, its tone, its word, and the sign where there is only ASCII."""
+    """The state or ending of an exchange: its sign, its tone, its word, and the sign where there is only ASCII."""
 
     sign: str
     tone: Tone
@@ -54,11 +54,11 @@ NOTABLE: Final[dict[str, Tone]] = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a line of the list depends on besides its row.
+    """The inputs of a line of the list besides its row.
 
-    `times` is one of `TIME_FORMATS`, `spans_days` says that a time of day needs its date, `wall_ns` is the time since
+    `times` is one of `TIME_FORMATS`, `spans_days` is true if a time of day needs its date, `wall_ns` is the time since
     the epoch, `recording` whether a recorder runs; `worded` asks for the outcome's word before the flags, as where it
-    has no column; `axis_ns` is how long the axis is that gaps are drawn on.
+    has no column; `axis_ns` is the length of the axis of gaps.
     """
 
     times: str = "clock"
@@ -70,7 +70,7 @@ class Look:
 
     @property
     def is_dated(self) -> bool:
-        """Whether times are shown with their dates."""
+        """True if times are shown with their dates."""
         return self.times == "date" or (self.spans_days and self.times != "ago")
 
     @property
@@ -82,7 +82,7 @@ class Look:
 
 
 def state(row: ListRow, *, recording: bool = True) -> State:
-    """Return how an exchange stands; its outcome may be that of an orphan already."""
+    """Return the state of an exchange; its outcome may be that of an orphan already."""
     is_lost = row.outcome == "open" and not recording and row.ended_by is None
     if is_lost or row.outcome == ORPHAN.word:
         return ORPHAN
@@ -96,7 +96,7 @@ def ending(row: ListRow, *, recording: bool = True) -> str:
 
 
 def elapsed_ms(row: ListRow, look: Look) -> float | None:
-    """Return how long an exchange has lasted; one that nothing records any more, until its last read."""
+    """Return the duration of an exchange until now; if it is no longer recorded, until its last read."""
     if row.outcome != "open" or row.duration_ms is not None:
         return row.duration_ms
     if not look.recording:
@@ -115,7 +115,7 @@ def ranked(flags: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """How long nothing has come; before the `first` byte, that is how long one has waited for it."""
+    """The duration of a silence; before the `first` byte, the time waited for it."""
 
     lasted_ns: int
     first: bool = False

@@ -1,7 +1,7 @@
-"""Pure: a stream along one axis of time, in rows of cells: its bytes, what came, the gaps, markers and long waits.
+"""Pure: a stream along one axis of time, in rows of cells: bytes, kinds of events, gaps, markers and long waits.
 
-All rows have the same axis, from T0 to the end; what has no timestamp is in none of them. A timestamp on the border of
-two cells is in the first, and gaps are on the absolute scale of `recorder.metrics.sparkline`.
+All rows have the same axis, from T0 to the end; events without a timestamp are in none of them. A timestamp on the
+border of two cells is in the first, and gaps are on the absolute scale of `recorder.metrics.sparkline`.
 """
 
 from bisect import bisect_right
@@ -34,7 +34,7 @@ WaitKind = Literal["first", "slow", "stalled"]
 class Wait:
     """The time before the first output, between two, or from the last to the end, in the cells from `first` to `last`.
 
-    What ends a wait has a cell of its own: the wait takes those before it in which no other output came.
+    The event that ends a wait has a cell of its own: the wait takes the cells before it without other output.
     """
 
     first: int
@@ -45,7 +45,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """A timeline of so many `cells`: `kinds` and `marks` are rows, the others can be drawn in several.
+    """A timeline of `cells` cells: `kinds` and `marks` are rows, the others can be drawn in several.
 
     `sums` are the bytes that came in each cell, `longest` the longest gap that ended in it, in ns, -1 without any.
     """
@@ -83,7 +83,7 @@ def instant(cell: int, axis_ns: int, cells: int) -> int:
 
 
 def legend(transcript: Transcript) -> str:
-    """Return what the letters of the kinds mean that a stream has."""
+    """Return the meaning of the letters of a stream's kinds."""
     return " ".join(f"{LETTERS[KINDS[code]]} {KINDS[code]}" for code in sorted(set(transcript.kinds)))
 
 
@@ -97,7 +97,7 @@ def draw(
     *,
     is_whole: bool = True,
 ) -> Strips:
-    """Draw a stream in so many cells; `reads` are the timestamps of its reads and their bytes.
+    """Draw a stream in `cells` cells; `reads` are the timestamps of its reads and their bytes.
 
     Silences longer than `cap_ns`, which are not played, are marked. The waits of a stream that is not whole, or has
     outputs without a timestamp, are unknown.
@@ -127,7 +127,7 @@ def draw(
 
 
 def draw_gaps(first_ms: float | None, gaps: bytes, axis_ns: int, cells: int) -> Strips:
-    """Draw what is known before anything is decoded: the first output, and the gaps after it as the tape packs them."""
+    """Draw the timeline before decoding: the first output, and the gaps after it as the tape packs them."""
     cells = max(cells, 1)
     first_ns = rows.ns(first_ms)
     outputs = [] if first_ns is None else sparkline.timestamps(first_ns, gaps)
@@ -153,7 +153,7 @@ def _longest(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
 
 
 def _kinds(transcript: Transcript, axis_ns: int, cells: int) -> str:
-    """Return the letter of the most telling kind of each cell: an error before all, then what is output."""
+    """Return the letter of the most telling kind of each cell: an error before all, then output."""
     drawn, start = [], 0
     for place in range(cells):
         end = bisect_right(transcript.at, instant(place, axis_ns, cells)) if place < cells - 1 else len(transcript)
@@ -186,7 +186,7 @@ def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: in
 def shaded(row: str, waits: Sequence[Wait], cells: int, cap_ns: int | None = None) -> str:
     """Return a row with its blank cells shaded where there is a wait, and the wait's length where there is room for it.
 
-    Waits longer than `cap_ns`, of which a part is not played, are marked.
+    Waits longer than `cap_ns`, which are not played in full, are marked.
     """
     drawn = list(row.ljust(cells))
     for wait in waits:

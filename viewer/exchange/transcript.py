@@ -1,7 +1,7 @@
-"""Pure: what an exchange said, event by event: its events in columns, and its texts as they grew.
+"""Pure: the transcript of an exchange: its events in columns, and its texts as they grew.
 
-Texts only ever grow, so each is kept whole, with the length that it had after each event that added to it: going to
-any place, forwards or backwards, is a bisection and replays nothing.
+Texts only ever grow, so each is kept whole, with the length that it had after each event that added to it: going to any
+place, forwards or backwards, is a bisection and replays nothing.
 """
 
 from array import array
@@ -21,7 +21,7 @@ KINDS: Final = (
     "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "ping", "done",
     "malformed", "other", "sent", "pong", "close",
 )  # fmt: skip
-"""What an event is: of all that it carries, the most telling; `sent` is a message of the client."""
+"""Kinds of events: the most telling part of each; `sent` is a message of the client."""
 
 OUTPUT: Final = frozenset({"reasoning", "content", "tool", "refusal"})
 """The kinds that add to the answer."""
@@ -43,7 +43,7 @@ _HIGH_END: Final = "\udfff"
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What one event added to a text: the characters from `start` to `end`."""
+    """The addition of one event to a text: the characters from `start` to `end`."""
 
     event: int
     start: int
@@ -66,9 +66,9 @@ class Track:
         self._text: str | None = ""
 
     def add(self, event: int, text: str) -> None:
-        """Add what an event brings; an event may add more than once.
+        """Append an event's text; an event may add more than once.
 
-        Of a character whose two halves come apart, both belong to the event that brings the second.
+        Both halves of a character that is split between events belong to the event that brings the second.
         """
         if _LOW <= text[0] <= _HIGH_END and self._parts and _HIGH <= self._parts[-1][-1:] < _LOW:
             text = (self._parts[-1][-1] + text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
@@ -99,11 +99,11 @@ class Track:
         return self._text
 
     def __len__(self) -> int:
-        """Return how long the whole text is, in characters."""
+        """Return the length of the whole text, in characters."""
         return self.ends[-1] if self.ends else 0
 
     def length(self, position: int) -> int:
-        """Return how long the text was when `position` events had come."""
+        """Return the length of the text after `position` events."""
         at = bisect_left(self.events, position)
         return self.ends[at - 1] if at else 0
 
@@ -117,7 +117,7 @@ class Track:
             at += 1
 
     def of(self, event: int) -> str:
-        """Return what one event added."""
+        """Return the addition of one event."""
         return self.text[self.length(event) : self.length(event + 1)]
 
 
@@ -196,15 +196,17 @@ class Transcript:
             self.at = array("q", (at_ns,)) * len(self.at)
 
     def __len__(self) -> int:
-        """Return how many events there are."""
+        """Return the number of events."""
         return len(self.at)
 
     def kind(self, event: int) -> str:
-        """Return what an event is: one of `KINDS`."""
+        """Return the kind of an event: one of `KINDS`."""
         return KINDS[self.kinds[event]]
 
     def arrow(self, event: int) -> str:
-        """Return which way an event went over a WebSocket: to upstream or to the client; "" where there is but one."""
+        """Return the arrow of an event over a WebSocket: to upstream or to the client; "" where there is but one
+        direction.
+        """
         return "" if self.framing != "websocket" else "→" if event in self.sent else "←"
 
     def gap_ns(self, event: int) -> int | None:
@@ -235,7 +237,7 @@ class Transcript:
         return type, data or raw.decode("utf-8", "replace").strip()
 
     def text(self, event: int) -> str:
-        """Return what an event added to the answer, whatever it is; "" if nothing."""
+        """Return an event's addition to the answer, of any kind; "" if nothing."""
         return "".join(track.of(event) for track in self.tracks(event))
 
     def tracks(self, event: int) -> list[Track]:
@@ -249,7 +251,7 @@ class Transcript:
         return array("q", compress(range(len(self)), self.kinds.translate(_IS_OUTPUT)))
 
     def position(self, at_ns: int) -> int:
-        """Return how many events had come at a timestamp."""
+        """Return the number of events received at a timestamp."""
         return bisect_right(self.at, at_ns)
 
     def _add(self, texts: "_Texts", event: int, runs: Sequence[Run]) -> None:
@@ -285,7 +287,7 @@ class _Texts:
         self._calls: dict[int, tuple[Calls, dict[int, ToolCall]]] = {}
 
     def add(self, event: int, piece: Piece) -> list[int]:
-        """Add what a piece says; return the numbers of the texts it added to."""
+        """Add a piece's texts; return the numbers of the texts that grew."""
         voice = self.voices.get(piece.index)
         if voice is None:
             voice = self.voices[piece.index] = Voice(piece.index)
@@ -324,7 +326,7 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
     read = payloads.read(item.data, item.type)
     if read is payloads.DONE or read is payloads.EMPTY:
         return "done" if read is payloads.DONE else "other"
-    # A record without a chunk is broken, whatever its data look like: a checksum may be wrong.
+    # A record without a chunk is broken, even if its data look whole: a checksum may be wrong.
     is_broken = read is payloads.MALFORMED or decoded.framing != "sse"
     return "malformed" if is_broken and "malformed" in decoded.flags else "other"
 

@@ -1,7 +1,7 @@
 """Pure: an event as a tree: its lines, their fields, and the values of its JSON, each with the bytes it takes.
 
-Of an event that is not made of lines of text, that is its type and the values of its JSON. A line that is no JSON is
-shown as it is, with the reason why it cannot be read.
+An event that is not made of lines of text has its type and the values of its JSON. An invalid line is shown verbatim,
+with the reason.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Pure: an exchange as a turn of a conversation: what was asked, and what of it the turn before had not said yet."""
+"""Pure: an exchange as a turn of a conversation: its prompt, and the part that is new since the previous turn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ _KEPT: Final = frozenset({"previous_response_id", "conversation"})
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An exchange, what it asked (None: `problem` says why it is not known), and its answer.
+    """An exchange, its prompt (None: unknown, with the reason in `problem`), and its answer.
 
-    Over a WebSocket, what was asked last is asked, and the first `earlier` messages are of the responses before.
+    Over a WebSocket, the prompt is the last one, and the first `earlier` messages are of the responses before.
     """
 
     row: DetailRow
@@ -33,16 +33,16 @@ class Asked:
 
     @property
     def is_rest(self) -> bool:
-        """Whether the server keeps the messages of earlier turns: the request has the new ones alone."""
+        """True if the server keeps the messages of earlier turns: the request has the new ones alone."""
         return self.prompt is not None and not _KEPT.isdisjoint(self.prompt.parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What an exchange asked, and the turn before, if there is one.
+    """The prompt of an exchange, and the previous turn, if there is one.
 
-    The first `repeated` messages were in the request of the turn before, or are its answer; `dropped` is how many
-    messages of that request are not.
+    The first `repeated` messages were in the request of the turn before, or are its answer; `dropped` is the number of
+    that request's messages that are not in this one.
     """
 
     asked: Asked
@@ -67,7 +67,7 @@ def turn(asked: Asked, before: Asked | None = None) -> Turn:
 
 
 def asked(row: DetailRow, request: Request) -> Asked:
-    """Return what a request asks."""
+    """Return the prompt of a request."""
     prompt = parse(request.plain)
     if prompt is None:
         return Asked(row, None, answer(row), problem(request, truncated=bool(row.request_truncated)))
@@ -75,9 +75,9 @@ def asked(row: DetailRow, request: Request) -> Asked:
 
 
 def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
-    """Return each message with which a client asked for a response over a WebSocket, and what was answered so far.
+    """Return each message that requested a response over a WebSocket, and its answer until now.
 
-    That is not left to the measures: a WebSocket may be open for hours, and is measured when it has ended.
+    The measures do not have them: a WebSocket may be open for hours, and is measured when it has ended.
     """
     answered = sorted({piece.index for run in decoded.runs for piece in run.chunk.pieces})
     values = assemble(decoded.runs, Cleaner()).values
@@ -93,7 +93,7 @@ def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
 
 
 def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, ...]]]) -> Asked:
-    """Return what a client asked over a WebSocket, from the messages with which it did so, the first one first.
+    """Return a client's prompt over a WebSocket, from its requests, the first one first.
 
     With each comes its answer. Where one has the new messages alone, they stand behind those before and their answer.
     """
@@ -112,7 +112,7 @@ def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Par
 
 
 def _after(first: Prompt, said: tuple[Message, ...], prompt: Prompt) -> Prompt:
-    """Return a prompt behind what was said before it over the same WebSocket, which is what its server keeps."""
+    """Prepend the previous messages of the same WebSocket, which its server keeps, to a prompt."""
     kept = {name: value for name, value in first.parameters.items() if name in _KEPT}
     own = {name: value for name, value in prompt.parameters.items() if name not in _KEPT}
     return replace(
@@ -166,7 +166,7 @@ def _header(request: Request, wanted: str) -> str | None:
 
 
 def _repeated(messages: Sequence[Message], before: Sequence[Message], answer: tuple[Part, ...]) -> tuple[int, int]:
-    """Return how many messages the turn before has said, and how many of those its request held.
+    """Return the number of messages that the previous turn had, and the number of those in its request.
 
     A message that says nothing to compare, such as encrypted reasoning, is passed over.
     """

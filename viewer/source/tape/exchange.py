@@ -150,7 +150,7 @@ def _asked(connection: Connection, no: int) -> Asked:
 
 
 def weight(connection: Connection, no: int) -> int:
-    """Return the number of bytes of an answer to decode so far; of a compressed one, an estimate.
+    """Return the number of bytes of an answer to decode until now; of a compressed one, an estimate.
 
     Raises sqlalchemy's `NoResultFound`.
     """

@@ -45,7 +45,7 @@ class Follower:
         """All that were settled up to this one have been taken."""
 
     def skip(self, connection: Connection) -> None:
-        """Skip the exchanges that have been settled so far."""
+        """Skip the exchanges that have been settled before now."""
         self.version = connection.execute(select(func.max(settlements.c.version))).scalar() or 0
 
     def take(self, connection: Connection) -> list[int]:

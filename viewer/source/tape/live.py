@@ -1,8 +1,7 @@
-"""The SELECTs behind a list that is looked at while its tape grows: the exchanges that fit, the changes, and the
-recorders.
+"""The SELECTs behind a list of a growing tape: the exchanges that fit, the changes, and the recorders.
 
-As in `queries`, each query is short. Nothing read here grows with what was recorded: texts are cut by the database, so
-that a line of many megabytes costs no more than any other. A running exchange is measured from its data so far, unless
+As in `queries`, each query is short. Nothing read here grows with the recording: texts are cut by the database, so that
+a line of many megabytes costs no more than any other. A running exchange is measured from its present data, unless
 that is large, and is the same on every screen. The use of the rows is left to `wiretape.viewer.listing`.
 """
 
@@ -104,7 +103,7 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
 
 
 def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
-    """Return the rows of these exchanges, except those that are gone; running ones are measured so far."""
+    """Return the rows of these exchanges, except those that are gone; running ones are measured until now."""
     with connection.begin():
         found = connection.execute(_listed(), {"numbers": numbers}).all()
     listed = []
@@ -215,7 +214,7 @@ def is_measurable(row: ListRow, most: int = LARGEST) -> bool:
 
 
 def figures(connection: Connection, no: int) -> Measures:
-    """Measure a running exchange so far; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
+    """Measure a running exchange until now; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
         facts, its_reads, body = reading.answer(connection, no)
     if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
@@ -224,7 +223,7 @@ def figures(connection: Connection, no: int) -> Measures:
 
 
 def decoded(facts: Exchange, reads: Reads, body: bytes) -> Decoded:
-    """Decode the data of an exchange so far: once per change, for all lists, previews and panes."""
+    """Decode the data of an exchange until now: once per change, for all lists, previews and panes."""
     return _decode_once(_hashable_facts(facts), _hashable(reads), body)
 
 
