@@ -1,1 +1,1 @@
-"""Pure: what the screens show of many exchanges."""
+"""Pure: the content of the screens of many exchanges."""

@@ -1,8 +1,8 @@
-"""Pure: a list of exchanges that may be as long as a tape: their numbers, the rows lately looked at, and the marks.
+"""Pure: a list of exchanges that may be as long as a tape: their numbers, the rows seen lately, and the marks.
 
-By time, the numbers ascend and are counted from the end, the newest first: what arrives is appended, and moves nothing.
-In another order the numbers stand as they were sorted, and arrivals are only counted, until somebody sorts again; a
-list that is read by and by is extended below. Rows come in pages, of which the longest unused are forgotten.
+By time, the numbers ascend and are counted from the end, the newest first: new ones are appended, and move nothing. In
+another order the numbers stand as they were sorted, and arrivals are only counted, until somebody sorts again; a list
+that is read by and by is extended below. Rows come in pages; the least recently used are dropped.
 """
 
 from array import array
@@ -14,10 +14,10 @@ from typing import Final
 from wiretape.viewer.rows import ListRow
 
 PAGE: Final = 128
-"""How many rows are read at once."""
+"""Number of rows per query."""
 
 MOST_MARKS: Final = 20
-"""How many exchanges may be marked at once."""
+"""Maximum number of marked exchanges."""
 
 _PAGES_KEPT: Final = 64
 
@@ -26,7 +26,7 @@ class Catalog:
     """The exchanges of a list by their place in it; place 0 is at the top."""
 
     def __init__(self, numbers: Sequence[int] = (), *, by_time: bool = True) -> None:
-        """Take the numbers: ascending, if it is `by_time`, else in their order from the top."""
+        """Create a list of numbers: ascending, if it is `by_time`, else in their order from the top."""
         self.by_time = by_time
         self._arrived: set[int] = set()
         self._ended: set[int] = set()
@@ -39,12 +39,12 @@ class Catalog:
 
     @property
     def arrived(self) -> int:
-        """How many have arrived that are not in the list, as it is in another order."""
+        """The number of arrivals that are not in the list, as it is in another order."""
         return len(self._arrived)
 
     @property
     def ended(self) -> int:
-        """How many have ended since they were sorted, and may stand elsewhere now."""
+        """The number of exchanges that have ended since they were sorted, and may have another place now."""
         return len(self._ended)
 
     def number(self, place: int) -> int:
@@ -81,7 +81,7 @@ class Catalog:
         return self._pages.get(index // PAGE, {}).get(self._numbers[index])
 
     def missing(self, first: int, last: int) -> list[list[int]]:
-        """Return the numbers of each page between two places of which rows are missing; the others are kept longer."""
+        """Return the numbers of each page in a range that lacks rows; mark the pages held there as recently used."""
         if not self._numbers:
             return []
         ends = (self._index(max(first, 0)), self._index(min(last, len(self) - 1)))
@@ -186,7 +186,7 @@ class Marks:
         return before - len(self._ids)
 
     def toggle(self, number: int, id: str) -> None:
-        """Mark an exchange, as far as there may be another one, or unmark it."""
+        """Mark an exchange, unless the limit is reached, or unmark it."""
         if number in self._ids:
             del self._ids[number]
         elif len(self._ids) < MOST_MARKS:

@@ -1,11 +1,11 @@
-"""Pure: which exchanges are one conversation, and which of them each continues, from what was derived of each alone.
+"""Pure: conversations, and the exchange that each exchange continues, from the facts derived of each alone.
 
 A conversation is named by the key that its client gave, or else by the id of its first exchange. An exchange continues
 the one that its request names (`previous_response_id`), or else the newest earlier one whose messages its own begin
 with, in front of an answer: one that gave this answer, or else one with the same key, or with none as well; of equal
-ones, each is continued once before any is twice. A request that is sent again continues the one that failed. What a
-sub-agent begins with continues nothing: it hangs on the newest exchange of the conversation that started it. Ten equal
-first requests are ten conversations.
+ones, each is continued once before any is twice. A request that is sent again continues the one that failed. A
+sub-agent's first exchange continues nothing: its parent is the newest exchange of the conversation that started it. Ten
+equal first requests are ten conversations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 
 class Link(NamedTuple):
-    """What ties an exchange to others; the names are those of `Measures`. `is_turn`: it asked for a generation."""
+    """The ties of an exchange to others; the names are those of `Measures`. `is_turn`: it asked for a generation."""
 
     no: int
     id: str
@@ -36,14 +36,14 @@ class Link(NamedTuple):
 
 
 class Node(NamedTuple):
-    """An exchange in the tree of its conversation; one that goes on with what stands above it is as deep as that."""
+    """An exchange in the tree of its conversation; one that continues the exchange above it has the same depth."""
 
     no: int
     depth: int
 
 
 _OF_ANSWER: Final = ("response_id", "answer", "failed")
-"""What is known of an exchange only when it has ended."""
+"""The fields of a link that are known only when the exchange has ended."""
 
 
 class Conversations:
@@ -67,15 +67,15 @@ class Conversations:
         self._older: dict[str, list[int]] = {}
         """… and those before it, if there are any: without such as are continued already and were looked at."""
         self._claimed: set[int] = set()
-        """What is continued."""
+        """The exchanges that are continued."""
         self._sought: set[str] = set()
-        """By what was looked for."""
+        """The keys that were searched."""
         self._continued: dict[int, int] = {}
         self._above: dict[int, int] = {}
         self._names: dict[int, str | None] = {}
 
     def put(self, link: Link) -> None:
-        """Enter an exchange, or what has become known of it."""
+        """Add an exchange, or update it."""
         before = self._links.get(link.no)
         self._links[link.no] = link
         if link.key is not None and link.parent_key is not None and link.key not in self._parent_keys:
@@ -91,7 +91,7 @@ class Conversations:
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
 
     def _enter(self, link: Link) -> None:
-        """Work out what an exchange belongs to, from those before it."""
+        """Resolve the conversation of an exchange from the exchanges before it."""
         no, continued = link.no, self._find(_looks_for(link))
         if continued is not None:
             self._continued[no] = continued
@@ -160,10 +160,10 @@ class Conversations:
 
 
 def tree(exchanges: Mapping[int, tuple[int | None, bool]]) -> Iterator[Node]:
-    """Yield exchanges of one conversation, each below the one that it hangs on, as far as that is among them.
+    """Yield exchanges of one conversation, each below its parent, if that is among them.
 
-    By the number of each, `exchanges` has that number, and whether it continues it. Of several that continue one, the
-    longest line goes on at its depth, behind the others, which are deeper.
+    `exchanges` maps each number to its parent's, and to True if it continues the parent. Of several that continue one,
+    the longest line goes on at its depth, behind the others, which are deeper.
     """
     below: dict[int | None, list[int]] = {}
     size = dict.fromkeys(exchanges, 1)
@@ -199,7 +199,7 @@ def _found_by(link: Link) -> Iterator[str]:
 
 
 def _looks_for(link: Link) -> Iterator[str]:
-    """Yield what the exchange that this one continues can be found by, the surest first."""
+    """Yield the keys of the exchange that this one continues, the surest first."""
     if link.retries and link.messages is not None:
         yield f"failed {link.messages} {link.key}"
     if link.previous_response_id is not None:

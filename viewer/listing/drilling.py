@@ -1,7 +1,7 @@
-"""Pure: the filter that selects what a figure counts: a group of exchanges, a cell of a heatmap, a kind of failure.
+"""Pure: the filter that selects a figure's exchanges: a group of exchanges, a cell of a heatmap, a kind of failure.
 
-It is the filter that was asked for and a few terms more, as text that people can read, type and change. Texts compare
-without regard to case, so that groups which only differ in that are selected together.
+It is the current filter and a few more terms, as text that people can read, type and change. Texts compare without
+regard to case, so that groups which only differ in that are selected together.
 """
 
 import re
@@ -49,7 +49,7 @@ def joined(text: str, *terms: str) -> str:
 
 
 def _is_enclosed(text: str) -> bool:
-    """Return whether a filter is one pair of parentheses and what they hold."""
+    """Return True if a filter is one pair of parentheses with its content."""
     try:
         return text.startswith("(") and text.endswith(")") and parser.parse(text[1:-1]) is not None
     except FilterError:  # of two pairs, as in (a) or (b), the inner ends do not match
@@ -62,7 +62,7 @@ def without(text: str, *terms: str) -> str:
 
 
 def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
-    """Return the terms that select a group of `metrics.GROUPS` or a label; None is the group of what is unknown.
+    """Return the terms that select a group of `metrics.GROUPS` or a label; None is the group of unknown values.
 
     `others` are the values of the groups beside it, which it must not select.
     """
@@ -79,7 +79,7 @@ def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
         return str(Regex(name, _spelled(value)))
     match: Filter = Match(name, ((value,),))
     if name == "path" and any(str(other).startswith(f"{value}?") for other in others):
-        return f"{match} {Not(Regex(name, '[?]'))}"  # without a query a path is meant with every query
+        return f"{match} {Not(Regex(name, '[?]'))}"  # a path without a query matches every query
     return str(match)
 
 

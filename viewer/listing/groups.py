@@ -15,7 +15,7 @@ GROUPS: Final = (
     "model", "upstream", "path", "outcome", "finish_reason", "status", "error_code", "operation", "api",
     "response_model", "hour", "day",
 )  # fmt: skip
-"""What the table can be grouped by, besides labels."""
+"""The fields that the table can be grouped by, besides labels."""
 
 _NARROWEST_NAME: Final = 10
 _BETWEEN: Final = 2
@@ -122,7 +122,7 @@ def table(
 
 
 def name(key: object) -> str:
-    """Return the name of a group; that of what is unknown is `–`."""
+    """Return the name of a group, `–` for the group of unknown values."""
     return formatting.cell(key)
 
 

@@ -26,20 +26,20 @@ _SPACIOUS: Final = 130
 _DATE: Final = 6
 _LATER: Final = "…"
 _USUAL: Final = frozenset({"stop", "end_turn", "complete", "completed", "finish"})
-"""How answers end by themselves, in the words of the APIs, in lower case."""
+"""The usual ends of answers, in the words of the APIs, in lower case."""
 
 _TIME_TITLES: Final = {"clock": "START", "date": "START", "utc": "UTC", "ago": "AGO"}
 
 Shown = Callable[[ListRow, Look, int], Sequence[Part]]
-"""What a column shows of a row, given its width in cells."""
+"""The renderer of a column: a row's parts, given the column's width in cells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: how wide it is at least and at most, its rank (0 goes last when there is no room), what it shows.
+    """A column: its minimum and maximum width, its rank (0 goes last when there is no room), its renderer.
 
-    `field` is what it is sorted by, None if it cannot be, and `letter` the key for that. `unit` stands behind the title
-    where there is room.
+    `field` is its sort key, None if it has none, and `letter` the key for that. `unit` stands behind the title where
+    there is room.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Slot:
 
 
 def fitted(width: int, hidden: Collection[str] = (), *, dated: bool = False) -> tuple[Slot, ...]:
-    """Choose the columns for so many cells: by rank as many as fit, then wider as far as there is room.
+    """Choose the columns for a width in cells: by rank as many as fit, then wider until the room is used.
 
     Where starts are `dated`, their column is as much wider.
     """
@@ -110,7 +110,7 @@ def _least_widths(by_rank: Iterable[Column], width: int, extra: Mapping[str, int
 
 
 def gap_between(width: int) -> int:
-    """Return how many cells stand between the columns of a list so wide."""
+    """Return the number of cells between the columns of a list of this width."""
     return 2 if width >= _SPACIOUS else 1
 
 
@@ -165,7 +165,7 @@ def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Itera
 
 
 def longest_ns(exchanges: Iterable[ListRow]) -> int:
-    """Return how long the longest of some exchanges lasted, as far as that is known."""
+    """Return the longest known duration of some exchanges."""
     lasted = (row.duration_ms if row.duration_ms is not None else row.last_read_ms for row in exchanges)
     return round(max((ms for ms in lasted if ms is not None), default=0) * 1e6)
 
@@ -192,7 +192,7 @@ def _gap_tone(sign: str) -> Tone:
 def _figure(
     name: str, written: Callable[[Any], str], slow: float = math.inf, bad: float = math.inf, *, grows: bool = True
 ) -> Shown:
-    """Return what shows a number: muted while the exchange runs, then with a `+` if it `grows` and there is room."""
+    """Return the renderer of a number: muted while the exchange runs, with a `+` if it `grows` and there is room."""
 
     def shown(row: ListRow, look: Look, width: int) -> Sequence[Part]:
         value = getattr(row, name)
@@ -207,7 +207,7 @@ def _figure(
 
 
 def _unknown(row: ListRow, look: Look) -> Part:
-    """Return what stands for a figure that is not known: of an exchange that runs it may come yet."""
+    """Return the sign for an unknown figure: that of a running exchange may come yet."""
     return _LATER if _runs(row, look) else formatting.UNKNOWN, "muted"
 
 
@@ -216,7 +216,7 @@ def _runs(row: ListRow, look: Look) -> bool:
 
 
 def _known(name: str, written: Callable[[Any], Part]) -> Shown:
-    """Return what shows a value that does not change once it is known."""
+    """Return the renderer of a value that does not change once it is known."""
 
     value = operator.attrgetter(name)
     return lambda row, look, width: [_unknown(row, look) if value(row) is None else written(value(row))]
@@ -243,9 +243,9 @@ def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:
 
 
 def _flags(refusal: Callable[[ListRow], str]) -> Shown:
-    """Return what shows how an exchange ended unless it is complete, its notable flags, or an unusual finish.
+    """Return the renderer of an exchange's outcome unless it is complete, its notable flags, or an unusual finish.
 
-    `refusal` is what to call it where upstream refused.
+    `refusal` names the outcome where upstream refused.
     """
 
     def shown(row: ListRow, look: Look, width: int) -> Sequence[Part]:
@@ -265,7 +265,7 @@ _FLAGS: Final = Column("flags", "FLAGS", 11, 24, 5, _flags(lambda row: formattin
 _FLAGS_BESIDE_STATUS: Final = replace(
     _FLAGS, shown=_flags(lambda row: formatting.line(row.outcome_detail or row.outcome))
 )
-"""Where the status has a column, the flags of a refusal say its kind."""
+"""The flags beside a column of the status: those of a refusal name its kind."""
 
 COLUMNS: Final = (
     Column("id", "ID", 8, 8, 1, lambda row, look, width: [(formatting.line(row.id)[:8], "strong")]),

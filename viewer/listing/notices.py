@@ -1,4 +1,4 @@
-"""Pure: what the viewer shows where there is nothing to list, and about the recorder, with what to do."""
+"""Pure: the viewer's notices about empty lists and about the recorder, with advice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _HOW_TO_RECORD: Final[Lines] = [
 
 
 def recorder_line(run: Run | None, wall_ns: int) -> list[Part]:
-    """Return who records: `run` is the newest of the tape."""
+    """Return the state of the recorder: `run` is the newest of the tape."""
     state = run and run.state(wall_ns)
     if run is None or state == "ended":
         return [("○ ", "muted"), ("recorder not running", "muted")]
@@ -51,7 +51,7 @@ def no_tape(path: Path) -> Lines:
 
 
 def empty(run: Run | None, wall_ns: int) -> Lines:
-    """Return the notice that nothing is recorded yet, and what to do: `run` is the newest of the tape."""
+    """Return the notice that nothing is recorded yet, with advice: `run` is the newest of the tape."""
     running = run is not None and run.state(wall_ns) == "running"
     now = f"running at {_address(run.listen)}" if run is not None and running else "not running"
     return [
@@ -65,7 +65,7 @@ def empty(run: Run | None, wall_ns: int) -> Lines:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of a filter, how many exchanges fit it alone, and what may have been meant by it."""
+    """A term of a filter, the count of exchanges that it matches alone, and the term probably meant."""
 
     text: str
     count: int
@@ -94,7 +94,7 @@ def _alone(term: Term) -> list[Part]:
 
 
 def nothing_shipped(name: str) -> Lines:
-    """Return the notice that a centre has no exchanges, and what to do."""
+    """Return the notice that a server has no exchanges, with advice."""
     return [
         [("Nothing has been shipped yet.", "strong")],
         [(safe(name), "muted")],
@@ -105,7 +105,7 @@ def nothing_shipped(name: str) -> Lines:
 
 
 def failed(error: WiretapeError, what: str = "tape") -> Lines:
-    """Return the notice why a tape, or what it is, cannot be read."""
+    """Return the notice about a source, named by `what`, that cannot be read."""
     return [
         [(f"The {what} cannot be read.", "strong")],
         [(safe(str(error)), "error")],

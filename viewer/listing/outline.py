@@ -1,4 +1,4 @@
-"""Pure: conversations and the exchanges of those that are open, as the lines of a tree, and what a line says."""
+"""Pure: conversations and the exchanges of the open ones, as the lines of a tree, with their content."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _SHORT: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of figures: its title, its width, its rank (0 goes last when there is no room), what it shows."""
+    """A column of figures: its title, its width, its rank (0 goes last when there is no room), its renderer."""
 
     title: str
     width: int
@@ -44,7 +44,7 @@ def lines(
 
 
 def totals(conversations: Sequence[ConversationRow]) -> str:
-    """Return what all conversations have together: tokens as far as they are known."""
+    """Return the totals of all conversations: tokens, where they are known."""
     exchanges, failed, open = (
         sum(getattr(one, name) for one in conversations) for name in ("exchanges", "failed", "open")
     )
@@ -60,7 +60,7 @@ def totals(conversations: Sequence[ConversationRow]) -> str:
 
 
 def fitted(width: int) -> tuple[Column, ...]:
-    """Choose the columns for so many cells, beside the name in front and the text behind them."""
+    """Choose the columns for a width in cells, beside the name in front and the text behind them."""
     chosen = list(_COLUMNS)
     while chosen and _NAME + _LEAST_TEXT + sum(column.width + _BETWEEN for column in chosen) + _BETWEEN > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))
@@ -77,7 +77,7 @@ def titles(columns: Sequence[Column], width: int) -> Iterator[Part]:
 
 
 def line(one: Line, columns: Sequence[Column], width: int, look: Look, *, opened: bool = False) -> Iterator[Part]:
-    """Yield what a line says, in so many cells; `opened`: the exchanges of the conversation stand below it."""
+    """Yield the parts of a line of `width` cells; `opened`: the exchanges of the conversation stand below it."""
     yield from laid_out(_turn(one) if isinstance(one, TurnRow) else _name(one, opened), _NAME, right=False)
     for column in columns:
         yield " " * _BETWEEN, "plain"
@@ -106,7 +106,7 @@ def _turn(one: TurnRow) -> list[Part]:
 
 
 def _said(one: TurnRow) -> list[Part]:
-    """Return what was newly asked, and what was answered: the tools called, the text, or how it ended."""
+    """Return the new part of the prompt, and the answer: the tools called, the text, or the outcome."""
     asked: list[Part] = [(f"“{formatting.line(one.newly_asked)}” ", "muted")] if one.newly_asked else []
     if one.tools:
         text = f"  {formatting.line(one.content)}" if one.content else ""

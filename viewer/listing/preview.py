@@ -40,7 +40,7 @@ def reason(row: ListRow, look: Look) -> str:
 
 
 def figures(row: ListRow, look: Look) -> str:
-    """Return its timing in one line, as far as it is known."""
+    """Return the known timings of an exchange in one line."""
     known = {
         "first output": row.ttft_ms, "inter-chunk p50": row.icl_p50_ms, "longest gap": row.max_stall_ms,
         "longest silence": row.max_silence_ms,
@@ -66,7 +66,7 @@ def evidence(row: ListRow, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, T
 
 
 def text(preview: PreviewRow) -> tuple[str, str, int | None]:
-    """Return the name, the end and the length in characters of the answer's content, or of whatever it has instead."""
+    """Return the name, the end and the length in characters of the answer's content, or of the text it has instead."""
     for name in _TEXTS:
         if text := preview.texts[name]:
             return name.replace("_", " "), text, preview.sizes.get(name)

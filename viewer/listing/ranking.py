@@ -28,7 +28,7 @@ LABELS: Final = {
     "tps_user": "TOK/s", "tpot_ms": "TPOT", "duration_ms": "DUR ms", "output_tokens": "TOK",
     "outcome": "OUTCOME", "finish_reason": "FINISH",
 }  # fmt: skip
-"""The figures, and what they are called: a gap is between reads with output, ICL the time between output chunks."""
+"""The figures, with their names: a gap is between reads with output, ICL the time between output chunks."""
 
 ORDERS: Final = (None, *(name for name in LABELS if name not in ("outcome", "finish_reason")))
 """The figures by which a table can be sorted: None is the order in which the exchanges were marked."""
@@ -65,7 +65,7 @@ _LEAST_DRAWN: Final = 0.2
 
 
 def label(name: str, *, with_unit: bool) -> str:
-    """Return what a figure is called, with its unit, or only where that is not the usual one."""
+    """Return the name of a figure, with its unit, or only where that is not the usual one."""
     return LABELS[name] + (_UNITS.get(name, "") if with_unit else "")
 
 
@@ -107,7 +107,7 @@ class Score:
 
     @property
     def width(self) -> int:
-        """How many cells the widest of its texts takes, all of which are safe for a terminal."""
+        """The width of the widest of its texts, in cells; all are safe for a terminal."""
         return max(map(len, (self.label, self.a, self.b, self.difference)))
 
 
@@ -137,7 +137,7 @@ def _score(name: str, sides: tuple[ListRow, ListRow]) -> Score:
 
 
 def text_score(lengths: tuple[int, int], divergence: int | None, *, growing: bool = False) -> Score:
-    """Return how long both texts are, and which character is the first that differs, if any: `divergence` are the same.
+    """Return the lengths of both texts, and the first character that differs, if any: `divergence` are the same.
 
     An exchange without text is not compared.
     """
@@ -193,7 +193,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How wide each column of a table is, how many cells are left for the gaps, and whether titles have units."""
+    """The widths of a table's columns, the number of cells left for the gaps, and whether titles have units."""
 
     widths: dict[str, int]
     drawn: int
@@ -222,9 +222,9 @@ def ordered(entries: Sequence[Entry], by: str | None, *, reverse: bool = False) 
 
 
 def layout(entries: Sequence[Entry], width: int) -> Layout:
-    """Choose the columns for so many cells: by rank as many as fit beside the drawing, which has a fifth at least.
+    """Choose the columns for a width in cells: by rank as many as fit beside the drawing, which has a fifth at least.
 
-    A figure that is unknown of all has no column. Units stand behind the titles if that costs no column.
+    A figure that all lack has no column. Units stand behind the titles if that costs no column.
     """
     full, plain = (_layout(entries, width, with_units=units) for units in (True, False))
     return full if full.widths.keys() == plain.widths.keys() else plain
@@ -248,7 +248,7 @@ def _layout(entries: Sequence[Entry], width: int, *, with_units: bool) -> Layout
 
 
 def axis_ns(entries: Sequence[Entry]) -> int:
-    """Return how long the axis of all drawings is: as the longest of the exchanges."""
+    """Return the length of the axis of all drawings: the longest duration of the exchanges."""
     return max((rows.ns(entry.row.duration_ms) or 0 for entry in entries), default=0)
 
 
