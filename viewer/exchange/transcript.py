@@ -204,9 +204,7 @@ class Transcript:
         return KINDS[self.kinds[event]]
 
     def arrow(self, event: int) -> str:
-        """Return the arrow of an event over a WebSocket: to upstream or to the client; "" where there is but one
-        direction.
-        """
+        """Return the arrow of an event over a WebSocket: to upstream or to the client; "" over one-way transports."""
         return "" if self.framing != "websocket" else "→" if event in self.sent else "←"
 
     def gap_ns(self, event: int) -> int | None:

@@ -18,7 +18,7 @@ _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
 def cut(text: str, width: int) -> str:
     """Return the beginning of a text that fits a width in cells, `…` standing for the rest."""
     if text.isascii() and len(text) <= width:
-        return text  # nearly all of what a list shows, at a tenth of the cost
+        return text  # nearly all texts of a list, at a tenth of the cost
     text = text[: 4 * width + 4].translate(_JOINERS)
     if cell_len(text) <= width:
         return text
@@ -38,7 +38,7 @@ def laid_out(parts: Sequence[Part], width: int, *, right: bool) -> Iterator[Part
 
 
 def joined(parts: Iterable[Part]) -> Iterator[Part]:
-    """Join neighbouring parts of one tone; blanks, whose tone is not visible, go with what is before them."""
+    """Join neighbouring parts of one tone; blanks, whose tone is not visible, join the part before them."""
     pending = ""
     its_tone: Tone = "plain"
     for text, tone in parts:

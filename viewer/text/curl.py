@@ -28,7 +28,7 @@ _NOT_REPEATED: Final = frozenset({
     "host", "content-length", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect",
     "accept-encoding", "proxy-connection", "proxy-authorization",
 })  # fmt: skip
-"""The headers that curl sends by itself, or that were meant for the recorder alone."""
+"""Headers that curl sends by itself, and headers for the recorder alone."""
 
 KEYS: Final = (
     ("openai.com", "OPENAI_API_KEY"),
@@ -54,7 +54,7 @@ def of(one: Request) -> str:
 def command(
     method: str, upstream: str, path: str, headers: Iterable[Sequence[str]], body: bytes | None, size: int | None = 0
 ) -> str:
-    """Return the command, over several lines; what it cannot send is said in notes before it.
+    """Return the command, over several lines; notes before it list the parts that it cannot send.
 
     `headers` are [name, value]; a `body` of None with a `size` is one that was not recorded.
     """
@@ -137,7 +137,7 @@ def _key(url: str) -> str:
 
 
 def _with_variable(text: str, variable: str) -> str:
-    """Quote a text in which a variable stands for what was redacted."""
+    """Quote a text in which a variable stands for a redacted value."""
     return f'"${variable}"'.join(_quoted(piece) if piece else "" for piece in _REDACTED.split(text)) or "''"
 
 

@@ -11,23 +11,23 @@ from itertools import zip_longest
 from typing import Final, Literal
 
 CONTEXT: Final = 400
-"""How many characters are quoted before and after the place where texts diverge."""
+"""Number of characters quoted before and after a divergence."""
 
 MOST_ALIGNED: Final = 1000
-"""Of so many things or fewer that differ, those in common between them are found, too."""
+"""Maximum number of differing items between which common ones are searched."""
 
 _WORDS: Final = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 Opcode = tuple[str, int, int, int, int]
-"""What happens to a part of one sequence, from where to where, and which part of the other one it becomes."""
+"""A change of a span of one sequence: its kind, its start and end, and the span in the other sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where two texts diverge: the first `at` characters are the same.
+    """The divergence of two texts: the first `at` characters are the same.
 
-    `before` is the end of those, `a` and `b` are how each text goes on. `is_cut` says whether the common beginning is
-    longer than `before`; `more_a` and `more_b` are how many characters follow what is quoted.
+    `before` is the end of those, `a` and `b` are the continuations. `is_cut` is true if the common beginning is longer
+    than `before`; `more_a` and `more_b` count the characters after the quotation.
     """
 
     at: int
@@ -40,7 +40,7 @@ class Divergence:
 
 
 def common_prefix_length(a: str, b: str) -> int:
-    """Return how many characters two texts have in common at their beginning, by comparing halves."""
+    """Return the length of the common prefix of two texts, by comparing halves."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -52,7 +52,7 @@ def common_prefix_length(a: str, b: str) -> int:
 
 
 def divergence(a: str, b: str, growing: tuple[bool, bool] = (False, False)) -> Divergence | None:
-    """Return where two texts diverge; None if they are the same, or one that is still `growing` is not that far yet."""
+    """Return the divergence of two texts; None if they are equal, or one that is still `growing` is too short yet."""
     at = common_prefix_length(a, b)
     if at == len(a) == len(b) or (at == len(a) and growing[0]) or (at == len(b) and growing[1]):
         return None
@@ -103,7 +103,7 @@ def edits(a: str, b: str) -> Iterator[Edit]:
 
 
 def opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Opcode]:
-    """Return how `a` becomes `b`, as `difflib` says it; of long ones only the common ends are left out."""
+    """Return the opcodes that turn `a` into `b`, as in `difflib`; of long ones only the common ends are left out."""
     shorter = min(len(a), len(b))
     start = next((at for at in range(shorter) if a[at] != b[at]), shorter)
     room = shorter - start

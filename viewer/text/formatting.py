@@ -1,6 +1,6 @@
 """Pure: one value as text for people, safe for a terminal; unknown is `–`.
 
-What a value means is left to `rows`, where its text goes to `report`.
+The meaning of values is left to `rows`, the output of texts to `report`.
 """
 
 from decimal import Decimal
@@ -12,7 +12,7 @@ from wiretape.viewer import rows
 
 UNKNOWN: Final = "–"
 MINUS: Final = "−"
-"""The sign of negative numbers, and of times before what they count from."""
+"""The sign of negative numbers, and of times before the zero."""
 
 _TAB: Final = 4
 _MOST_MS: Final = 9_999.5
@@ -72,7 +72,7 @@ def moment(started_at: str) -> str:
 
 
 def host(upstream: str) -> str:
-    """Return the host and port of an upstream's URL; what is no URL as it is."""
+    """Return the host and port of an upstream's URL; other text is returned unchanged."""
     try:
         return urlsplit(upstream).netloc or upstream
     except ValueError:

@@ -11,7 +11,7 @@ MOST_ROWS: Final = 20_000
 """The most rows of text."""
 
 NEAR: Final = 1024
-"""How many bytes that are not the event's are shown on each side of it and of each read."""
+"""Number of foreign bytes shown on each side of the event and of each read."""
 
 UNKNOWN: Final = -1
 """Stands for the read of bytes that no read on the tape brought."""
@@ -55,7 +55,7 @@ class HexDump:
             at += 1
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self._tops[-1]
 
     def row(self, number: int) -> Row:
@@ -98,7 +98,7 @@ class TextDump:
         self.is_whole = len(rows) <= MOST_ROWS
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return len(self.rows)
 
     @property
@@ -148,7 +148,7 @@ class TextDump:
             start = stop
 
     def _row_end(self, start: int, end: int) -> int:
-        """Return where the row from `start` ends: with its line, or before the character that does not fit."""
+        """Return the end of the row from `start`: the end of its line, or the first character that does not fit."""
         room = min(start + self._width, end)
         line = _LINE.match(self._data, start, room)
         stop = line.end() if line is not None else room

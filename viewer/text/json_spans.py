@@ -25,7 +25,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why bytes are no JSON object: in short, the byte from which on, and the reason if there is one."""
+    """The reason why bytes are not a JSON object: in short, the offset of the fault, and optional details."""
 
     short: str
     at: int = 0
@@ -37,7 +37,7 @@ class Fault:
 
 def fault(data: bytes) -> Fault | None:
     """Return why bytes are no JSON object; None if they are one."""
-    text = data.decode("utf-8", "surrogateescape")  # a recorder replaces what is no UTF-8: it is no fault of the JSON
+    text = data.decode("utf-8", "surrogateescape")  # a recorder replaces invalid UTF-8: it is no fault of the JSON
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:

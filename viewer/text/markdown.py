@@ -26,7 +26,7 @@ MOST: Final = 16_384
 """The most characters that are rendered."""
 
 VISIBLE: Final = 4096
-"""Enough characters for what can be seen at once."""
+"""Number of characters that fill any pane."""
 
 NARROWEST: Final = 20
 
@@ -59,7 +59,7 @@ Line = list[Piece]
 
 
 class _Heading(markdown.Heading):
-    """A heading that is aligned to the left, whatever its level."""
+    """A heading of any level, aligned to the left."""
 
     LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}
 
@@ -91,13 +91,13 @@ class _Markdown(markdown.Markdown):
 def rendered(text: str, width: int, most: int = MOST) -> list[Line]:
     """Return at most the last `most` characters of a text as Markdown, in lines `width` cells wide.
 
-    A line before them says what is left out, or that the text could not be rendered and is shown as it is.
+    A line before them reports omitted characters, or a text that is shown verbatim since rendering failed.
     """
     start, shown = _end_of(text, most)
     notes = [[Piece(f"… {start:,} characters before this are left out: M shows them", "muted")]] if start else []
     try:
         lines = _lines(shown, max(width, NARROWEST))
-    except Exception:  # noqa: BLE001 - whatever a library makes of a hostile text, the text is shown
+    except Exception:  # noqa: BLE001 - a hostile text is shown even if the library fails
         failure = [Piece("this cannot be rendered as Markdown", "warning")]
         return [*notes, failure, *([Piece(line)] for line in shown.split("\n"))]
     if _alphanumerics("".join(piece.text for line in lines for piece in line)) < _alphanumerics(shown):
@@ -106,7 +106,7 @@ def rendered(text: str, width: int, most: int = MOST) -> list[Line]:
 
 
 def _end_of(text: str, most: int) -> tuple[int, str]:
-    """Return where the end begins, at a paragraph if one begins soon, and the end, safe; in a fence if it is code."""
+    """Return the offset and the text of the end, from a paragraph's start if one is near; safe, code in a fence."""
     start = max(len(text) - most, 0)
     if start:
         places = (text.find(mark, start, start + most // 2) for mark in ("\n\n", "\n", " "))

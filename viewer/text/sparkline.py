@@ -1,8 +1,8 @@
 """Pure: the gaps of exchanges drawn one below the other, on one axis of time and one absolute scale of height.
 
-A line begins when the request was sent, so that the wait for the first output is the blank at its left. How long a gap
-is shows in its height; the scale is that of `metrics.sparkline`. Every sign is one cell wide, and `ASCII` has
-another for each. Which exchanges there are and what stands beside the drawing is left to the callers.
+A line begins when the request was sent, so that the wait for the first output is the blank at its left. A bar's height
+is the length of its gap; the scale is that of `metrics.sparkline`. Every sign is one cell wide, and `ASCII` has another
+for each. The choice of exchanges and their labels are left to the callers.
 """
 
 import math
@@ -77,7 +77,7 @@ def _with_ends(drawn: list[str], outputs: tuple[int, int] | None, end_ns: int | 
 
 
 def scale_ns(longest_ns: int) -> int:
-    """Return the smallest round time of at least so many ns: as the length of an axis, it seldom changes."""
+    """Return the smallest round time that is not below a length in ns: as the length of an axis, it seldom changes."""
     rounds = (step * int(10**exponent) for exponent in range(20) for step in _STEPS)
     return next(step for step in rounds if step >= max(longest_ns, 1))
 
@@ -102,7 +102,7 @@ def timestamps(first_ns: int | None, gaps: bytes | None) -> list[int]:
 def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
     """Draw the axis: a tick and its time, for as many round times as there is room for.
 
-    They count from `zero_ns`; what is before it has a minus.
+    They count from `zero_ns`; times before it have a minus.
     """
     step = scale_ns(axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1))
     return _ticks(axis_ns, cells, -zero_ns, step, scale)
@@ -135,7 +135,7 @@ def _time_of_day(ns: int, step_ns: int) -> str:
 
 
 def height(gap_ns: int, rows: int) -> int:
-    """Return how high the bar of a gap is, in eighths of a row, where there are so many rows: at least one.
+    """Return the height of a gap's bar in a drawing of `rows` rows, in eighths of a row: at least one.
 
     The scale is that of `wiretape.recorder.decode.metrics.sparkline`: each of its steps is an eighth of all rows.
     """
@@ -152,7 +152,7 @@ def bars(heights: Sequence[int], rows: int) -> list[str]:
 
 
 def bounds(rows: int) -> list[str]:
-    """Return what gap each of 1, 2, 4 or 8 rows of bars begins with, from the top; the lowest begins with none."""
+    """Return the shortest gap of each of 1, 2, 4 or 8 rows of bars, from the top; the lowest has none."""
     steps = [SPARK_STEPS_NS[8 * row // rows - 1] for row in range(rows - 1, 0, -1)]
     return [*(scale(step) for step in steps), ""]
 

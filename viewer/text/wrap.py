@@ -1,8 +1,8 @@
 """Pure: text of any length in the lines of a pane: wrapped at words, measured in cells, cut between graphemes.
 
-A grapheme is an extended grapheme cluster of Unicode (UAX 29), at most `LONGEST_GRAPHEME` code points long: what is
-longer is hostile, and is cut. Lines are found only as far as they are asked for, so that a line of many megabytes costs
-no more than the lines that are shown.
+A grapheme is an extended grapheme cluster of Unicode (UAX 29), at most `LONGEST_GRAPHEME` code points long: a longer
+one is hostile, and is cut. Lines are found on demand, so that a line of many megabytes costs no more than the lines
+that are shown.
 """
 
 import functools
@@ -32,7 +32,7 @@ _MARKS: Final = frozenset({"Mn", "Me"})
 
 
 class WrappedText:
-    """The lines of `text` in a pane `width` cells wide, as far as `more` has found them; the first is there at once.
+    """The lines of `text` in a pane `width` cells wide: the first one, and those that `more` has found.
 
     Lines end at line feeds or at the last space that fits; a word longer than a line is cut.
     """
@@ -44,11 +44,11 @@ class WrappedText:
         self.done = False
 
     def __len__(self) -> int:
-        """Return how many lines have been found."""
+        """Return the number of lines found."""
         return len(self._starts)
 
     def more(self, lines: int) -> None:
-        """Find so many lines more, or all that there are."""
+        """Find `lines` more lines, or all that there are."""
         for _ in range(0 if self.done else lines):
             following = self._following(self._starts[-1])
             if following is None:
@@ -57,7 +57,7 @@ class WrappedText:
             self._starts.append(following)
 
     def span(self, line: int) -> tuple[int, int]:
-        """Return where a line begins and ends in the text, without the line feed that ends it."""
+        """Return the offsets of a line's start and end in the text, without the line feed that ends it."""
         start = self._starts[line]
         is_last = line + 1 == len(self._starts)
         end = (self._following(start) or len(self.text)) if is_last else self._starts[line + 1]
@@ -72,7 +72,7 @@ class WrappedText:
         return bisect_right(self._starts, offset) - 1
 
     def _following(self, start: int) -> int | None:
-        """Return where the line after the one from `start` begins; None if that is the last."""
+        """Return the start of the line after the one from `start`; None if that is the last."""
         text = self.text
         room = start + self._fitting(start)
         feed = text.find("\n", start, room + 1)
@@ -86,7 +86,7 @@ class WrappedText:
         return space + 1 if space > 0 else room
 
     def _fitting(self, start: int) -> int:
-        """Return how many characters from a place on fit into a line: whole graphemes, one at least."""
+        """Return the number of characters from an offset that fit into a line: whole graphemes, one at least."""
         piece = self.text[start : start + self.width + 1]
         if piece.isascii():
             return min(len(piece), self.width)
@@ -145,7 +145,7 @@ def _tail_start(text: str, length: int, room: int) -> int:
 def _with_bases(text: str) -> str:
     """Put a dotted circle under each mark at the start of a line or after a space.
 
-    A terminal would put the mark on whatever stands to the left of the pane.
+    A terminal would put the mark on the character to the left of the pane.
     """
     if text.isascii():
         return text
@@ -163,7 +163,7 @@ def grapheme_ends(text: str) -> Iterator[int]:
 
 
 def are_graphemes(text: str) -> bool:
-    """Return whether each code point of a text is a grapheme by itself, whatever such code point follows it."""
+    """Return True if each code point of a text is a grapheme by itself, before any other such code point."""
     return text.isascii() or _patterns()[1].search(text) is None
 
 
@@ -179,7 +179,7 @@ def grapheme_boundary(text: str, at: int) -> int:
 
 @functools.cache
 def _patterns() -> "tuple[Pattern[str], Pattern[str]]":
-    """Return what matches a grapheme, and what matches a code point that can be a part of a longer one."""
+    """Return the patterns of a grapheme, and of a code point that can be a part of a longer one."""
     import regex  # only text that is not ASCII needs it
 
     joining = "".join(rf"\p{{Grapheme_Cluster_Break={name}}}" for name in _JOINING)
