@@ -1,9 +1,9 @@
-"""What a centre has acknowledged of a tape: a small private file beside it, one for each centre.
+"""A destination's progress with a tape: a small private file beside the tape, one for each destination.
 
-Who ships only reads the tape: its one writer would otherwise wait for it. So the tape numbers what is settled
-(`settlements`), and how far that has been shipped is kept here, table by table: all up to one version is acknowledged,
-and what is between that and another was being sent. That batch is sent again as it was, byte for byte, so that the
-server knows it. If the file is lost, all is sent again, and nothing is counted twice.
+A shipper only reads the tape: its one writer would otherwise wait. So the tape numbers settled exchanges
+(`settlements`), and the progress is kept here, table by table: all up to one version is acknowledged, and the batch
+between that and another was being sent. It is sent again unchanged, byte for byte, so that the server knows it. If the
+file is lost, all is sent again, and nothing is counted twice.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from wiretape.recorder.errors import TapeBusy, WiretapeError
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a table is: all up to version `until` is there; `sending`: what follows, up to this, may be there."""
+    """The progress of a table: all up to version `until` is there; the batch up to `sending` may be there."""
 
     until: int = 0
     sending: int | None = None
@@ -57,9 +57,9 @@ class Acknowledged:
     state: bytes = b"null"
 
     def identify(self, tape: str | None, tenant: str = "") -> None:
-        """Say which tape it is: what was kept of another, which had this name before, counts for nothing.
+        """Set the tape's identity: the progress of another tape, which had this name before, is dropped.
 
-        Raises `WiretapeError` if it was shipped for another tenant: what is derived again would count for both.
+        Raises `WiretapeError` if it was shipped for another tenant: exchanges derived again would count for both.
         """
         if tape != self.tape and self.tape is not None:
             self.tables, self.runs, self.state = {}, {}, b"null"
@@ -72,7 +72,7 @@ class Acknowledged:
         self.tenant = tenant
 
     def of(self, table: str) -> Progress:
-        """Return how far a table is."""
+        """Return the progress of a table."""
         return self.tables.get(table, Progress())
 
     def put(self, table: str, progress: Progress) -> None:
@@ -81,7 +81,7 @@ class Acknowledged:
         self._keep()
 
     def put_runs(self, date: str, digest: str) -> None:
-        """Keep what is there of the runs of a day. Raises `WiretapeError` if that cannot be written."""
+        """Keep the digest of a day's runs as shipped. Raises `WiretapeError` if it cannot be written."""
         self.runs[date] = digest
         self._keep()
 
@@ -98,16 +98,16 @@ class Acknowledged:
 
 
 def path_of(tape: Path, centre: str) -> Path:
-    """Return where it is kept what a centre has of a tape."""
+    """Return the path of the progress file of a tape and a destination."""
     tape = tape.resolve()
     return tape.with_name(f"{tape.name}.shipped-{re.sub('[^A-Za-z0-9._-]+', '-', centre)}")
 
 
 @contextlib.contextmanager
 def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> Iterator[Acknowledged]:
-    """Yield what is acknowledged of a tape, which no other process ships to this centre meanwhile.
+    """Yield the progress of a tape, locked against other processes that ship it to the same destination.
 
-    While another one does, `wait` waits, and says whether to go on with that. Raises `TapeBusy` and `WiretapeError`.
+    While another one does, `wait` waits, and returns True to go on waiting. Raises `TapeBusy` and `WiretapeError`.
     """
     path = path_of(tape, centre)
     lock = path.with_name(f"{path.name}.lock")
@@ -138,7 +138,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def destinations(tape: Path, identity: str | None) -> Iterator[tuple[str, int]]:
-    """Yield what a tape is shipped to, and the version up to which all of it is there."""
+    """Yield the destinations of a tape, each with the version up to which all of it is there."""
     tape = tape.resolve()
     for path in sorted(tape.parent.glob(f"{glob.escape(tape.name)}.shipped-*")):
         if path.suffix in (".lock", ".new"):

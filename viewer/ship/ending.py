@@ -15,13 +15,13 @@ from wiretape.recorder.tape import lock
 
 _OTHERS_SECONDS = 2.0
 PATIENCE_SECONDS = 10.0
-"""So long may what is being done take when a signal asks to end."""
+"""Time allowed for the current request after a stop signal, in seconds."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Whether it is over, and how to wait for that; `wait` also notices that the tape is gone.
+    """The end of shipping: its state, and waits for it; `wait` also notices that the tape is gone.
 
     `wait_for_recorder` returns when the recorder that asked to leave the tape has closed it.
     """
@@ -32,13 +32,13 @@ class End:
     has_recorder: bool = False
 
     def leave(self) -> None:
-        """Tell the recorder that its tape is left, and return when it has closed it; it may be gone already."""
+        """Signal to the recorder that its tape is left, and return when it has closed it; it may be gone already."""
         with contextlib.suppress(BrokenPipeError):
             os.write(sys.stdout.fileno(), LEAVE)
         self.wait_for_recorder()
 
     def wait_for_others(self, warn: Callable[[str], object]) -> Callable[[], bool]:
-        """Return what waits, beside a recorder, while another one's process ships the tape that they share."""
+        """Return the wait, beside a recorder, for another recorder's process that ships the same tape."""
         is_told = False
 
         def wait() -> bool:
@@ -90,7 +90,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
 
 
 def _listen(over: threading.Event, closed: threading.Event) -> None:
-    """Heed what the recorder says on standard input, whose end is its own."""
+    """Handle the recorder's messages on standard input, whose end is the recorder's."""
     with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as pipe:  # a buffer's lock would outlive its thread
         for line in pipe:
             if line == LEAVE:

@@ -1,9 +1,9 @@
-"""Ships a tape to a destination: what is settled, in that order, in batches, each acknowledged before the next.
+"""Ships a tape to a destination: settled exchanges, in that order, in batches, each acknowledged before the next.
 
-A batch is taken from the tape, fixed (how far it goes is kept beside the tape before it is sent, so that who goes on
-after a kill sends the same), sent, and acknowledged. The tape is only read, in short transactions, and is the buffer:
-what a destination does not take is said once, and sent again after a wait that grows. Who is told to end ships what is
-left for a while, and leaves the rest on the tape.
+A batch is taken from the tape, fixed (its end is kept beside the tape before it is sent, so that the next process after
+a kill sends the same), sent, and acknowledged. The tape is only read, in short transactions, and is the buffer: a batch
+that a destination does not take is reported once, and sent again after a wait that grows. After a stop signal the
+remainder is shipped for a while, and the rest stays on the tape.
 """
 
 import random
@@ -22,12 +22,12 @@ from wiretape.viewer.source.tape import shipping
 
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 30.0
-"""In seconds; a destination that asks for a longer wait gets it from whoever follows the tape."""
+"""The longest wait by itself, in seconds; a destination can ask for a longer one, on which `once` gives up."""
 
 
 @dataclass(slots=True)
 class Shipper:
-    """Ships one tape to one destination. `tell` is given how far it is, `warn` what is wrong, "" when it works again.
+    """Ships one tape to one destination. `tell` gets the progress, `warn` errors, and "" after recovery.
 
     `wait` waits for a number of seconds, or until it `is_over`.
     """
@@ -39,10 +39,10 @@ class Shipper:
     tell: Callable[[Report], None] = lambda _: None
     warn: Callable[[str], object] = lambda _: None
     last_seconds: float = 0.0
-    """How long it may go on when it is over."""
+    """Time that shipping may go on after the end, in seconds."""
     clock: Clock = SYSTEM
     counts: Counter[str] = field(default_factory=Counter)
-    """How many exchanges were shipped, by lane."""
+    """Numbers of exchanges shipped, by lane."""
     last: Report | None = None
     _is_prepared: bool = False
     _until: int | None = None
@@ -50,13 +50,13 @@ class Shipper:
 
     @property
     def shipped(self) -> int:
-        """How many exchanges were shipped."""
+        """The number of exchanges shipped."""
         return self.counts[self.sink.lanes[0]]
 
     def run(self, connection: Connection, *, once: bool = False) -> None:
-        """Ship what a tape has, and unless `once`, what comes, until it `is_over`.
+        """Ship a tape's exchanges, and unless `once`, new ones, until it `is_over`.
 
-        Raises what its sink raises; `NotTaken` if `once`, or when it is over: what is not shipped stays on the tape.
+        Raises the errors of its sink; `NotTaken` if `once`, or when it is over: the rest stays on the tape.
         """
         self._connection, self._until = connection, None
         shipping.read_through(connection)
@@ -73,7 +73,7 @@ class Shipper:
             self.wait(self.sink.poll_seconds)
 
     def _ship(self, once: bool) -> None:
-        """Ship what is settled, as long as there is time."""
+        """Ship settled exchanges, as long as there is time."""
         self._report(once)  # so that who reads at the destination finds the run of each exchange
         for lane in self.sink.lanes:
             while not self._is_late() and (batch := self._next(lane)) is not None:
@@ -85,7 +85,7 @@ class Shipper:
                 self._report(once)
 
     def _next(self, lane: str) -> Batch | None:
-        """Take the next batch: that which was being sent when the last process ended, else what is settled since."""
+        """Return the next batch: that which was being sent when the last process ended, else the newly settled ones."""
         progress = self.acknowledged.of(lane)
         if progress.sending is not None:
             if (again := self.sink.take(lane, progress)) is not None:
@@ -97,7 +97,7 @@ class Shipper:
         """Find out how far the tape is shipped, and tell it, here and at the destination."""
         self._retry(lambda: self.sink.report(self._found(), is_last=is_last), once)
         if is_last:
-            self._found()  # with what the sink itself has acknowledged
+            self._found()  # including the sink's own acknowledgements
 
     def _found(self) -> Report:
         until = min(self.acknowledged.of(lane).until for lane in self.sink.lanes)
@@ -107,15 +107,15 @@ class Shipper:
         return self.last
 
     def _is_late(self) -> bool:
-        """Return whether it has been over for so long that the rest has to wait for the next process."""
+        """Return True if the time after the end is used up: the rest has to wait for the next process."""
         if self._until is None and self.is_over():
             self._until = self.clock.now() + round(self.last_seconds * 1e9)
         return self._until is not None and self.clock.now() >= self._until
 
     def _retry(self, work: Callable[[], None], once: bool) -> None:
-        """Do what may fail until it is done, or until it is given up.
+        """Repeat work that may fail until it succeeds, or until it is given up.
 
-        What a node fails with is said when no other could do it, and once: its own words differ each time.
+        A node's error is reported once, and only if all nodes failed: its own words differ each time.
         """
         pause, tries, said = FIRST_WAIT, 0, dict[str, str]()
         while True:
@@ -124,7 +124,7 @@ class Shipper:
             except NotTaken as error:
                 tries += 1
                 said.setdefault(str(error).partition(" (")[0], f"{error}; trying again")
-                if tries % self.sink.nodes:  # another one is asked
+                if tries % self.sink.nodes:  # another node is next
                     continue
                 wait = pause * random.uniform(0.5, 1.0) if error.wait_s is None else error.wait_s
                 if self._gives_up(wait, tries // self.sink.nodes, once):

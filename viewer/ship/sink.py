@@ -1,4 +1,4 @@
-"""What a shipper needs of a destination: a sink, which takes batches of what is settled and reports how far that is."""
+"""A shipper's interface to a destination: a sink, which takes batches of settled exchanges and reports the progress."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from wiretape.viewer.source.clickhouse.tables import EngineTable
 
 
 class NotTaken(WiretapeError):
-    """A destination did not take what was sent, and may take it later: after `wait_s` seconds, if it says so."""
+    """A destination did not take a batch, and may take it later: after `wait_s` seconds, if it says so."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
@@ -26,20 +26,20 @@ class NotTaken(WiretapeError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What shipping adds to each exchange: the host, and labels; an exchange's own stand, but for the tenant."""
+    """Additions of shipping to each exchange: the host, and labels; an exchange's own stand, but for the tenant."""
 
     host: str
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tenant(self) -> str:
-        """Whose exchanges they are."""
+        """The owner of the exchanges."""
         return self.labels.get(TENANT, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is sent together: of so many exchanges, those settled after one version and up to another."""
+    """A batch of `count` exchanges: those settled after one version and up to another."""
 
     lane: str
     after: int
@@ -50,7 +50,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How far shipping is: exchanges shipped by this process and waiting, and how long the first of them has been."""
+    """The progress of shipping: exchanges shipped by this process and waiting, and the first one's time of waiting."""
 
     shipped: int
     waiting: int
@@ -73,7 +73,7 @@ class Every:
 
     @property
     def is_due(self) -> bool:
-        """Whether it has not been done for so long, or never."""
+        """True if the interval since `done` has passed, or if it was never called."""
         return self._done_ns is None or self._clock.now() - self._done_ns >= self._seconds * 1e9
 
     def done(self) -> None:
@@ -86,13 +86,13 @@ class Sink(ABC):
 
     lanes: Sequence[str]
     poll_seconds: ClassVar[float] = 0.5
-    """What is settled is shipped so soon; what comes meanwhile is one batch."""
+    """Delay before a settled exchange is shipped; those that follow meanwhile join its batch."""
     rounds: ClassVar[int] = 8
-    """So often whoever ships only what there is tries to send it."""
+    """Maximum number of rounds of tries where only the present exchanges are shipped."""
     decodes: ClassVar[bool] = False
-    """Whether it reads decoded bodies, for which a connection to a tape needs more."""
+    """True if it reads decoded bodies, for which a connection to a tape needs more."""
     nodes: int = 1
-    """So many tries are a round: each reaches another node."""
+    """Number of tries in a round: each reaches another node."""
     tenant: str = ""
     connection: Connection
     known: Acknowledged
@@ -112,7 +112,7 @@ class Sink(ABC):
 
     @abstractmethod
     def take(self, lane: str, progress: Progress) -> Batch | None:
-        """Read the next batch of the tape: what was settled after `until` and not after `sending`, if that is known."""
+        """Read the next batch of the tape: settled after `until` and not after `sending`, if that is known."""
 
     @abstractmethod
     def send(self, batch: Batch) -> None:
@@ -124,7 +124,7 @@ class Sink(ABC):
 
 
 class RowSink(Sink):
-    """A destination of rows: runs of recorders, exchanges, and if `bodies`, what was said."""
+    """A destination of rows: runs of recorders, exchanges, and with `bodies`, their bodies."""
 
     def __init__(self, origin: Origin, bodies: bool, clock: Clock = SYSTEM) -> None:
         shipped = [tables.EXCHANGES, tables.STREAMS] if bodies else [tables.EXCHANGES]

@@ -22,7 +22,7 @@ Values = Sequence[Any]
 
 
 class Encoder:
-    """Makes rows of one table of what is read of the tape: the values of `sources`, in their order."""
+    """Encodes data of the tape as rows of one table: the values of `sources`, in their order."""
 
     def __init__(self, table: EngineTable, origin: Origin) -> None:
         self.table = table
@@ -65,7 +65,7 @@ class Encoder:
 
 
 def second(moment: str) -> int:
-    """Return a moment of the tape in whole seconds since 1970, as far as the engine's clock goes."""
+    """Return a timestamp of the tape in whole seconds since 1970, within the limits of the engine's clock."""
     return min(max(calendar.timegm(datetime.fromisoformat(moment).utctimetuple()), 0), _LAST_SECOND)
 
 

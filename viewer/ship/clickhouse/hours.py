@@ -26,7 +26,7 @@ _FIGURES: Final = {
     "ttft_p99_ns": "if(count(ttft_ns) = 0, NULL, quantileExact(0.99)(ttft_ns))",
     "gap_hist": "sumForEach(gap_hist)",
 }
-"""How each figure is counted. A quantile of no rows is 0 for the engine, and unknown for us."""
+"""The aggregate of each figure. A quantile of no rows is 0 for the engine, and unknown for us."""
 _NOTHING: Final = "0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, CAST([] AS Array(UInt64))"
 """The figures of no exchanges."""
 _KINDS: Final = """tenant, toStartOfHour(started) AS hour, host, upstream,
@@ -36,7 +36,7 @@ _READ: Final = "outcome, input_tokens, output_tokens, ttft_ns, gap_hist"
 
 
 def count(centre: Centre, seconds: int, clock: Clock) -> str:
-    """Count what began in the last so many seconds, whole hours, and return when the first began, UTC.
+    """Count the exchanges of the last `seconds`, in whole hours, and return the start of the first hour, UTC.
 
     Raises as `Centre.execute` does.
     """

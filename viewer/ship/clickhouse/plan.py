@@ -1,4 +1,4 @@
-"""What a centre takes, on paper: rows, bytes, shards, memory and cost, as formulas of their inputs. Pure.
+"""Estimates of a server's size: rows, bytes, shards, memory and cost, as formulas of their inputs. Pure.
 
 Inputs that are not chosen were measured: 119,865 exchanges with 56.7 million gaps, from six hosts, on two cores.
 `RANKED_GAP_BYTES` was measured with 33 to 140 million gaps on release 18.16: 15 to 24 bytes, with the blocks read.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 FIELDS: Final = ("kind", "name", "value", "unit", "origin")
-"""Of a row: `origin` is the meaning of an input, or the formula of a result."""
+"""Fields of a row: `origin` is the meaning of an input, or the formula of a result."""
 RANKED_GAP_BYTES: Final = 24
 """Memory that a server needs for each gap that it ranks for exact percentiles, in bytes, at most."""
 NOTE: Final = (
@@ -26,7 +26,7 @@ def _input(default: float | None, unit: str, meaning: str, least: float = 0) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What a plan is made of; None is unknown, and so is what depends on it."""
+    """The inputs of a plan; None is unknown, and so is every result that needs it."""
 
     exchanges_per_day: float = field(metadata={"unit": "1/day", "doc": "exchanges of all recorders", "least": 1})
     gaps_per_exchange: float = _input(473, "1", "gaps between output chunks of an exchange; measured", 1)
@@ -54,7 +54,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What follows; `formula` has names of inputs, and of results before this one. None is unknown."""
+    """A result of a plan; `formula` has names of inputs, and of results before this one. None is unknown."""
 
     name: str
     value: float | None
@@ -63,7 +63,7 @@ class Result:
 
 
 def results(of: Inputs) -> list[Result]:
-    """Return what follows from inputs, each result behind those that it is made of."""
+    """Return the results of inputs, each one behind its operands."""
     gaps = of.exchanges_per_day * of.gaps_per_exchange
     peak = of.exchanges_per_day / 86400 * of.peak_factor
     per_day = of.exchanges_per_day * of.row_bytes + gaps * of.gap_bytes

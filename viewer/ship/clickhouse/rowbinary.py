@@ -1,8 +1,8 @@
 """ClickHouse's RowBinary: values as the server reads them, column by column, joined row by row. Pure.
 
 Numbers are little-endian, a text is its length (LEB128) and its bytes, an array its length and its elements, and before
-a value that may be NULL stands a byte that says whether it is. The format does not describe itself: what is sent fits
-if the columns of the table have exactly these types. Any bytes are a text: nothing has to be escaped.
+a value that may be NULL stands a flag byte. The format does not describe itself: rows fit only if the columns of the
+table have exactly these types. Any bytes are a text: nothing has to be escaped.
 """
 
 import struct

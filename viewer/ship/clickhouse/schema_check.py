@@ -1,6 +1,6 @@
-"""Whether a centre's tables are those that this version ships to: RowBinary fits exactly, or says something else.
+"""Check that a server's tables are those of this version: RowBinary fits exactly, or stores other values.
 
-Asked before anything is sent, since the format does not describe itself.
+It runs before anything is sent, since the format does not describe itself.
 """
 
 import re
@@ -57,7 +57,7 @@ def cluster(centre: Centre) -> str | None:
 
 
 def quorum(centre: Centre) -> int:
-    """Return how many replicas must have a batch: 2 where there are so many, 0 where there are none."""
+    """Return the number of replicas that must have a batch: the configured one, else 2, or 0 without replication."""
     if centre.target.quorum is not None:
         return centre.target.quorum
     name = cluster(centre)

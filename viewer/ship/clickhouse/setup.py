@@ -30,7 +30,7 @@ def statements(name: str, tables: tuple[EngineTable, ...], cluster: str | None) 
 
 
 def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None, tell: Callable[[str], None]) -> None:
-    """Make what is not there, and add the columns that are missing. Raises `Refused` and `Unavailable`."""
+    """Create the missing tables, and add the missing columns. Raises `Refused` and `Unavailable`."""
     name = centre.target.database
     plain = version(centre) < ddl.EXPIRING_SINCE
     _check_cluster(centre, cluster)
@@ -60,7 +60,7 @@ def _check_cluster(centre: Centre, cluster: str | None) -> None:
 
 
 def _cluster_of_tables(centre: Centre, there: Container[str], asked_for: str | None) -> str | None:
-    """Return the cluster that tables which are there are spread over. Raises `Refused` where another is asked for."""
+    """Return the cluster of the existing tables. Raises `Refused` if another one is requested."""
     if EXCHANGES.name not in there:
         return asked_for
     known = schema_check.cluster(centre)
@@ -99,9 +99,9 @@ def make_accounts(
     passwords: Mapping[str, str],
     tell: Callable[[str], None],
 ) -> None:
-    """Make the accounts, or give them other passwords. Raises `Refused` and `Unavailable`.
+    """Create the accounts, or change their passwords. Raises `Refused` and `Unavailable`.
 
-    A server before `ddl.ACCOUNTS_SINCE` is configured by hand: it is told what with, and `Refused` is raised.
+    A server before `ddl.ACCOUNTS_SINCE` is configured by hand: the configuration is printed, and `Refused` is raised.
     """
     name = centre.target.database
     hashes = {account: hashlib.sha256(password.encode()).hexdigest() for account, password in passwords.items()}

@@ -18,11 +18,11 @@ _MOST_BYTES: Final = 2 << 20
 """A batch of this size is sent, however few rows it has: it is held in memory."""
 ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 50, tables.STREAMS.name: 5}
 _RUNS_SECONDS: Final = 30.0
-"""So often it is told how far the tape is shipped."""
+"""Interval between progress rows in `sessions`."""
 
 
 class CentreSink(RowSink):
-    """Ships to a centre, whose nodes are asked one after the other."""
+    """Ships to a server, whose nodes are tried one after the other."""
 
     def __init__(self, centre: Centre, origin: Origin, bodies: bool = False, clock: Clock = SYSTEM) -> None:
         super().__init__(origin, bodies, clock)
@@ -49,7 +49,7 @@ class CentreSink(RowSink):
         return Batch(lane, progress.until, last, count, data) if count else None
 
     def send(self, batch: Batch) -> None:
-        """Insert a batch at the node that is asked next."""
+        """Insert a batch at the current node."""
         self._insert(self._encoders[batch.lane], batch.content)
 
     def report(self, report: Report, *, is_last: bool) -> None:
@@ -73,7 +73,7 @@ class CentreSink(RowSink):
             most = self._at_once(encoder, after)
 
     def _at_once(self, encoder: Encoder, after: int) -> int:
-        """Return how many rows are read at once: of what was said only as much as is held in memory."""
+        """Return the number of rows per read: for bodies only as many as are held in memory."""
         most, is_large = ROWS_AT_ONCE[encoder.table.name], encoder.table is tables.STREAMS
         return shipping.fitting(self.connection, after, most, _MOST_BYTES) if is_large else most
 
@@ -85,7 +85,7 @@ class CentreSink(RowSink):
 
 @contextlib.contextmanager
 def _asked() -> Iterator[None]:
-    """Raise `NotTaken` for what may pass at a node."""
+    """Raise `NotTaken` for a node's transient errors."""
     try:
         yield
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""How far a fleet is shipped, host by host, and what the centre's tables take. Reads the centre."""
+"""The progress of a fleet's shipping, host by host, and the size of the server's tables. Reads the server."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _HEARD: Final = """SELECT tenant, host, max(heard), sum(rest), max(late), toUnix
     (SELECT tenant, host, tape, max(shipped_at) AS heard, argMax(waiting, row_version) AS rest,
     argMax(ifNull(lag_ms, -1), row_version) AS late FROM sessions FINAL GROUP BY tenant, host, tape)
     GROUP BY tenant, host ORDER BY tenant, host"""
-"""Of the runs on a tape the newest row says how far it is; `argMax` would pass over a lag that is NULL."""
+"""The newest row of a tape's runs has its progress; `argMax` would pass over a lag that is NULL."""
 _SHIPPED: Final = "SELECT tenant, host, count(), max(started_at) FROM exchanges GROUP BY tenant, host"
 
 
@@ -64,9 +64,9 @@ def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
 
 
 def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
-    """Yield the tables with what they take; the parts of a cluster are those of its local tables.
+    """Yield the tables with their sizes; the parts of a cluster are those of its local tables.
 
-    To ask all servers of a cluster takes a privilege that an account for reading need not have: then it is noted.
+    A query of all servers of a cluster needs a privilege that an account for reading may lack: then `note` reports it.
     """
     cluster = schema_check.cluster(centre)
     parts = "system.parts" if cluster is None else f"cluster('{cluster}', system, parts)"

@@ -36,7 +36,7 @@ _INTEGERS: Final = frozenset({"server.port"})
 
 
 def pairs(values: Mapping[str, Value]) -> list[KeyValue]:
-    """Return attributes, texts as the labels of dashboards are; what is unknown, or empty, is left out."""
+    """Return attributes, texts as in the labels of dashboards; unknown and empty values are left out."""
     return [KeyValue(key=label(key), value=_any(value)) for key, value in values.items() if _is_known(value)]
 
 
@@ -50,7 +50,7 @@ def of_labels(names: Sequence[str], values: Sequence[str]) -> dict[str, Value]:
 
 
 def user_labels(labels: Mapping[str, str]) -> dict[str, Value]:
-    """Return the labels that users gave to exchanges, of which there is a limit."""
+    """Return the labels that users gave to exchanges, up to a limit."""
     return {LABEL + name: value for name, value in islice(labels.items(), _MOST_LABELS)}
 
 

@@ -1,4 +1,4 @@
-"""The collector: messages over OTLP/HTTP, as protobuf with gzip, and what it answers."""
+"""The collector: messages over OTLP/HTTP, as protobuf with gzip, and its responses."""
 
 import gzip
 import ssl
@@ -34,10 +34,10 @@ _REASON: Final = 200
 
 
 class Answer(NamedTuple):
-    """What became of a message.
+    """The result of sending a message.
 
     `taken`, though `rejected` of its spans or points may not be; `later`: it may be sent again, after `wait_s` if that
-    is known; `too_large`; `refused`: it must not be sent again; `absent`: there is no such thing as it was sent to.
+    is known; `too_large`; `refused`: it must not be sent again; `absent`: the collector does not have this endpoint.
     """
 
     kind: Literal["taken", "later", "too_large", "refused", "absent"]
@@ -124,7 +124,7 @@ class Client:
         return Answer("absent" if status in _NOT_THERE else "refused", reason)
 
     def _wait_s(self, retry_after: str) -> float | None:
-        """Return how long to wait, as a header has it in seconds, or as a date."""
+        """Parse the wait of a header, given in seconds, or as a date."""
         if retry_after.isdecimal():
             return min(float(retry_after[:9]), _LONGEST_WAIT_SECONDS)
         try:

@@ -17,7 +17,7 @@ _STATE = re.compile(r"[\x20-\x7e\t]{1,512}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The place of a span: without a `parent`, it begins a trace. `is_sampled`: whoever began the trace keeps it."""
+    """The place of a span: without a `parent`, it begins a trace. `is_sampled`: the trace's beginner keeps it."""
 
     trace: bytes
     span: bytes
@@ -28,7 +28,7 @@ class Context:
 
 
 def context(exchange_id: str, headers: Sequence[Sequence[str]]) -> Context:
-    """Return the place of the span of an exchange, the same whenever it is asked for.
+    """Return the place of the span of an exchange, the same on every call.
 
     The span has the exchange's own id. Where the request has no valid `traceparent`, a trace begins.
     """

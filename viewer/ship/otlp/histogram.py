@@ -1,7 +1,7 @@
 """Pure: a histogram with exponential buckets, as OpenTelemetry's data model defines it.
 
-A bucket `i` holds what is above `base ** i` and not above `base ** (i + 1)`, where base is `2 ** (2 ** -scale)`. The
-scale is the finest at which what was counted fits into `MOST_BUCKETS`; a finer one is merged into the next, exactly.
+A bucket `i` holds values above `base ** i` and not above `base ** (i + 1)`, where base is `2 ** (2 ** -scale)`. The
+scale is the finest at which all values fit into `MOST_BUCKETS`; a finer one is merged into the next, exactly.
 """
 
 import math
@@ -52,7 +52,7 @@ class ExponentialHistogram:
 
     @property
     def buckets(self) -> list[int]:
-        """How many values are in each bucket, from the first to the last that has any."""
+        """The number of values in each bucket, from the first to the last that has any."""
         return [self.counts.get(place, 0) for place in range(self.offset, max(self.counts, default=-1) + 1)]
 
     def _place(self, value: float) -> int:

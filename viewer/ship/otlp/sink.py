@@ -24,7 +24,7 @@ from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Report, Sink
 from wiretape.viewer.source.tape import following, session
 
 BATCH: Final = 256
-"""So many spans are sent together, or a page more."""
+"""Number of spans sent together, exceeded by a page at most."""
 
 METRICS_SECONDS: Final = 10.0
 
@@ -48,7 +48,7 @@ class CollectorSink(Sink):
         self._absent: set[str] = set()
         self._metrics_due, self._trouble = Every(METRICS_SECONDS, clock), dict[str, str]()
         self.refused = 0
-        """So many spans were not taken, and must not be sent again."""
+        """The number of rejected spans, which must not be sent again."""
 
     def begin(self, connection: Connection, known: Acknowledged, warn: Callable[[str], object]) -> None:
         """Go on with the counts that were acknowledged."""

@@ -1,7 +1,7 @@
 """Pure: a generation as an OTLP span, which joins the trace that its request named.
 
-It lasts from T0 to the event that ends the stream, as `gen_ai.client.operation.duration` does; of what has no such
-event, and of a WebSocket, to the end. It holds no text of a request or an answer.
+It lasts from T0 to the event that ends the stream, as `gen_ai.client.operation.duration` does; without such an event,
+and of a WebSocket, to the end. It holds no text of a request or an answer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from wiretape.viewer.stats.dashboard import Ended, label, labels_of, measured
 from wiretape.viewer.stats.traced import Traced
 
 MOST_STALLS: Final = 32
-"""So many stalls of a stream are events of its span; the number of the others is in it."""
+"""Maximum number of a stream's stalls that are events of its span; the number of the others is in it."""
 
 
 _LAST_NS: Final = (1 << 64) - 1
@@ -142,12 +142,12 @@ def _lasted_ns(counted: Ended) -> int:
 
 
 def _unix_ns(started_ns: int, at_ns: int = 0) -> int:
-    """Return a time as a message can hold it, whatever a damaged tape says."""
+    """Return a time within the limits of a message, even from a damaged tape."""
     return min(max(started_ns + at_ns, 0), _LAST_NS)
 
 
 def _failure(one: Traced) -> str:
-    """Return how an exchange failed, in wiretape's words."""
+    """Return the failure of an exchange, in wiretape's words."""
     return ending(one.counted.judged.outcome or "", one.outcome_detail)
 
 

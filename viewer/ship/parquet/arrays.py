@@ -54,7 +54,7 @@ class Arrays:
         return self._strings(self._arrow.binary(), values)
 
     def lists(self, element: object, build: Build) -> Build:
-        """Return a builder of lists, of which `build` makes an array of all elements."""
+        """Return a builder of lists, whose elements `build` makes an array of."""
 
         def made(values: Sequence[Sequence[object] | None]) -> ArrowValue:
             lengths = [0 if value is None else len(value) for value in values]
@@ -95,7 +95,7 @@ class Arrays:
         return self._arrow.py_buffer(array(_INT32, accumulate(lengths, initial=0)))
 
     def _known(self, values: Sequence[object]) -> ArrowValue:
-        """Return which values are not None, as bits; None: all."""
+        """Return a bitmap of the values that are not None; None: all."""
         return self._bits(map(_is_known, values)) if None in values else None
 
     def _bits(self, values: Iterable[bool]) -> ArrowValue:

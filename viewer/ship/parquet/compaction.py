@@ -22,7 +22,7 @@ SMALL: Final = 64 << 20
 MOST_ROWS: Final = 20_000
 """A merged file has no more than this and a file more: the keys of its rows are held in memory."""
 _ROWS: Final = 200
-"""So many are decoded at once: a whole row group at once takes some times its size."""
+"""Rows decoded at once: a whole row group at once takes some times its size."""
 
 
 def compact(files: Files, table: EngineTable, host: str, today: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What is stored below `root`, a path of pyarrow's `system`. Whatever goes wrong is an `OSError`."""
+    """The files below `root`, a path of pyarrow's `system`. All errors are `OSError`."""
 
     arrow: ModuleType
     system: Any
@@ -98,7 +98,7 @@ def in_bucket(arrow: ModuleType, prefix: str, settings: Mapping[str, str]) -> Fi
         region = arrow.fs.resolve_s3_region(prefix.partition("/")[0])
     system = arrow.fs.S3FileSystem(
         **{**settings, "region": region},
-        background_writes=False,  # which would copy what is written
+        background_writes=False,  # which would copy the data
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_REQUEST_SECONDS,
     )
@@ -116,7 +116,7 @@ def _write(root: Path, path: Path, write: Callable[[Any], object]) -> None:
 
 
 def _sync_up(root: Path, directory: Path) -> None:
-    """Write a directory, and those above it, of which any may be new, to the disk."""
+    """Write a directory, and its parents, any of them new, to the disk."""
     for one in (directory, *directory.parents):
         descriptor = os.open(one, os.O_RDONLY)
         try:
@@ -138,7 +138,7 @@ _CAUSES: Final = {
 
 
 def cause(error: Exception) -> str:
-    """Return what went wrong with a file of an archive, in a few words."""
+    """Return the cause of an error with an archive's file, in a few words."""
     if isinstance(error, OSError) and error.strerror:
         path = str(error.filename or "")
         if path.endswith(_UNFINISHED):

@@ -1,8 +1,8 @@
 """Rows of an archive: the columns of the centre's tables as Parquet, and the partitions in which they are.
 
 A file is `TABLE/date=YYYY-MM-DD/host=NAME/…parquet`: `date` is the day when an exchange, or the run of a recorder,
-started, UTC; both are columns to whoever reads it. Columns are typed as `wiretape.viewer.export.parquet` does, gaps and
-reads are lists of int64, and texts that were recorded as bytes are binary. Unknown is null.
+started, UTC; both are columns to readers. Columns are typed as `wiretape.viewer.export.parquet` does, gaps and reads
+are lists of int64, and texts that were recorded as bytes are binary. Unknown is null.
 
 Engines read an archive through a view of each of its tables, with every row once, in its newest version.
 """
@@ -34,11 +34,11 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LABEL_NAMES: Final = "label_names"
 _LEFT_OUT: Final = frozenset({"started", "host", "label_values"})
-"""What the partition says, or `labels`, which stands where the centre has the names of labels."""
+"""Columns that the partition replaces, or `labels`, which stands for the server's columns of labels."""
 
 
 def key(table: EngineTable) -> tuple[str, ...]:
-    """Return the columns of which, with the same values, the row with the highest `VERSION` counts.
+    """Return the key columns: of rows with the same key, the one with the highest `VERSION` counts.
 
     Such rows are all of one day.
     """
@@ -61,7 +61,7 @@ def host_directory(host: str) -> str:
 
 
 class Maker:
-    """Makes Arrow tables of what is read of the tape: the values of `sources`, in their order."""
+    """Makes Arrow tables from data of the tape: the values of `sources`, in their order."""
 
     def __init__(self, arrow: ModuleType, table: EngineTable, origin: Origin) -> None:
         self._arrow, self._origin = arrow, origin

@@ -1,6 +1,6 @@
-"""An archive of Parquet files as a sink: a batch is the versions of settlements from one to another.
+"""An archive of Parquet files as a sink: a batch is a range of versions of settlements.
 
-These are fixed before it is written and are a part of the names of its files: to write it again, after whatever broke,
+The range is fixed before it is written and is a part of the names of its files: a repeated batch, after any failure,
 replaces them. Rows are read, and written as row groups, some at once: a batch is never in memory.
 """
 
@@ -22,7 +22,7 @@ from wiretape.viewer.source.clickhouse.tables import EngineTable
 from wiretape.viewer.source.tape import shipping
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 10_000, tables.STREAMS.name: 1000}
-"""Of a batch."""
+"""Maximum number of rows of a batch."""
 ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 200, tables.STREAMS.name: 5}
 _PLANNED: Final = ("started_at", "size")
 """Columns that say which day an exchange is of, and of streams, by asking for it, that there is a body."""
@@ -37,7 +37,7 @@ class ArchiveSink(RowSink):
     """Ships to an archive. What fails there is not tried again by who ships once: a disk does not mend by itself."""
 
     poll_seconds = 60.0
-    """So often are files written: engines like few and large ones."""
+    """Interval between files, in seconds: engines like few and large ones."""
     rounds = 1
 
     def __init__(self, files: Files, origin: Origin, bodies: bool = False, clock: Clock = SYSTEM) -> None:
@@ -78,7 +78,7 @@ class ArchiveSink(RowSink):
         """Return the versions of the next batch, in their order, by the day when the exchanges started."""
         days, last = dict[str, list[int]](), progress.until
         columns = [column.source for column in table.columns if column.source is not None and column.name in _PLANNED]
-        left = _ALL if progress.sending is not None else MOST_ROWS[table.name]  # what is fixed has its own end
+        left = _ALL if progress.sending is not None else MOST_ROWS[table.name]  # a fixed batch has its own end
         while found := shipping.settled(self.connection, columns, last, progress.sending, min(left, _VERSIONS_AT_ONCE)):
             for version, _, started, *_ in found:
                 days.setdefault(layout.day(started), []).append(version)
@@ -102,7 +102,7 @@ class ArchiveSink(RowSink):
         for run in shipping.runs(self.connection, maker.sources):
             date = layout.day(run[started])
             days.setdefault(date, []).append(run)
-        last, waiting = date, (report.waiting, report.first)  # only there it is said how far the tape is
+        last, waiting = date, (report.waiting, report.first)  # only that day's file has the tape's progress
         for date, runs in days.items():
             digest = _hashed(repr((self.origin, runs, waiting if date == last else None)))
             if self.known.runs.get(date) != digest:

@@ -1,8 +1,8 @@
 """Pure: the metrics of a recorder in Prometheus' text format.
 
 Names of OpenTelemetry's GenAI conventions (`wiretape.viewer.stats.conventions`) are translated by its rules for
-Prometheus: `gen_ai.client.operation.duration` in s is `gen_ai_client_operation_duration_seconds`. What is wiretape's
-own begins with `wiretape_`.
+Prometheus: `gen_ai.client.operation.duration` in s is `gen_ai_client_operation_duration_seconds`. Wiretape's own
+metrics begin with `wiretape_`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def _counted(figures: Figures[Histogram]) -> Iterator[Metric]:
 
 
 def _state(pulse: Pulse) -> Iterator[Metric]:
-    """Yield what the recorder told of itself."""
+    """Yield the state that the recorder reported."""
     gauges = {
         "wiretape_open_exchanges": pulse.open,
         "wiretape_event_loop_lag_seconds": pulse.event_loop_lag_ns / 1e9,

@@ -54,7 +54,7 @@ class Metrics(HttpApp):
                     self._exposition.figures.add(one.counted)
 
     def update(self, pulse: Pulse) -> None:
-        """Take the state of the recorder."""
+        """Set the state of the recorder."""
         self._exposition.pulse = pulse
 
     # app.HttpApp
@@ -105,7 +105,7 @@ async def _main(descriptor: int) -> int:
         codes.append(code)
         ended.set()
 
-    # Nothing is lost with these threads: they only read.
+    # These threads only read: ending them loses no data.
     threading.Thread(target=_follow, args=(app, setup, lambda: loop.call_soon_threadsafe(end, 1)), daemon=True).start()
     front = Server(app, socket.socket(fileno=descriptor))
     listening = asyncio.create_task(_listen(lines, app, end))
