@@ -1,6 +1,6 @@
-"""The conversations of what a filter selects, the newest first, each with its totals; opened, the tree of its turns.
+"""The conversations that a filter selects, the newest first, each with its totals; opened, the tree of its turns.
 
-What is recorded meanwhile appears in its place. Nothing here waits for the tape: `outline` says what a line shows.
+New exchanges appear in their places. Nothing here waits for the tape: `outline` makes the lines.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 _MOST_OPENED: Final = 200
 _SHARE: Final = 5
-"""Reading takes at most one of so many parts of the time, however large the tape is."""
+"""Maximum share of the time spent on reading, as a divisor: the same for tapes of any size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What was read: the version of the tape, its conversations, their totals, the exchanges of the opened ones."""
+    """The data read: the version of the tape, its conversations, their totals, the exchanges of the opened ones."""
 
     version: int | None = None
     totals: str = "reading …"
@@ -48,7 +48,7 @@ class Shown:
 
 
 class ConversationTree(CursorTable):
-    """Draws conversations and the exchanges of those that are opened; the cursor stays on what it is on."""
+    """Draws conversations and the exchanges of the opened ones; the cursor stays on its item."""
 
     DEFAULT_CSS = "ConversationTree { width: 1fr; height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = table_keys("conversations")
@@ -70,7 +70,7 @@ class ConversationTree(CursorTable):
         return self.lines[self.cursor] if self.lines else None
 
     def show(self, lines: list[Line], opened: Collection[str]) -> None:
-        """Show other lines; the cursor stays on its conversation or exchange, as far as that is there."""
+        """Show other lines; the cursor stays on its conversation or exchange, if that is still there."""
         here = self.line
         self.lines, self.opened = lines, opened
         if here is not None and (self.cursor >= self.count or _key(here) != _key(lines[self.cursor])):
@@ -120,19 +120,19 @@ class ConversationsScreen(Screen[None]):
         yield from (self._header, self._tree, KeyLine())
 
     def on_mount(self) -> None:
-        """Read what the screen shows, and go on looking."""
+        """Read the content of the screen, and start to poll."""
         self._tree.focus()
         self._show()
         self.run_worker(self._watch(), group="watch")
 
     def copies(self) -> list[tuple[str, str]]:
-        """Return what can be copied: the command that lists these conversations, and the one under the cursor."""
+        """Return the texts to copy: the command that lists these conversations, and the one under the cursor."""
         name = self._here
         copied = [("command", offers.command(host(self).tape.place, "ls", "--by", "conversation", *self._selection()))]
         return copied if name is None else [*copied, ("conversation", name)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return what can be exported: the exchanges of the conversation under the cursor, or all."""
+        """Return the export's selection: the exchanges of the conversation under the cursor, or all."""
         name = self._here
         text = self._filter_text if name is None else self._only(name)
         exported = offers.arguments(host(self).tape.place, "export", *(["-f", text] if text else []))
@@ -162,7 +162,7 @@ class ConversationsScreen(Screen[None]):
                 self._open({name}, is_open=name not in self._opened)
 
     def action_open(self) -> None:
-        """Open what is under the cursor."""
+        """Open the item under the cursor."""
         self._tree.open()
 
     def action_expand(self, is_open: bool) -> None:
@@ -240,7 +240,7 @@ def _key(one: Line) -> tuple[str, str | int]:
 
 
 def _read(connection: "Connection", text: str, clock: Clock, shown: Shown, opened: frozenset[str]) -> Shown:
-    """Read what is not as it was shown; in the tape's thread."""
+    """Read the changes since the last reading; in the tape's thread."""
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.tape import conditions, conversations, queries
 
