@@ -24,7 +24,7 @@ from wiretape.recorder.decode.outcome import Read, Reads
 from wiretape.recorder.tape import digits
 
 MOST: Final = 1 << 53
-"""What is measured (ns, bytes) is less than this, so that floats have it exactly and dates do not overflow."""
+"""Limit of measured values (ns, bytes): below it floats are exact and dates do not overflow."""
 Place = Annotated[int, msgspec.Meta(ge=0, lt=MOST)]
 Timestamp = Annotated[int, msgspec.Meta(gt=-MOST, lt=MOST)]
 
@@ -53,7 +53,7 @@ class Packed(NamedTuple):
 
 
 def pack(reads: Reads) -> Packed:
-    """Pack all reads of a finished exchange; what is missing between them becomes null."""
+    """Pack all reads of a finished exchange; missing reads between them have no times."""
     columns = _columns(reads.at_ns, reads.relayed_ns, reads.size) if _is_contiguous(reads) else _with_holes(reads)
     return Packed(0, 0, *map(digits.packed, columns))
 
@@ -98,7 +98,7 @@ def _is_contiguous(reads: Reads) -> bool:
 
 
 def _with_holes(reads: Reads) -> _Columns:
-    """Return the columns of reads of which some are damaged or missing, from the first."""
+    """Return the columns from read 0 on: missing reads have no times, and the first one of a hole has all its bytes."""
     deltas, lags, sizes = list[int | None](), list[int | None](), list[int]()
     position = last = 0
     for seq, at_ns, relayed_ns, start, size in reads:
@@ -171,7 +171,7 @@ def _is_placed(packed: Packed) -> bool:
 
 
 class Element(NamedTuple):
-    """What stands for one read in the arrays; None is damaged, or not known."""
+    """The values of one read in the arrays; None is damaged, or not known."""
 
     delta: int | None
     lag: int | None
@@ -179,7 +179,7 @@ class Element(NamedTuple):
 
 
 def elements(packed: Packed) -> Iterator[Element]:
-    """Yield what stands for each read, whatever is in the arrays."""
+    """Yield the values of each read, even from damaged arrays."""
     deltas, lags, sizes = (_numbers(array, packed) for array in packed[2:])
     for place in range(max(len(deltas), len(sizes))):
         delta, lag, size = (column[place] if place < len(column) else None for column in (deltas, lags, sizes))
@@ -273,5 +273,5 @@ def _spread(numbers: bytes, width: int, to_width: int) -> bytes:
 
 
 def are_gaps(packed: bytes) -> bool:
-    """Return whether this is a packed array of gaps."""
+    """Return True if this is a packed array of gaps."""
     return not packed or (packed[:1] in (_NARROW, _WIDE) and (len(packed) - 1) % packed[0] == 0)

@@ -1,6 +1,6 @@
-"""Reads what a recorder stored: an exchange's facts, its reads and its body, and the run that recorded it.
+"""Reads the recordings of a tape: an exchange's facts, its reads and its body, and the run that recorded it.
 
-Whatever is damaged is noted (`wiretape.recorder.tape.cells`) and left out. Queries over many exchanges are left to
+Damage is noted (`wiretape.recorder.tape.cells`) and left out. Queries over many exchanges are left to
 `wiretape.viewer.source.tape`.
 """
 
@@ -35,7 +35,7 @@ from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, Stream, bo
 _MOST_RUNS = 50
 _NEEDS_REQUEST = "/aigc/"
 REQUEST_NEEDED = case((exchanges.c.path.contains(_NEEDS_REQUEST), exchanges.c.request_body)).label("request_needed")
-"""The body of a request where decoding needs it: DashScope's answers mean what the request asked for."""
+"""The body of a request where decoding needs it: the format of DashScope's answers depends on the request."""
 
 NO_READS: Final = Reads((), (), (), (), ())
 # Statements are built once: that takes longer than running them.
@@ -60,7 +60,7 @@ _ARRAYS = ("at_ns", "relayed_ns", "sizes")
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
-    """What reads the bytes of one direction."""
+    """The queries for the bytes of one direction."""
 
     reads: Select[Any]
     new_reads: Select[Any]
@@ -94,13 +94,13 @@ def answer(connection: Connection, no: int) -> tuple[Exchange, Reads, bytes]:
 
 
 def facts_of(connection: Connection, row: Row[Any]) -> Exchange:
-    """Return the facts in an exchange's row, and what the client sent over a WebSocket."""
+    """Return the facts in an exchange's row, and the client's messages over a WebSocket."""
     exchange = replace(exchange_of(row), has_bytes=not row.lacks_bytes)
     return with_sent(connection, row.no, exchange, row.client_gap_bytes or 0)
 
 
 def with_sent(connection: Connection, no: int, exchange: Exchange, missing: int = 0) -> Exchange:
-    """Return the facts of an exchange with what the client sent over a WebSocket, if it is one."""
+    """Return the facts of an exchange, with the client's bytes if it is a WebSocket."""
     if exchange.framing != "websocket":
         return exchange
     its_reads, data = reads_of(connection, no, FROM_CLIENT), readable_body(connection, no, FROM_CLIENT)
@@ -118,13 +118,13 @@ def rows_with_requests(connection: Connection, numbers: Sequence[int]) -> dict[i
 
 
 def request_body(connection: Connection, no: int) -> bytes | None:
-    """Read what the tape holds of a request's body. Raises sqlalchemy's `NoResultFound`."""
+    """Read the stored body of a request. Raises sqlalchemy's `NoResultFound`."""
     body: bytes | None = connection.execute(_REQUEST, {"no": no}).scalar_one()
     return body
 
 
 def needs_request(path: str) -> bool:
-    """Return whether decoding needs the body of a request to this path."""
+    """Return True if decoding needs the body of a request to this path."""
     return _NEEDS_REQUEST in path.lower()
 
 
@@ -135,7 +135,7 @@ def request_needed(row: Any) -> bytes | None:
 
 
 def exchange_of(row: Any) -> Exchange:
-    """Return the facts in an exchange's row, or in what has its columns as attributes."""
+    """Return the facts in an exchange's row, or in an object that has its columns as attributes."""
     headers = dict(reversed(row.response_headers or []))
     return Exchange(
         status=row.status,

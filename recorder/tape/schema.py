@@ -1,8 +1,8 @@
 """The tape's tables, as SQLAlchemy Core, and the SQL that makes them; the source for alembic and for every query.
 
-Facts (all other tables) are apart from what is derived from them (`measures`). Column types are portable to PostgreSQL.
-Unknown is NULL, never 0. SQLite keeps the text of a definition: its comments, and the view `exchange_metrics`, are for
-people who open a tape with plain `sqlite3`.
+Facts (all other tables) are apart from the measures derived from them (`measures`). Column types are portable to
+PostgreSQL. Unknown is NULL, never 0. SQLite keeps the text of a definition: its comments, and the view
+`exchange_metrics`, are for people who open a tape with plain `sqlite3`.
 """
 
 import functools
@@ -162,7 +162,7 @@ def _packed_arrays() -> Iterator[Column[Any]]:
 
 
 class Stream(NamedTuple):
-    """Where the bytes of one direction are: while they come, and when the exchange has ended."""
+    """The tables of one direction's bytes: while they arrive, and when the exchange has ended."""
 
     segments: Table
     bodies: Table
@@ -227,7 +227,7 @@ _TIMING: Final = {field.name for field in fields(Timing)}
 _TYPES: Final[dict[Any, TypeEngine[Any]]] = {
     int: BigInteger(), float: Float(), str: Text(), tuple: Text(), bytes: LargeBinary(),
 }  # fmt: skip
-"""How a value is kept, by its type; what is not listed is JSON."""
+"""The column type of a value, by its Python type; others are JSON."""
 
 
 def _derived(field: Field[Any]) -> Column[Any]:
@@ -283,7 +283,7 @@ _NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "content", "
 
 
 def meaning(column: Column[Any]) -> str:
-    """Return what a column holds, with its unit."""
+    """Return the description of a column, with its unit."""
     is_duration = column.table in (measures, read_gaps) or (column.name in _ARRAYS and column.table is not reads)
     unit = "ns" if is_duration else "ns since T0"
     return f"{column.comment}; {unit}" if column.name.endswith("_ns") else str(column.comment)

@@ -1,11 +1,11 @@
 """Writes the tape, as recorders do: it appends journal frames to a tape and derives measures from the facts.
 
-A batch of frames is one transaction. Appending is idempotent: frames that are already on the tape are passed over, so
-a relay may send again what was not acknowledged. What has ended is settled after that, in a transaction of its own:
-its measures are derived and its body is packed, so that no decoding stands in the way of facts. Several sessions may
-be recorded at once: a batch has the frames of each. Rows are written through SQLite's own connection, which takes a
-tenth of the time; what is read is checked by `wiretape.recorder.tape.cells`.
-Opening, locking and migrating are left to `wiretape.recorder.tape.file`.
+A batch of frames is one transaction. Appending is idempotent: frames that are already on the tape are passed over, so a
+relay may repeat unacknowledged frames. Finished exchanges are settled after that, in a transaction of their own:
+measures are derived and bodies are packed, so that no decoding stands in the way of facts. Several sessions may be
+recorded at once: a batch has the frames of each. Rows are written through SQLite's own connection, which takes a tenth
+of the time; cells are checked on reading by `wiretape.recorder.tape.cells`. Opening, locking and migrating are left to
+`wiretape.recorder.tape.file`.
 """
 
 import dataclasses
@@ -69,20 +69,20 @@ _NEXT_NO = """SELECT max((SELECT coalesce(max(no), 0) FROM exchanges),
 _STORED = "SELECT id FROM exchanges WHERE id IN (SELECT value FROM json_each(?))"
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
     FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
-"""How much is stored of a request body that is still coming; no row if it is not."""
+"""Stored size of a request body that is still being uploaded; no row after its end."""
 _UNPACKED_SIZES = """SELECT exchange_no, sum(length(data)) FROM segments
     WHERE exchange_no IN (SELECT value FROM json_each(?)) GROUP BY exchange_no"""
 
 
 _WITHOUT_SALT: Final = Redactor(None)
 _COMPRESSION = 3
-"""zlib's level: chunks repeat so much that a higher one takes three times as long for the same size."""
+"""zlib's level: chunks are so repetitive that a higher level takes three times as long for the same size."""
 _KEPT_BYTES = 128 << 10
-"""Of an exchange whose bodies are no larger than this, what was written is kept until it is settled …"""
+"""Size limit of an exchange's bodies for keeping its facts in memory until it is settled …"""
 _ALL_KEPT_BYTES = 64 << 20
 """… if that of all of them is no more than this."""
 _KEPT_BESIDES = 3 << 10
-"""Memory that what is kept of an exchange takes besides its bodies, roughly."""
+"""Approximate memory of an exchange's facts besides its bodies."""
 _RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes"))
 _texts_json = msgspec.json.Encoder().encode
 """Writes lists of texts byte for byte as `compact_json` does, in a tenth of the time."""
@@ -107,9 +107,9 @@ class _Request(msgspec.Struct):
 
 @dataclasses.dataclass(slots=True)
 class _Facts:
-    """What was written of an exchange, to be settled without reading it back.
+    """The facts of an exchange, kept in memory to settle it without reading it back.
 
-    `row` has its columns; headers are as they would be read. `size` is the memory that all of it takes.
+    `row` has its columns; headers are as they would be read. `size` is the memory of all of them.
     """
 
     row: dict[str, Any]
@@ -139,14 +139,14 @@ class _Facts:
 
 @dataclasses.dataclass(slots=True)
 class _Come:
-    """How far the bytes of one direction have been written; `segments` are reads and bytes about to be."""
+    """The progress of writing one direction; `segments` are reads and bytes about to be written."""
 
     next_seq: int = 0
     stored: int = 0
     segments: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
 
     def add(self, run: journal.Run, data: bytes) -> None:
-        """Enter reads that follow what is there."""
+        """Append reads that follow the present ones."""
         self.segments.append((*packing.packed(run.seq, self.stored, run.at_ns, run.relayed_ns, run.sizes), data))
         self.next_seq += len(run.sizes)
         self.stored += len(data)
@@ -154,10 +154,10 @@ class _Come:
 
 @dataclasses.dataclass(slots=True)
 class _Open:
-    """How far an exchange has been written; `uploaded`: its request body is still coming, and so much is stored.
+    """The progress of writing an exchange; `uploaded` is the stored size of an unfinished request body.
 
-    `body` is what comes from upstream, `client` what the client sends over a WebSocket. `changes` are columns that are
-    about to be written.
+    `body` is upstream's direction, `client` the client's over a WebSocket. `changes` are columns that are about to be
+    written.
     """
 
     no: int | None
@@ -170,7 +170,7 @@ class _Open:
 
     @property
     def kept(self) -> int:
-        """Bytes of memory of what is kept."""
+        """Memory of the kept facts, in bytes."""
         return 0 if self.facts is None else self.facts.size
 
     def again(self) -> "_Open":
@@ -194,7 +194,7 @@ class _Open:
             self.facts.row.update(values)
 
     def keep(self, run: journal.Run, data: bytes) -> None:
-        """Keep what was entered, if there is little of it."""
+        """Keep reads in memory, up to the size limit."""
         if self.facts is not None:
             self.facts.runs.append((run, data))
             self.facts.size += len(data)
@@ -204,13 +204,13 @@ class _Open:
 
 @dataclasses.dataclass(slots=True)
 class _Upload:
-    """What a batch brings of a request body."""
+    """A batch's part of a request body."""
 
     pieces: list[journal.Upload] = dataclasses.field(default_factory=list)
     end: journal.Uploaded | None = None
 
     def data(self, start: int) -> bytes:
-        """Return what continues the body at `start`; pieces that are on the tape, or come twice, are passed over."""
+        """Return the body's continuation from `start`; pieces that are on the tape, or repeated, are skipped."""
         data = []
         for piece in self.pieces:
             if piece.start == start:
@@ -287,7 +287,7 @@ class _Body(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settled:
-    """What is stored of an ended exchange: its packed reads and bytes of each direction that it has.
+    """The rows of a finished exchange: its packed reads and bytes of each direction that it has.
 
     `measures` are None if a bug prevented them.
     """
@@ -330,20 +330,20 @@ class Store:
         self._open: dict[str, _Open] = {}
         self._touched: dict[str, _Open] = {}
         self._ended: dict[int, _Facts] = {}
-        """What was written of exchanges that are not settled yet, by their numbers."""
+        """The facts of finished exchanges that are not settled yet, by their numbers."""
         self._kept = 0
-        """Bytes of memory of what is kept of open and of ended exchanges."""
+        """Memory of the kept facts of running and finished exchanges, in bytes."""
         self._stored: set[str] = set()
-        """Of the exchanges that a batch begins, those that are on the tape."""
+        """The exchanges that a batch begins although they are on the tape."""
         self._lost: dict[str, journal.Lost] = {}
 
     @property
     def lost(self) -> list[journal.Lost]:
-        """What the last `append` could not store, as it continues nothing that is on the tape."""
+        """The data that the last `append` could not store, as they continue nothing that is on the tape."""
         return list(self._lost.values())
 
     def pruner(self, limits: Limits, clock: Clock) -> Pruner:
-        """Return what deletes exchanges past the limits while the tape is recorded."""
+        """Return the pruner that deletes exchanges past the limits while the tape is recorded."""
         return Pruner(self.connection, limits, clock)
 
     def begin_session(self, session: journal.Session, unstored: Iterable[Unstored] = ()) -> int:
@@ -382,7 +382,7 @@ class Store:
         return [Returning(no, uuid, pid) for no, uuid, pid, boot in found if may_return(pid, boot)]
 
     def knows(self, id: str) -> bool:
-        """Return whether an exchange is on the tape."""
+        """Return True if an exchange is on the tape."""
         return self._row(id) is not None
 
     def newest(self) -> int:
@@ -435,7 +435,7 @@ class Store:
         return numbers
 
     def _lacking(self, unstored: Unstored, ids: Collection[str] | None) -> list[Relayed]:
-        """Return the exchanges that are not on the tape, and of which enough is known to enter them."""
+        """Return the exchanges that are missing on the tape, but known well enough to enter them."""
         known = [one for one in unstored.exchanges if one.began is not None and (ids is None or one.id in ids)]
         return [one for one in known if self._row(one.id) is None]
 
@@ -516,10 +516,10 @@ class Store:
             self._kept -= known.kept
 
     def settle(self, numbers: Iterable[int]) -> list[journal.Finished]:
-        """Derive the measures of ended exchanges and pack their bodies; return what to show of them.
+        """Derive the measures of ended exchanges and pack their bodies; return their summaries.
 
         That is apart from `append`, so that no decoding stands in the way of facts. `take_unsettled` and `put` are its
-        two halves, for whoever settles in between in another thread.
+        two halves, for callers that settle in another thread in between.
         """
         waiting, finished = deque(numbers), list[journal.Finished]()
         while waiting:
@@ -527,7 +527,7 @@ class Store:
         return finished
 
     def take_unsettled(self, numbers: deque[int], most: int = 1, most_bytes: int = 0) -> list[Unsettled]:
-        """Take exchanges off the front and read what is needed to settle them: at least one, as far as limits allow."""
+        """Remove exchanges from the queue's front and read their facts for settling: at least one, within limits."""
         taken: list[Unsettled] = []
         size = 0
         with self.connection.begin():
@@ -552,7 +552,7 @@ class Store:
         return [no for no, size in zip(numbers, before, strict=False) if size < most_bytes] or numbers[:1]
 
     def put(self, settled: Sequence[Settled]) -> list[journal.Finished]:
-        """Store bodies and measures, in one transaction; return what to show of the exchanges."""
+        """Store bodies and measures, in one transaction; return the summaries of the exchanges."""
         new = [one for one in settled if not one.facts.is_settled]
         with self.connection.begin():
             for stream in STREAMS:
@@ -582,9 +582,9 @@ class Store:
         return refused
 
     def _number(self, numbers: Sequence[int]) -> None:
-        """Number what was derived, in its own transaction: one writer, so that the order is that of the commits.
+        """Number derived exchanges, in their own transaction: one writer, so that the order is that of the commits.
 
-        By wall time, numbers go on even where the tape was put back as it was once.
+        Based on the wall clock, numbers increase even after an old copy of the tape was restored.
         """
         (following,) = self._driver.execute(_NEXT_SETTLEMENT).fetchone()
         first = max(self._clock.wall_ns() // 1000, following)
@@ -631,7 +631,7 @@ class Store:
             self._end_request(known.no, b"", None)
 
     def _write(self) -> None:
-        """Write what the batch changed: one row for each exchange, one segment for the reads of each."""
+        """Write the changes of the batch: one row for each exchange, one segment for the reads of each."""
         rows: list[tuple[Any, ...]] = []
         of_clients: list[tuple[Any, ...]] = []
         self._insert([known for known in self._touched.values() if known.no is None])
@@ -728,7 +728,7 @@ class Store:
                     known.uploaded += len(data)
 
     def _end_request(self, no: int, data: bytes, end: journal.Uploaded | None) -> None:
-        """Join what is stored of a request body and its last `data`; without an end it is truncated where it is."""
+        """Join the stored pieces of a request body and its last `data`; without an end it is truncated there."""
         of_exchange = "FROM uploads WHERE exchange_no = ?"
         before = self._driver.execute(f"SELECT data {of_exchange} ORDER BY start", (no,)).fetchall()
         body = b"".join([*(piece for (piece,) in before), data])
@@ -780,7 +780,7 @@ class Store:
     def _following(
         self, runs: list[tuple[journal.Run, bytes]], come: _Come, *, ended: bool
     ) -> tuple[journal.Run, bytes]:
-        """Return, as one, the runs that continue a stream; what is on the tape, or comes twice, is passed over."""
+        """Return, as one, the runs that continue a stream; reads that are on the tape, or repeated, are skipped."""
         if len(runs) == 1 and runs[0][0].seq == come.next_seq and not ended:  # nearly always
             return runs[0]
         whole, body = journal.Run(runs[0][0].id, come.next_seq, [], [], []), []
@@ -823,7 +823,7 @@ class Store:
         self._lost[id] = journal.Lost(id, size + (before.bytes if before else 0), whole)
 
     def _find(self, id: str) -> _Open | None:
-        """Return how far an exchange has been written, from memory or, after a restart, from the tape."""
+        """Return the writing progress of an exchange, from memory or, after a restart, from the tape."""
         if (known := self._touched.get(id)) is None:
             known = self._open.get(id) or self._find_stored(id)
             if known is not None:
@@ -842,7 +842,7 @@ class Store:
         return _Come(its_reads.seq[-1] + 1, sum(its_reads.size)) if its_reads else _Come()
 
     def _uploaded(self, no: int) -> int | None:
-        """Return how much is stored of a request body that is still coming; None if it is not."""
+        """Return the stored size of a request body that is still being uploaded, or None."""
         row = self._driver.execute(_UPLOADED, (no,)).fetchone()
         return None if row is None else int(row[0])
 
@@ -856,14 +856,14 @@ class Store:
         return int(pages * page)
 
     def give_back(self, pages: int) -> bool:
-        """Give free pages back to the file system, at most so many; return whether more are left that can be."""
+        """Return free pages to the file system, at most `pages`; return True if more are left to return."""
         if self._pragma("auto_vacuum")[0] != AUTO_VACUUM or not self._pragma("freelist_count")[0]:
             return False
         self._driver.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would take one step: one page
         return bool(self._pragma("freelist_count")[0])
 
     def checkpoint(self) -> bool:
-        """Move all of the log into the tape itself; return whether that was possible."""
+        """Move all of the log into the tape itself; return True if that was possible."""
         try:
             busy, pages, moved = self._pragma("wal_checkpoint(TRUNCATE)")
         except sqlite3.Error:
@@ -893,7 +893,7 @@ class Store:
                 yield self._rederive(no)
 
     def _rederive(self, no: int) -> bool:
-        """Derive one exchange again; what is known of one whose body is not there, or cannot be unpacked, is kept."""
+        """Derive one exchange again; if its body is missing, or cannot be unpacked, keep its measures."""
         with self.connection.begin():
             facts = _Stored.of(self.connection, [no]).unsettled(no)
             if not facts.exchange.has_bytes or no in cells.damage_of(self.connection).exchanges:
@@ -909,7 +909,7 @@ class Store:
 
 
 def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
-    """Return what to show of an exchange; None: it could not be measured."""
+    """Return the summary of an exchange; `measured` is None if measuring failed."""
     facts_shown = facts.id, facts.method, facts.path
     if measured is None:
         return journal.Finished(*facts_shown, facts.request_model, facts.exchange.status, "not measured")
@@ -930,7 +930,7 @@ def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
 
 
 def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
-    """Return what a relay knew beyond what was stored; of an answer whose head is stored, not the head again."""
+    """Return the relay's facts that were not stored, without the head of an answer whose head is stored."""
     names = ["client_closed_ns", "connected_ns", "sent_ns", "paused", "surplus", "clock", "clock_error_ns"]
     names.append("connection_reused")
     if not is_answered:
@@ -948,7 +948,7 @@ def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
 
 
 def _uploads(frames: Iterable[journal.Frame]) -> dict[str, _Upload]:
-    """Return what a batch brings of request bodies, by the ids of their exchanges."""
+    """Return a batch's parts of request bodies, by the ids of their exchanges."""
     uploads: dict[str, _Upload] = {}
     for frame in frames:
         if isinstance(frame, journal.Upload):
@@ -969,7 +969,7 @@ def _runs(frames: Iterable[journal.Frame]) -> dict[tuple[str, bool], list[tuple[
 
 
 def _stored_request(body: bytes, end: journal.Uploaded | None) -> bytes | None:
-    """Return what the tape holds of a request body: None where nothing of it could be stored."""
+    """Return the value of `request_body`: None if no byte of a body could be stored."""
     return body if body or (end is not None and end.size == 0) else None
 
 
