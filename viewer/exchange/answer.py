@@ -268,7 +268,7 @@ class Answer:
         return newest.row_of(position)
 
     def hides(self, position: int) -> bool:
-        """Return whether the newest words stand in a text that is folded."""
+        """Return True if the newest words stand in a text that is folded."""
         newest = _newest(self.parts, position)
         return newest is not None and newest.folded
 

@@ -58,7 +58,7 @@ def changes(a: Prompt, b: Prompt) -> list[Change]:
 
 
 def differ(found: Iterable[Change]) -> bool:
-    """Return whether there is any difference."""
+    """Return True if there is any difference."""
     return any(one.change != "same" for one in found)
 
 

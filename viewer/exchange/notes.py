@@ -25,7 +25,7 @@ class Notes:
     bookmarks: list[int] = field(default_factory=list)
 
     def toggle(self, position: int) -> bool:
-        """Set a bookmark, or remove it; return whether there is one now."""
+        """Set a bookmark, or remove it; return True if there is one now."""
         if position in self.bookmarks:
             self.bookmarks.remove(position)
             return False

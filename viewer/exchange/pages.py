@@ -72,7 +72,7 @@ def heading(known: Known, opened: Opened | None = None, died: bool = False) -> L
 
 
 def is_dead(known: Known, wall_ns: int) -> bool:
-    """Return whether nobody records an exchange any more that has not ended."""
+    """Return True if an exchange has not ended but is no longer recorded."""
     if known.row.ended_by is not None or known.row.outcome != "open":
         return False
     return known.recorder.state(wall_ns) != "running"

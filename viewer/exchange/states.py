@@ -146,7 +146,7 @@ def moment(started_at: str, look: Look, width: int) -> str:
 
 
 def spans_days(first: str, last: str) -> bool:
-    """Return whether two starts, ISO 8601, are on different local days; False if either cannot be read."""
+    """Return True if two starts, ISO 8601, are on different local days; False if either cannot be read."""
     try:
         days = [datetime.fromisoformat(start).astimezone().date() for start in (first, last)]
     except (TypeError, ValueError):  # on a damaged tape

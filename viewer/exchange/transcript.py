@@ -213,7 +213,7 @@ class Transcript:
         return self.at[event] - self.at[event - 1] if known else None
 
     def shares_read(self, event: int) -> bool:
-        """Return whether the same read brought the event before, so that the time between them is not known."""
+        """Return True if the same read brought the event before, so that the time between them is not known."""
         return event > 0 and self.reads[event] != UNKNOWN and self.reads[event] == self.reads[event - 1]
 
     def payload(self, event: int) -> bytes:

@@ -121,7 +121,7 @@ def _line(data: bytes, start: int, stop: int, end: int, *, is_sound: bool) -> li
 
 
 def _is_json(data: bytes, start: int, end: int) -> bool:
-    """Return whether bytes are an object or an array; of many, only whether they begin as one."""
+    """Return True if bytes are an object or an array; of many, only their beginning is checked."""
     if not _JSON.match(data, start, end):
         return False
     if end - start > _CHECKED:

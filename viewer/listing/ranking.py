@@ -70,7 +70,7 @@ def label(name: str, *, with_unit: bool) -> str:
 
 
 def is_fair(name: str, row: ListRow) -> bool:
-    """Return whether a figure of an exchange may be judged beside others."""
+    """Return True if a figure of an exchange may be judged beside others."""
     if name not in _JUDGED or getattr(row, name) is None:
         return False
     flags = set(row.flags)

@@ -89,7 +89,7 @@ def scan(data: bytes, start: int = 0, end: int | None = None) -> list[Node]:
 
 
 def _enter_or_leave(containers: list[_Container], sign: bytes, nodes: list[Node], end: int) -> bool:
-    """Open or close a container if `sign` does; return whether there is one, nested no deeper than is allowed."""
+    """Open or close a container if `sign` does; return True if there is one, nested no deeper than allowed."""
     if sign in b"{[":
         containers.append(_Container(nodes[-1], is_object=sign == b"{"))
     elif sign in b"}]" and len(containers) > 1:

@@ -43,7 +43,7 @@ def check(centre: Centre, tables: Iterable[EngineTable], note: Callable[[str], o
 
 
 def same_type(one: str, other: str) -> bool:
-    """Return whether two types are the same, however they are written."""
+    """Return True if two types are the same, in any notation."""
     return one.replace(" ", "").replace('"', "'") == other.replace(" ", "")
 
 

@@ -278,7 +278,7 @@ def _escaped(sign: str, known: dict[str, str]) -> str:
 
 
 def _is_absent(element: Any) -> bool:
-    """Return whether an expression is a column that the centre lacks, or the beginning of one."""
+    """Return True if an expression is a column that the centre lacks, or the beginning of one."""
     if isinstance(element, Function) and element.name == "substr":
         element = next(iter(element.clauses))
     return isinstance(element, Column) and _name(element) is None

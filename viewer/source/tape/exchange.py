@@ -120,7 +120,7 @@ def stored(connection: Connection, no: int) -> Stored:
 
 
 def is_final(connection: Connection, no: int, answer: Stored) -> bool:
-    """Return whether an answer read before had ended and been measured, and still is the one of this number."""
+    """Return True if an answer read before had ended and been measured, and still is the one of this number."""
     now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).outerjoin(measures)
     with connection.begin():
         row = connection.execute(now.where(exchanges.c.no == no)).one()

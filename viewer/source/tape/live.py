@@ -209,7 +209,7 @@ def without_texts(row: ListRow) -> PreviewRow:
 
 
 def is_measurable(row: ListRow, most: int = LARGEST) -> bool:
-    """Return whether an exchange still runs and is known not to be larger than that."""
+    """Return True if an exchange still runs and is known not to be larger than that."""
     return row.outcome == "open" and row.bytes is not None and row.bytes <= most
 
 
