@@ -154,7 +154,7 @@ class Catalog:
 
 
 def _held(numbers: Sequence[int]) -> MutableSequence[int]:
-    """Return numbers in little memory; those of a centre are texts."""
+    """Return numbers in little memory; those of a server are texts."""
     first: object = numbers[0] if numbers else 0
     return list(numbers) if isinstance(first, str) else array("q", numbers)
 

@@ -33,7 +33,7 @@ class Origin:
 
     @property
     def tenant(self) -> str:
-        """The owner of the exchanges."""
+        """The tenant of the exchanges, "" without one."""
         return self.labels.get(TENANT, "")
 
 

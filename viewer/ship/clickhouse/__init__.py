@@ -1,1 +1,1 @@
-"""A ClickHouse centre: what ships to it, and what looks after it."""
+"""A ClickHouse server as a destination: shipping to it, and its maintenance."""

@@ -1,4 +1,4 @@
-"""Rows of the tape as rows of the centre's tables, in RowBinary. Pure.
+"""Rows of the tape as rows of the server's tables, in RowBinary. Pure.
 
 The same rows always make the same bytes: nothing of the moment is in them, so that a server knows a batch again that
 was sent before.

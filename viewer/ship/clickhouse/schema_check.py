@@ -16,7 +16,7 @@ _MOST_QUORUM: Final = 2
 
 
 def columns(centre: Centre, table: str) -> dict[str, str]:
-    """Return the columns of a table of the centre, and their types. Raises as `Centre.query` does."""
+    """Return the columns of a table of the server, and their types. Raises as `Centre.query` does."""
     return {str(name): str(kind) for name, kind, *_ in centre.query(f"DESCRIBE TABLE {table}")}
 
 

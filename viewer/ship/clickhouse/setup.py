@@ -1,4 +1,4 @@
-"""Makes and migrates the tables of a centre, and its accounts."""
+"""Makes and migrates the tables of a server, and its accounts."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""A ClickHouse centre as a sink: rows in RowBinary. A retry has the same bytes, so that the server knows the batch."""
+"""A ClickHouse server as a sink: rows in RowBinary. A retry has the same bytes, so that the server knows the batch."""
 
 import contextlib
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ class CentreSink(RowSink):
         self._insert(self._encoders[batch.lane], batch.content)
 
     def report(self, report: Report, *, is_last: bool) -> None:
-        """Insert the runs of recorders that the centre does not have, and the last, which says how far the tape is."""
+        """Insert the runs of recorders that the server lacks, and the last, which has the progress of the tape."""
         if not (is_last or self._runs_due.is_due):
             return
         encoder = self._encoders[tables.SESSIONS.name]

@@ -52,7 +52,7 @@ class Row:
 
 
 def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
-    """Yield the hosts that ship to a centre, and its tables. Raises `Refused` and `Unavailable`."""
+    """Yield the hosts that ship to a server, and its tables. Raises `Refused` and `Unavailable`."""
     shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.query(_SHIPPED)}
     for tenant, host, heard_at, waiting, lag_ms, now in centre.query(_HEARD):
         count, newest = shipped.get((tenant, host), (0, None))

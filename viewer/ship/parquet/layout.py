@@ -1,4 +1,4 @@
-"""Rows of an archive: the columns of the centre's tables as Parquet, and the partitions in which they are.
+"""Rows of an archive: the columns of the server's tables as Parquet, and the partitions in which they are.
 
 A file is `TABLE/date=YYYY-MM-DD/host=NAME/…parquet`: `date` is the day when an exchange, or the run of a recorder,
 started, UTC; both are columns to readers. Columns are typed as `wiretape.viewer.export.parquet` does, gaps and reads

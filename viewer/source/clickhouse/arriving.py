@@ -1,4 +1,4 @@
-"""Follow a server: poll it, by key, for the exchanges that arrive, and return them in batches."""
+"""Following a server: the exchanges that arrive there, polled by key, in batches."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final

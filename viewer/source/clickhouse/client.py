@@ -66,7 +66,7 @@ _TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {
 
 
 class Refused(WiretapeError):
-    """The centre cannot be used as it is, and trying again would not help."""
+    """The server cannot be used as it is, and trying again would not help."""
 
 
 class Unavailable(WiretapeError):
@@ -85,7 +85,7 @@ class Answer(NamedTuple):
 
 
 class Centre:
-    """The nodes of a centre, the one that answered last first. A context manager."""
+    """The nodes of a server, the one that answered last first. A context manager."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The statements that make and migrate the centre's tables, and its accounts. Pure.
+"""The statements that make and migrate the server's tables, and its accounts. Pure.
 
 On one server, and in ClickHouse Cloud, which replicates by itself, a table is a `ReplacingMergeTree`. In a cluster each
 node has `…_local` tables, replicated within their shard, and a `Distributed` table over them that takes and gives all:

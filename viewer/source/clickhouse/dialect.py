@@ -30,14 +30,14 @@ from wiretape.viewer.stats.prices import UNITS
 _PLACES: Final = {
     (one.source.table.name, one.source.name): one.name for one in EXCHANGES.columns if one.source is not None
 }
-"""The names of the centre's columns by those of the tape."""
+"""The names of the server's columns by those of the tape."""
 
 _OWN: Final = {
     ("exchanges", "no"): "concat(started_at, ' ', id)",
     ("exchanges", "labels"): "[label_names, label_values]",
     ("measures", "exchange_no"): "decoder_version",
 }
-"""Columns of a tape that a centre has in another form; the order by this `no` is the order in time."""
+"""Columns of a tape that a server has in another form; the order by this `no` is the order in time."""
 
 _EARLIEST, _LATEST = "1971", "2105"
 """Between these years a time is a `DateTime`."""
@@ -52,7 +52,7 @@ _ELSEWHERE: Final = {
 
 
 class Compiler(SQLCompiler):
-    """Writes a statement over `columns.JOINED` as one over the centre's table."""
+    """Writes a statement over `columns.JOINED` as one over the server's table."""
 
     def visit_join(self, join: Any, *args: object, **kwargs: object) -> str:
         """Write exchanges with their measures, the only join there is, as one table."""
@@ -67,7 +67,7 @@ class Compiler(SQLCompiler):
         return f"{EXCHANGES.name} FINAL"
 
     def visit_column(self, column: Any, *args: Any, **kwargs: Any) -> str:
-        """Write the centre's name of a column."""
+        """Write the server's name of a column."""
         table = column.table
         if isinstance(table, TableValuedAlias):
             return f"label_{column.name}"
@@ -78,7 +78,7 @@ class Compiler(SQLCompiler):
         return named
 
     def visit_label(self, label: Any, *args: object, **kwargs: object) -> str:
-        """Write an expression with its name; NULL for a column that the centre lacks: of it nothing is known there."""
+        """Write an expression with its name; NULL for a column that the server lacks: of it nothing is known there."""
         element = label.element
         is_absent = _is_absent(element)
         is_absent |= isinstance(element, Function) and element.name in _ELSEWHERE
@@ -278,7 +278,7 @@ def _escaped(sign: str, known: dict[str, str]) -> str:
 
 
 def _is_absent(element: Any) -> bool:
-    """Return True if an expression is a column that the centre lacks, or the beginning of one."""
+    """Return True if an expression is a column that the server lacks, or the beginning of one."""
     if isinstance(element, Function) and element.name == "substr":
         element = next(iter(element.clauses))
     return isinstance(element, Column) and _name(element) is None

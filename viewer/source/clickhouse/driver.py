@@ -1,4 +1,4 @@
-"""A centre as a database driver (PEP 249) for `dialect`: a statement is a request, its rows the answer.
+"""A server as a database driver (PEP 249) for `dialect`: a statement is a request, its rows the answer.
 
 Values are put into a statement as literals (`literal`), and come back as the tape has them: labels as
 JSON, gaps packed. There are no transactions.
@@ -92,7 +92,7 @@ class Cursor:
 
 
 def literal(value: object) -> str:
-    """Return a value as a literal. A lone surrogate, which no text of the centre has, becomes a question mark.
+    """Return a value as a literal. A lone surrogate, which no text of the server has, becomes a question mark.
 
     Raises `TypeError` for a value that has no literal.
     """

@@ -1,6 +1,6 @@
-"""A centre's exchanges as the viewer lists them: their numbers by key, in pages, and the rows of those in sight.
+"""A server's exchanges as the viewer lists them: their numbers by key, in pages, and the rows of those in sight.
 
-A number is an exchange's start time and id. Whatever the centre holds, no more is read than is looked at.
+A number is an exchange's start time and id. Whatever the server holds, no more is read than is looked at.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ _STARTED_AT: Final = exchanges.c.started_at
 
 
 def check(centre: Centre) -> None:
-    """Raise `Refused` or `Unavailable` for a centre that cannot be listed."""
+    """Raise `Refused` or `Unavailable` for a server that cannot be listed."""
     centre.query(f"SELECT 1 FROM {EXCHANGES.name} LIMIT 1")
 
 
 def start_of(number: object) -> str:
-    """Return when an exchange of a centre began, by its number."""
+    """Return the start of an exchange of a server, by its number."""
     return str(number).partition(" ")[0]
 
 

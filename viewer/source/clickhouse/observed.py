@@ -1,4 +1,4 @@
-"""The exchanges of a centre as those tools would have measured them whose definitions need no more than its columns."""
+"""The exchanges of a server as those tools would have measured them whose definitions need no more than its columns."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Unmeasurable(WiretapeError):
 
 
 def absent(tool: str) -> list[str]:
-    """Return the names of the metrics of a tool that a centre cannot tell."""
+    """Return the names of the metrics of a tool that a server lacks."""
     name = tool.partition("@")[0]
     return [one.name for one in authority(tool).metrics if one.key in _ABSENT[name]]
 

@@ -49,7 +49,7 @@ class Pulled:
 
 
 def lines(centre: Centre, numbers: Iterable[str], pulled: Pulled) -> Iterator[bytes]:
-    """Yield the lines of exchanges, given by their numbers at the centre: when each began, and its id.
+    """Yield the lines of exchanges, given by their numbers at the server: when each began, and its id.
 
     `pulled` is counted on the way. Raises `Refused` and `Unavailable`, and `TapeDamaged` for what no tape could hold.
     """

@@ -61,7 +61,7 @@ class Copies:
         self._numbers: dict[int, int] = {}
 
     def numbers(self, centre: Centre, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers that exchanges have on the tape, by those at the centre; pull those that are not there.
+        """Return the numbers that exchanges have on the tape, by those at the server; pull those that are not there.
 
         Raises `Refused`, `Unavailable`, `NotFound` for exchanges that are gone there, and `TapeDamaged`.
         """

@@ -1,4 +1,4 @@
-"""The centre's tables, as columns: generated from the schema of the tape, so that a new metric is there, too. Pure.
+"""The server's tables, as columns: generated from the schema of the tape, so that a new metric is there, too. Pure.
 
 `exchanges` has the facts, the measures and the gaps of every exchange, `streams` the bodies and the reads, and only
 with `--bodies`; `sessions` has the runs of recorders, without the salt of their hashes. A column has the name, the unit
@@ -43,7 +43,7 @@ _ARRAYS: Final = {"at_ns": PLACES, "relayed_ns": PLACES, "sizes": PLACES}
 
 @dataclass(frozen=True, slots=True)
 class EngineColumn:
-    """A column of the centre: its type in ClickHouse, and where on the tape it comes from; None: shipping adds it."""
+    """A column of the server: its type in ClickHouse, and where on the tape it comes from; None: shipping adds it."""
 
     name: str
     type: str
