@@ -1,6 +1,6 @@
-"""Candidates for a shell's completion: the ids, labels and values of its newest exchanges.
+"""Candidates for a shell's completion: the ids, labels and values of a tape's newest exchanges.
 
-It has to be quick: only the standard library is loaded, and the tape is read without waiting for locks.
+It has to be quick: only the standard library is loaded, and the tape is read with a short wait for locks.
 """
 
 import contextlib
