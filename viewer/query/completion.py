@@ -1,8 +1,7 @@
-"""Pure: what a filter that is being typed may go on with: the names of fields, and the values that they take.
+"""Pure: completion of filters: names of fields, and their values.
 
-Values that come from a tape are hostile: only those that a filter can hold as they are, without quotes, are offered.
-Where these come from is left to `wiretape.viewer.source.tape`, what a shell is offered to
-`wiretape.viewer.commands.completion`.
+Values from a tape are hostile: only those that need no quotes in a filter are offered. `wiretape.viewer.source.tape`
+reads the values, `wiretape.viewer.commands.completion` answers the shell.
 """
 
 import re
@@ -32,7 +31,7 @@ _HARMLESS = re.compile(r"[^\W_][\w.:/@+%-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One way for a filter to go on: what is added, the whole filter with it, and the field that it names, if any."""
+    """A completion: the added text, the whole filter with it, and the field that it names, if any."""
 
     text: str
     whole: str
@@ -40,9 +39,9 @@ class Offer:
 
 
 def place(text: str) -> tuple[str, str, str] | None:
-    """Return what stands before the end of a filter, the name of the field whose value is typed there, and that value.
+    """Return the text before the unfinished end of a filter, the field whose value is being typed, and that value.
 
-    Where a name is typed, the field is empty, and the name stands for the value. None is for the middle of a phrase.
+    While a name is typed, the field is empty, and the name stands for the value. None is for the middle of a phrase.
     """
     match = _TERM.fullmatch(text)
     if match is None or text.count('"') % 2:
@@ -56,7 +55,7 @@ def place(text: str) -> tuple[str, str, str] | None:
 
 
 def offers(text: str, values: Mapping[str, Sequence[str]]) -> list[Offer]:
-    """Return the ways in which a filter may go on, the likeliest first. `values` are those of the fields of a tape."""
+    """Return the completions of a filter, the likeliest first. `values` are those of the fields of a tape."""
     before, field, typed = place(text) or ("", "", None)
     if typed is None:
         return []
@@ -70,9 +69,9 @@ def offers(text: str, values: Mapping[str, Sequence[str]]) -> list[Offer]:
 
 
 def is_unfinished(text: str, values: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a filter that can be parsed ends with the beginning of a field's name or of a known value.
+    """Return True if a valid filter ends with the beginning of a field's name or of a known value.
 
-    Such a filter selects next to nothing, which is not what will be meant when it has been typed.
+    Such a filter selects next to nothing until it is finished.
     """
     _, field, typed = place(text.lower()) or ("", "", "")
     if not field:

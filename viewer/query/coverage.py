@@ -16,11 +16,11 @@ from wiretape.viewer.query.syntax import Filter, Match, Not, Or, Regex, terms
 COVERED: Final = Or(
     (Match("operation", tuple((name,) for name in GENERATIONS)), Not(Match("has", (("operation",),)))),
 )
-"""The filter of what rates and latencies cover."""
+"""The filter for exchanges that rates and latencies cover."""
 
 
 def names_operation(where: Filter | None) -> bool:
-    """Return whether any term of a filter is about the operation, and so decides what is covered."""
+    """Return True if any term of a filter is about the operation: the filter then replaces `COVERED`."""
     return where is not None and any(map(_is_of_operation, terms(where)))
 
 
@@ -34,7 +34,7 @@ def _is_of_operation(term: Filter) -> bool:
 
 
 def described(left_out: Mapping[str, int]) -> str:
-    """Return what is left out, by how many exchanges there are of each operation."""
+    """Return the message for excluded exchanges, with their count by operation."""
     count = sum(left_out.values())
     each = ", ".join(f"{number:,} {safe(name)}" for name, number in left_out.items())
     return f"{counted(count, 'exchange')} {'is not a generation' if count == 1 else 'are not generations'} ({each})"

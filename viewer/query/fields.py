@@ -132,7 +132,7 @@ def others(name: str) -> list[str]:
 
 
 def having(word: str) -> tuple[str, ...]:
-    """Return the fields of a row of which one must be known: of a word of `HAS`, or of one of `KNOWABLE`."""
+    """Return the fields of a row for a word of `HAS` or a name of `KNOWABLE`: at least one must be known."""
     return HAS.get(word) or FIELDS[word].rows
 
 

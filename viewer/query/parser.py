@@ -1,4 +1,4 @@
-"""Pure: the filter language, text in, tree out; one grammar for every command.
+"""Pure: the parser of the filter language; one grammar for every command.
 
     expr   := and ("or" and)*            and   := unary ("and"? unary)*
     unary  := ("-" | "not") unary | "(" expr ")" | term
@@ -7,9 +7,8 @@
     value  := number[unit] | lo..hi | word with * | "a phrase" | time
 
 A phrase has no wildcards; in it `\\"` is `"` and `\\\\` is `\\`. Fields are those of `fields`, values those of
-`values`: what a value looks like depends on its field's kind. The limits keep a filter within what SQLite evaluates: an
-expression that is 1,000 deep at most. A filter that cannot be parsed raises a `FilterError`, which names the place and
-what was expected there.
+`values`: the syntax of a value depends on its field's kind. The limits keep a filter below SQLite's maximum depth of an
+expression, 1,000. A filter that cannot be parsed raises a `FilterError` with the position and the expected syntax.
 """
 
 import re
@@ -107,7 +106,7 @@ class Cursor:
         self._values = 0
 
     def rest(self) -> str:
-        """Skip spaces, and return what is left."""
+        """Skip spaces, and return the remainder."""
         space = _SPACE.match(self.text, self.at)
         self.at = space.end() if space else self.at
         return self.text[self.at :]
@@ -120,7 +119,7 @@ class Cursor:
         return True
 
     def match(self, expression: "re.Pattern[str]") -> "re.Match[str] | None":
-        """Consume what an expression matches if it comes next."""
+        """Consume an expression's match at the current position, if there is one."""
         match = expression.match(self.rest())
         self.at += match.end() if match else 0
         return match
@@ -165,7 +164,7 @@ class Cursor:
         return Item(self.text[start : self.at], False, start)
 
     def separated(self) -> None:
-        """Raise `FilterError` unless a term ends here: else what was meant as one would be parsed as two."""
+        """Raise `FilterError` unless a term ends here: otherwise one intended term would be parsed as two."""
         around = self.text[max(self.at - 1, 0) : self.at + 1]
         if self.at < len(self.text) and around[-1] != ")" and not any(sign.isspace() for sign in around):
             raise self.error("expected a space; put what belongs together in quotes")
@@ -196,7 +195,7 @@ def named(name: str, hint: str = "", known: Collection[str] = NAMES) -> Field:
 
 
 def _offered(name: str, known: Collection[str]) -> list[str]:
-    """Return the names to choose from, the closest first; of the other names of a field only what is very close."""
+    """Return suggestions for a name, the closest first; aliases of a field only among the three closest."""
     ranked = closest_first(name, (one for one in known if not one.endswith("_ms")))
     return ranked[:3] + [one for one in ranked[3:] if one in FIELDS or f"{one}_ms" in FIELDS]
 
@@ -353,9 +352,9 @@ def now(clock: Clock = SYSTEM) -> datetime:
 
 
 def sort_order(text: str) -> tuple[str, bool]:
-    """Parse what to sort by, such as `ttft` or `-gap.max`: a field of a row, and whether the largest come first.
+    """Parse a sort key, such as `ttft` or `-gap.max`: a field of a row, and True for descending order.
 
-    Raises a `ValueError` that says what was expected.
+    Raises a `ValueError` that names the expected syntax.
     """
     name = text.removeprefix("-")
     field = named(name, known=[one for one, meant in NAMES.items() if _is_sortable(FIELDS[meant])])

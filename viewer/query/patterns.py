@@ -1,9 +1,8 @@
-"""Pure: the regular expressions of filters: what may be typed, and whether one is found in a recorded text.
+"""Pure: the regular expressions of filters: their limits, and searches of recorded texts.
 
-They are those of Python's `re`, and ignore case. They run in the `regex` library, as some of them would go on for ever
-on some texts, in `re` with all else at a standstill: here a search has an end, and others run beside it. What is
-recorded was written by others, so that a text may be made for just that, and a tape may hold many of them: so all the
-searches of a query have an end together, too.
+Their syntax is that of Python's `re`, and they ignore case. They run in the `regex` library: some searches would never
+end, and in `re` would block all other threads; `regex` has timeouts and releases the interpreter's lock. Recorded text
+is hostile and may be made to slow a search down, in many exchanges of a tape: all searches of a query share a deadline.
 """
 
 import functools
@@ -20,22 +19,22 @@ REGEX_CAP: Final = 200
 """The longest regular expression, in characters."""
 
 TEXT_CAP: Final = 64 << 10
-"""How much of a text a regular expression sees, in characters."""
+"""Length of the beginning of a text that a regular expression searches, in characters."""
 
 LONGEST_SECONDS: Final = 0.25
-"""So long an expression may look through one text, in seconds of the processor: a thousand times what most need."""
+"""Timeout of a search in one text, in seconds of the processor: a thousand times the usual duration."""
 
 WHOLE_SECONDS: Final = 5.0
-"""So long an expression may work on all texts of a query, beyond what these are worth: nobody waits for longer."""
+"""Time allowed for all searches of a query, in seconds, in addition to `CHARACTER_NS` for each character."""
 
 CHARACTER_NS: Final = 50
-"""So much is a character of a text worth: an expression that goes through a text once takes less; one that begins
-anew at many places, such as `error.*timeout` in a long line, may take ten times as much.
+"""Time allowed for each character of a text, in ns: more than a single pass takes; an expression that starts again at
+many positions, such as `error.*timeout` in a long line, may take ten times as much.
 """
 
 
 class TooSlow(WiretapeError):
-    """A regular expression takes longer on a recorded text than anybody would wait; SQLite does not tell which."""
+    """A regular expression exceeds its time limit on a recorded text; SQLite does not name the expression."""
 
     exit_code = 2
 
@@ -48,14 +47,14 @@ class TooSlow(WiretapeError):
 
 @functools.lru_cache(maxsize=64)
 def compiled(text: str) -> "Pattern[str]":
-    """Compile a regular expression; it ignores case. Raises a `ValueError` that says what was expected."""
+    """Compile a regular expression; it ignores case. Raises a `ValueError` that names the expected syntax."""
     import regex  # so that a command without a filter does not load it
 
     if len(text) > REGEX_CAP:
         raise ValueError(f"expected a regular expression of at most {REGEX_CAP} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what may change in a later version is no concern of the one who types
+            warnings.simplefilter("ignore")  # warnings about later versions do not help the user
             return regex.compile(text, regex.IGNORECASE)
     except (regex.error, OverflowError, RecursionError, MemoryError) as error:
         raise ValueError(f"expected a regular expression: {error}") from None
@@ -69,13 +68,13 @@ class Searches:
         self.begin()
 
     def begin(self) -> None:
-        """Start the time of another query."""
+        """Reset the time limit for another query."""
         self._left_ns = round(WHOLE_SECONDS * 1e9)
 
     def search(self, expression: str, text: str | bytes | None) -> bool | None:
-        """Return whether an expression is found in the first `TEXT_CAP` characters of a text; None if there is none.
+        """Return True if an expression is found in the first `TEXT_CAP` characters of a text, or None without a text.
 
-        Raises `TooSlow` where one text takes longer than `LONGEST_SECONDS`, or all of them more than they are worth.
+        Raises `TooSlow` if one text takes longer than `LONGEST_SECONDS`, or the query longer than its limit.
         """
         if text is None:
             return None

@@ -1,8 +1,8 @@
 """Pure: a filter as a tree, and the tree as text again.
 
 `str()` of a tree is a filter that parses to the same tree. Durations are whole nanoseconds, shares are fractions of 1,
-instants are ISO 8601 in UTC, as on the tape. A pattern is the pieces of a text between its wildcards (`*`). What the
-tree means is left to `wiretape.viewer.source.tape.conditions`.
+timestamps are ISO 8601 in UTC, as on the tape. A pattern is the pieces of a text between its wildcards (`*`).
+`wiretape.viewer.source.tape.conditions` translates the tree to SQL.
 """
 
 import re
@@ -44,7 +44,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Everything but the part, what is unknown there included."""
+    """Everything but the part; exchanges for which the part is unknown are included."""
 
     part: "Filter"
 
@@ -76,7 +76,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A text in which the regular expression is found, or, negated, a known text in which it is not."""
+    """A text that the regular expression matches, or, negated, a known text that it does not match."""
 
     field: str
     pattern: str
@@ -104,7 +104,7 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A number, or an instant, on one side of a limit."""
+    """A number, or a timestamp, on one side of a limit."""
 
     field: str
     order: Order
@@ -127,16 +127,16 @@ class Labelled:
 
 
 Filter = And | Or | Not | Word | Match | Regex | Among | Compare | Labelled
-"""A filter: what an exchange must be like."""
+"""A filter: a condition on an exchange."""
 
 
 def every(parts: list[Filter]) -> Filter:
-    """Join filters that must all hold; there is at least one."""
+    """Join at least one filter with "and"."""
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
 def either(parts: list[Filter]) -> Filter:
-    """Join filters of which one must hold; there is at least one."""
+    """Join at least one filter with "or"."""
     return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
 
@@ -164,7 +164,7 @@ def terms(filter: Filter) -> Iterator[Filter]:
 
 
 def is_starred(filter: Filter) -> bool:
-    """Return whether a text in quotes holds a `*`, which is no wildcard there."""
+    """Return True if a text in quotes holds a `*`, which is no wildcard there."""
     return any(len(one) == 1 and "*" in one[0] for term in terms(filter) for one in _patterns(term))
 
 

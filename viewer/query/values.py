@@ -1,8 +1,7 @@
-"""Pure: the values of a filter, as people write them: numbers with units, instants, patterns.
+"""Pure: parsers of the values in a filter: numbers with units, timestamps, patterns.
 
-Every function raises a `ValueError` that says what was expected. Times of day and dates are local, as people mean them;
-the tape's instants are UTC. Where a value stands in a filter is left to `query.parser`, regular expressions to
-`query.patterns`.
+Every function raises a `ValueError` that names the expected syntax. Times of day and dates are local; the tape's
+timestamps are UTC. `query.parser` finds the values in a filter, `query.patterns` has the regular expressions.
 """
 
 import re
@@ -13,7 +12,7 @@ from wiretape.viewer.query.operators import DURATIONS, KINDS, Kind, Number
 from wiretape.viewer.query.syntax import Pattern
 
 Period = tuple[str, str | None]
-"""An instant and None, or the first instant of a period and the first after it."""
+"""A timestamp and None, or the first timestamp of a period and the first after it."""
 
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?|\.\d{1,20})([A-Za-zµ%]*)")
 _LARGEST = 2**63
@@ -42,13 +41,13 @@ def number(text: str, kind: Kind, *, in_ms: bool = False) -> Number:
 
 
 def period(text: str, now: datetime) -> Period:
-    """Read a time: a day, a minute or a second is a period; `now`, `2h` and a time with a fraction are an instant.
+    """Parse a time: a day, a minute or a second is a period; `now`, `2h` and a time with a fraction are a timestamp.
 
     `2h` and `-2h` are two hours ago. A time of day is that of today, also if it is still to come.
     """
     try:
         start, length = _moment(text, now)
-        # A day is as long as the clocks of its place make it: its end is the next day's beginning.
+        # A local day may have 23 or 25 hours: its end is the next day's beginning.
         end = start.astimezone(UTC) + length if length < _DAY else _midnight(start + _DAY)
         return _iso(start), None if not length else _iso(end)
     except (ValueError, OverflowError, OSError):
@@ -56,7 +55,7 @@ def period(text: str, now: datetime) -> Period:
 
 
 def is_relative(text: str) -> bool:
-    """Return whether a time is counted from now: `2h`, `-2h` or `now`."""
+    """Return True if a time is counted from now: `2h`, `-2h` or `now`."""
     return text.lower() == "now" or _AGO.fullmatch(text) is not None
 
 
@@ -89,5 +88,5 @@ def _iso(moment: datetime) -> str:
 
 
 def pattern(text: str) -> Pattern:
-    """Read a text in which `*` stands for anything."""
+    """Parse a text with `*` as its wildcard."""
     return tuple(text.split("*"))
