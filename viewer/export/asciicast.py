@@ -1,10 +1,10 @@
-"""One exchange as a terminal recording: asciicast v3, as asciinema specifies it, which any of its players plays.
+"""One exchange as a terminal recording: asciicast v3, as asciinema specifies it and its players play it.
 
-What the model wrote appears when it came: content as it is, reasoning dim, tool calls in cyan, a refusal in red.
-Markers say when the first output came, where a stall begins, where an error came and how it ended. Instants are from
-T0, the moment before the request was sent, exact to the microsecond, so that no rounding adds up.
+The answer appears with its recorded timing: content plain, reasoning dim, tool calls in cyan, a refusal in red.
+Markers show the first output, the beginning of each stall, errors, and the outcome. Times count from T0, the moment
+before the request was sent, exact to the microsecond: rounding errors do not accumulate.
 
-Recorded text is hostile: all of it passes `safe`, so that a player's terminal gets no control of it but line ends.
+Recorded text is hostile: all of it passes `safe`, so that a player's terminal gets no controls but line ends.
 """
 
 import json
@@ -28,11 +28,11 @@ _RESET: Final = "\x1b[0m"
 _MARK_FIRST, _OUTPUT, _MARK_AFTER, _END = range(4)
 
 Event = tuple[int, int, str, str]
-"""The instant in ns, the place among those of the same instant, asciicast's code, and its data."""
+"""The timestamp in ns, the order among events with the same timestamp, asciicast's code, and its data."""
 
 
 def write(out: BinaryIO, one: FullExchange, limits: Thresholds = DEFAULT) -> int:
-    """Write a recording, in which stalls by these limits are marked; return how many events it has."""
+    """Write a recording that marks stalls by these limits; return the number of its events."""
     count = -1
     for line in lines(one, limits):
         out.write(f"{line}\n".encode())
@@ -75,7 +75,7 @@ def _events(one: FullExchange, limits: Thresholds) -> Iterator[Event]:
 
 
 def written(one: FullExchange, chunks: Sequence[TimedChunk]) -> Iterator[tuple[int, str]]:
-    """Yield what the first choice says, as a terminal shows it, for each chunk of it the timestamp and the text."""
+    """Yield the first choice for a terminal: the timestamp and the text of each chunk of it."""
     choice = min((piece.index for timed in chunks for piece in timed.chunk.pieces), default=0)
     kind = half = ""
     for timed in chunks:
@@ -131,5 +131,5 @@ def _ending(one: FullExchange) -> Iterator[Event]:
 
 
 def _at(timed: TimedChunk, one: FullExchange) -> int:
-    """Return the instant of a chunk, or the end where the tape lacks it."""
+    """Return the timestamp of a chunk, or the end of the exchange where the tape lacks it."""
     return timed.at_ns if timed.at_ns is not None else one.last_ns or 0

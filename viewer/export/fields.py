@@ -1,9 +1,8 @@
-"""Every field of the tables that can be exported: its kind, its unit and what it means.
+"""Every field of the exported tables: its kind, its unit and its meaning.
 
-What a field means is written where the field is made: beside the column of the tape (`wiretape.recorder.tape.schema`),
-in the metadata of a measure (`wiretape.recorder.decode.derive`) or of a statistic (`stats`). Only what the viewer
-itself makes, or says otherwise than the tape, is described here. How a kind is written is left to `export` and
-`parquet`.
+A field's meaning is written beside its definition: the column of the tape (`wiretape.recorder.tape.schema`), the
+metadata of a measure (`wiretape.recorder.decode.metrics`) or of a statistic (`stats`). Only the viewer's own fields,
+and those that differ from the tape's, are described here. `text` and `parquet` write the kinds.
 """
 
 import dataclasses
@@ -23,7 +22,7 @@ from wiretape.viewer.stats.metrics import QUANTITIES
 Kind = Literal["text", "integer", "number", "boolean", "timestamp", "words", "json"]
 
 TABLES: Final = (*text.TABLES, "summary")
-"""What has one row for each exchange, its texts with it, each chunk, each read, or each group."""
+"""Tables with one row for each exchange, exchange with its texts, chunk, read, or group."""
 
 SCHEMA_FIELDS: Final = ("table", "column", "type", "unit", "meaning")
 
@@ -44,7 +43,7 @@ _WORKED_OUT: Final = {
     "currency": "the currency of the cost",
     "cache_hit_rate": "tokens read from the provider's cache / all tokens of the request",
 }
-"""What the viewer works out: of several exchanges, of the configuration, of several columns."""
+"""Fields that the viewer computes from several exchanges, the configuration, or several columns."""
 
 _OF_CONVERSATION: Final = {
     "conversation": "the key that its client gave, or else the id of its first exchange",
@@ -109,7 +108,7 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
 
 
 def choosable(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
-    """Return the fields that can be asked for of a table: its own, and of exchanges those that are worked out."""
+    """Return the fields that a table can have: its own, and the computed ones of exchanges."""
     own = of(table, by)
     known = {field.name for field in own}
     more = rows.WORKED_OUT if table in ("exchanges", "texts") else ()
@@ -126,17 +125,17 @@ def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.TableRow]
 
 
 def meanings(names: Iterable[str]) -> dict[str, str]:
-    """Return what fields of an exchange mean, by name."""
+    """Return the meanings of fields of an exchange by name."""
     return described(map(_exchange, names))
 
 
 def described(fields: Iterable[Field]) -> dict[str, str]:
-    """Return what fields mean, by name, with the unit behind it: `T0 → first output chunk (ms)`."""
+    """Return the meanings of fields by name, each followed by its unit: `T0 → first output chunk (ms)`."""
     return {one.name: f"{one.meaning} ({one.unit})" if one.unit else one.meaning for one in fields}
 
 
 def conversations() -> dict[str, str]:
-    """Return what the fields of a conversation mean, by name."""
+    """Return the meanings of a conversation's fields by name."""
     known = described(_exchange(name) for name in rows.CONVERSATION_FIELDS if name not in _OF_CONVERSATION)
     return {name: _OF_CONVERSATION.get(name) or f"{known[name]}, of all" for name in rows.CONVERSATION_FIELDS}
 
@@ -165,7 +164,7 @@ def _read(name: str) -> Field:
 
 
 def _comment(column: Column[Any]) -> str:
-    # What is NULL on the tape is an empty cell, or null in JSON.
+    # A NULL on the tape is an empty cell, or null in JSON.
     return (column.comment or "").replace("NULL", "empty")
 
 

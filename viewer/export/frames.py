@@ -11,11 +11,11 @@
     >>> reads.groupby("id")["size"].sum().tolist() == complete["bytes"].tolist()
     True
 
-The columns are those that `export` has for the same table, in its order and with its values; what each holds is in
-`frame.attrs["columns"]`: its dtype, its unit and what it means. All types are nullable, so that unknown is `pd.NA`
-(NaT of an instant) and never turns into 0 or NaN, and they are the same whether there are rows or not. A lone
-surrogate, which UTF-8 has no bytes for, is given as its escape, as in an export. Statistics over many exchanges are
-`stats`', those of one are `wiretape.recorder.decode.metrics`'.
+The columns are those of `export` for the same table, in its order and with its values; `frame.attrs["columns"]` has the
+dtype, the unit and the meaning of each. All types are nullable: unknown is `pd.NA` (NaT for a timestamp) and never
+becomes 0 or NaN; an empty frame has the same types. A lone surrogate, which UTF-8 cannot encode, is replaced by its
+escape, as in an export. Statistics over many exchanges are in `stats`, those of one in
+`wiretape.recorder.decode.metrics`.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ _LARGEST: Final = 2**63
 def open_tape(path: str | Path | None = None) -> "Tape":
     """Return a tape to read from; None is the default one: `WIRETAPE_DB`, else that in the user's data directory.
 
-    Nothing is kept open: each call of the tape's methods connects for reading and sees what is there by then.
+    Nothing is kept open: each call of the tape's methods connects for reading and sees the exchanges recorded by then.
     Raises `wiretape.recorder.errors.NotFound` or `ForeignFile` if there is no tape.
     """
     found = options.tape_path(None if path is None else Path(path).expanduser())
@@ -68,11 +68,11 @@ def open_tape(path: str | Path | None = None) -> "Tape":
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """A tape whose tables can be had as frames, the oldest exchange first.
+    """A tape with its tables as frames, the oldest exchange first.
 
-    `where` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; an empty one is none, and one that
-    cannot be read raises a `ValueError` that says where and why. `limit` is the most rows to give. A tape that cannot
-    be read raises a `wiretape.recorder.errors.TapeError`.
+    `where` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; an empty one selects all, and an
+    invalid one raises a `ValueError` with the position and the reason. `limit` is the maximum number of rows. A tape
+    that cannot be read raises a `wiretape.recorder.errors.TapeError`.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class Tape:
         return self._exchanges("exchanges", where, limit)
 
     def texts(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
-        """Return the same, and behind it what was answered: content, reasoning, refusal, and tool calls as JSON."""
+        """Return the columns of `exchanges`, then the answer: content, reasoning, refusal, and tool calls as JSON."""
         return self._exchanges("texts", where, limit)
 
     def chunks(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:

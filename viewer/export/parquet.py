@@ -18,13 +18,13 @@ from wiretape.viewer.rows import TableRow
 
 _ROWS: Final = 10_000
 _CHARACTERS: Final = 1 << 22
-"""A row group ends at so many rows, or so much text."""
+"""Limits of a row group: its rows, and the characters of their texts."""
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 def write(out: BinaryIO, fields: Sequence[Field], found: Iterable[TableRow]) -> int:
-    """Write rows and give how many there were. Raises `WiretapeError` where pyarrow is not installed."""
+    """Write rows and return their count. Raises `WiretapeError` if pyarrow is not installed."""
     arrow = pyarrow()
     schema, count = _schema(arrow, fields), 0
     with arrow.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
@@ -99,4 +99,4 @@ _WRITTEN: Final[dict[Kind, Callable[[Any], Any]]] = {
     "timestamp": rows.timestamp,
     "integer": lambda value: value if value in _INT64 else None,
 }
-"""What becomes of a known value, where pyarrow does not take it as it is."""
+"""Converters of known values for pyarrow, by kind; the values of other kinds need none."""

@@ -49,7 +49,7 @@ _GUARDED_LINE = re.compile(r"\n[=+\-@\t\0]").search
 _FLUSH = 1 << 16
 _FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
 _ORDINARY: Final = re.compile(r"[ \w][ \w.;:!?'()—-]*+").fullmatch
-"""What every CSV has as it is."""
+"""Match for a text that every CSV has verbatim."""
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
 
 TABLES: Final[dict[str, Source]] = {
@@ -58,7 +58,7 @@ TABLES: Final[dict[str, Source]] = {
     "chunks": (rows.CHUNK_FIELDS, queries.all_chunks),
     "reads": (("id", *rows.READ_FIELDS), queries.all_reads),
 }
-"""What can be exported: the fields of each table, and where its rows come from, oldest first."""
+"""Exported tables: the fields of each, and the query for its rows, oldest first."""
 
 
 def write(
@@ -71,9 +71,9 @@ def write(
     terminal: bool = False,
     header: bool = True,
 ) -> int:
-    """Write rows in a format, and return how many there were. `raw_csv` leaves what looks like a formula as it is.
+    """Write rows in a format, and return their count. `raw_csv` leaves texts that look like formulas unchanged.
 
-    `header` is whether CSV and TSV begin with the names of the fields.
+    With `header`, CSV and TSV begin with the names of the fields.
     """
     match format:
         case "csv":
@@ -251,12 +251,12 @@ def milliseconds(ns: Sequence[float | None]) -> list[str]:
 def _are_usual(known: Sequence[float]) -> bool:
     try:
         return bool(known) and min(known) >= 0 and max(known) < rows.EXACT
-    except TypeError:  # a text, of which `rows.ms` says what it means
+    except TypeError:  # a text: `rows.ms` raises the error
         return False
 
 
 def _around(row: TableRow, part: str | None, cell: Callable[[Any], str], end: str) -> tuple[str, str]:
-    """Return what stands in a line before the open text, after the event, and what stands after it."""
+    """Return the cells of a line between the event and the open text, and those after the text with the line's end."""
     fields = rows.CHUNK_FIELDS[_FIRST:]
     cells = [cell(row[field]) for field in fields]
     if part is None:
@@ -332,7 +332,7 @@ def _json(row: TableRow, terminal: bool, indent: int | None = None) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape in JSON text what a terminal must not get; the value stays the same."""
+    """Escape control characters in JSON text for a terminal; the value stays the same."""
     if safe(text, multiline=True) == text:
         return text
     return "".join(sign if safe(sign, multiline=True) == sign else _escape(sign) for sign in text)

@@ -1,4 +1,4 @@
-"""Statistics laid out for people: each group in a block of a head, a table and what to beware of.
+"""Statistics laid out for people: each group in a block of a head, a table and warnings.
 
 As in `report`, recorded text (a group's keys) passes `safe` and only ever becomes `rich.text.Text`. Unknown is `–`.
 """
@@ -31,9 +31,9 @@ def block(
     width: int | None = None,
     statistics: Sequence[str] = STATISTICS,
 ) -> Table:
-    """Show one row of statistics; `objective` is what its goodput is about, `width` the terminal's, in cells.
+    """Lay out one row of statistics; `objective` is that of its goodput, `width` the terminal's, in cells.
 
-    Of the table below its head, `statistics` are the columns, and those that had no room are its `hidden` ones.
+    `statistics` are the columns of the table below the head; those without room are its `hidden` ones.
     """
     head = _heading(_title(row, by), f"{counted(row['n'], 'exchange')}{_span(row)}", width)
     for label, text in _head(row, objective):
@@ -53,7 +53,7 @@ def drawn(filled: Sequence[Bucket], quantity: Quantity, width: int) -> Iterator[
 
 
 def bar(count: int, most: int, width: int) -> str:
-    """Draw a bar, `width` cells long for `most`, to an eighth of a cell; what is not 0 is never invisible."""
+    """Draw a bar, `width` cells long for `most`, to an eighth of a cell; only a count of 0 is invisible."""
     eighths = max(round(8 * width * count / most), 1) if count else 0
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip(" ")
 
@@ -86,7 +86,7 @@ def percent(value: float | None) -> str:
 
 
 def _heading(title: str, of: str, width: int | None) -> list[Text]:
-    """Lay out a group's title and what it is of, in one line or, where that is too long, below each other."""
+    """Lay out a group's title and its population, in one line or, if that is too long, below each other."""
     if width is None or width_of(f"{title} · {of}") <= width:
         return [Text.assemble((title, "bold"), f" · {of}")]
     return [Text(fitting(title, width), "bold"), *paragraph("", of, width)]

@@ -31,14 +31,14 @@ LEAST: Final = 12
 
 _BETWEEN: Final = 2
 _STYLES: Final = {"complete": "green", "open": "cyan", "client_closed": "yellow"}
-# Terminals disagree about the width of what these join, colour or turn into a picture; without them they agree.
+# Terminals disagree about the width of characters with these joiners and modifiers, and agree without them.
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB, 0x1F400)))
 
 LISTED: Final = (
     "id", "started_at", "model", "upstream", "status", "outcome", "ttft_ms", "icl_p50_ms", "max_stall_ms",
     "output_tokens", "duration_ms", "flags", "sparkline",
 )  # fmt: skip
-"""The columns of `listing`, unless others are asked for."""
+"""The default columns of `listing`."""
 
 COLUMNS: Final = (*FIELDS, "sparkline", *TEXT_FIELDS, *DETAIL_FIELDS, *GAP_PERCENTILES)
 """All columns that `listing` can have: the fields of an exchange."""
@@ -56,7 +56,7 @@ _CONVERSATION_IMPORTANT: Final = (
     "models", "cache_read_input_tokens", "argv0", "started_at",
 )  # fmt: skip
 _SHORT_NAME: Final = 13
-"""So much of a conversation's name tells it from others: the first eight of a UUID may be its time."""
+"""Length of a conversation's short name: the first eight characters of a UUID may be only its time."""
 
 _TITLES: Final = {
     "last_at": "last UTC", "input_tokens": "in", "cache_read_input_tokens": "cached",
@@ -153,7 +153,7 @@ def _is_number(value: object) -> bool:
 
 
 def paragraph(label: str, text: str, width: int | None = None, style: str = "dim") -> list[Text]:
-    """Lay out a label and what is said of it, wrapped between words to a terminal of so many cells."""
+    """Lay out a label and its text, wrapped between words to a terminal of `width` cells."""
     room = None if width is None else max(width - len(label), LEAST)
     lines = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False) or [""]
     first, *rest = (line.replace(NO_BREAK, " ") for line in lines)
@@ -179,7 +179,7 @@ def _fitted(widths: list[int], width: int, order: Sequence[int], numeric: Collec
             is_enough = at in texts and fitted[at] - excess >= LEAST
             fitted[at] = fitted[at] - excess if is_enough else 0
     fitted[0] = min(fitted[0], width)
-    for at, size in enumerate(fitted):  # what was cut in vain grows again
+    for at, size in enumerate(fitted):  # use the room that hidden columns freed
         if size:
             fitted[at] = min(widths[at], size + max(width - _total(fitted), 0))
     return fitted
@@ -229,7 +229,7 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 
 def fitting(text: str, width: int) -> str:
-    """Return a text that is at most so many terminal cells wide; `…` stands for what is left out."""
+    """Return a text cut to `width` terminal cells; `…` marks a cut."""
     text = text if text.isascii() else text.translate(_JOINERS)
     if width_of(text) <= width:
         return text
@@ -242,7 +242,7 @@ def fitting(text: str, width: int) -> str:
 
 
 def width_of(text: str) -> int:
-    """Return how many cells a text takes in a terminal, at most."""
+    """Return the maximum width of a text in a terminal, in cells."""
     return len(text) if text.isascii() else sum(map(_sign_width, text))
 
 
@@ -252,17 +252,17 @@ def _clean(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _sign_width(sign: str) -> int:
-    """Return how many cells a code point takes at most; terminals disagree about spacing marks: 0 or 1."""
+    """Return the maximum width of a code point, in cells; terminals disagree about spacing marks: 0 or 1."""
     return max(cell_len(sign), unicodedata.category(sign) == "Mc")
 
 
 def needed(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields that a list with these columns wants: an outcome is shown with its detail."""
+    """Return the fields that a list with these columns needs: an outcome is shown with its detail."""
     return tuple(dict.fromkeys((*names, "outcome_detail"))) if "outcome" in names else tuple(names)
 
 
 def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
-    """Lay out exchanges, one a line, with the columns `names`, of which the last matter least; None is `LISTED`.
+    """Lay out exchanges, one a line, with the columns `names`, the most important first; None is `LISTED`.
 
     `width` is the terminal's, in cells.
     """
@@ -271,9 +271,9 @@ def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[
 
 
 def conversations(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
-    """Lay out conversations as `listing` does exchanges; short names are those that `conversation:` takes, too.
+    """Lay out conversations as `listing` does exchanges; `conversation:` accepts the short names, too.
 
-    Costs have a column only where one is known, unless it is asked for.
+    Without `names`, costs have a column only if one is known.
     """
     costs = {row["cost"] is not None for row in rows}
     usual = [name for name in _CONVERSATION if name != "cost" or True in costs]
@@ -316,7 +316,7 @@ def _legend(width: int) -> Iterator[Text]:
 
 
 def in_ascii(line: Text) -> Text:
-    """Return a line with ASCII for the signs of drawings and tables; recorded text stays as it is otherwise."""
+    """Return a line with ASCII for the signs of drawings and tables; other characters stay unchanged."""
     line.plain = line.plain.translate(sparkline.ASCII)
     return line
 

@@ -1,7 +1,7 @@
-"""Pure: a tape measured as another tool defines its numbers, as tables for people and as rows for machines.
+"""Pure: a tape's figures by another tool's definitions, as tables for people and as rows for machines.
 
-What a tool does is in `stats.tools`. For machines there is one row for each metric, which also has the counts of the
-whole population.
+The definitions are in `stats.tools`. For machines there is one row for each metric, with the counts of the whole
+population.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,13 +68,13 @@ def rows(measured: Report) -> list[TableRow]:
 
 
 def schema(tool: str) -> dict[str, str]:
-    """Return each field of a row and what it means."""
+    """Return the meaning of each field of a row."""
     read = ", ".join(authority(tool).releases.read)
     return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {read}"}
 
 
 def render(measured: Report, width: int | None = None, names: Sequence[str] | None = None) -> Table:
-    """Lay out a report for people, with these fields of its rows; None is all that differ from row to row."""
+    """Lay out a report for people, with these fields of its rows; None is the fields that differ between rows."""
     rounded = list(map(_rounded, rows(measured)))
     totals = {total.name for total in measured.rule.totals}
     if names is not None:
@@ -89,7 +89,7 @@ def render(measured: Report, width: int | None = None, names: Sequence[str] | No
 
 
 def remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
-    """Yield what the tool counts differently, and which exchanges it leaves out."""
+    """Yield remarks: failures, excluded exchanges, omitted metrics, and the tool's differences."""
     rate = "–" if measured.error_rate is None else f"{measured.error_rate:.2f} %"
     yield Text(f"{measured.tool}: {measured.failed:,} of {measured.attempts:,} failed ({rate})")
     remarks = {
@@ -109,7 +109,7 @@ def remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
 
 
 def _omitted(measured: Report) -> str:
-    """Return the metrics that are omitted, and of how many requests the tokens are not known."""
+    """Return the omitted metrics, with the count of requests whose tokens are unknown."""
     omitted, hint = measured.omitted, "" if measured.is_tokenized else ": see --tokenizer"
     match list(set(omitted.values())):
         case []:
@@ -124,7 +124,7 @@ def _counted(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _rounded(row: TableRow) -> TableRow:
-    """Return figures with as many decimals as their unit wants, the same in all of a row."""
+    """Return figures with the number of decimals for their unit, the same in all of a row."""
     digits = {"s": 4, "ns": 0}.get(row["unit"], 2)
     decimals = {name: f"{value:,.{digits}f}" for name, value in row.items() if isinstance(value, float)}
     return {**row, **decimals, "n": f"{row['n']:,}"}
