@@ -29,12 +29,12 @@ COMMANDS["db"] = "wiretape.viewer.commands.cut:group"  # the recorder's, with `c
 
 def main() -> None:
     """Run the command line; a failure that wiretape foresees is one line and its own exit code."""
-    if sys.stdout is None and sys.argv[1:2] == ["run"]:  # what a command prints is its own affair
+    if sys.stdout is None and sys.argv[1:2] == ["run"]:  # the child prints, not wiretape
         sys.stdout = _nowhere()
     if sys.stdout is None:
         print("wiretape: stdout is closed: send it to a file, a pipe or /dev/null", file=sys.stderr)
         sys.exit(1)
-    gc.set_threshold(_COLLECTED_OBJECTS)  # by default, collections take a seventh of a start: what is imported stays
+    gc.set_threshold(_COLLECTED_OBJECTS)  # by default, collections of imported modules take a seventh of a start
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 is no reason to fail
     sys.exit(_run())
@@ -69,7 +69,7 @@ def _run() -> int:
     except BrokenPipeError:
         return _unread()
     except SystemExit as ended:
-        # Of a broken pipe rich makes an exit of its own, and so does click, which puts another stdout in its place.
+        # rich and click turn a broken pipe into an exit; click also replaces stdout.
         if isinstance(ended.__context__, BrokenPipeError) or sys.stdout is not stdout:
             return _unread()
         raise
@@ -77,7 +77,7 @@ def _run() -> int:
 
 
 def _message(error: click.ClickException) -> str:
-    """Return in one line what was wrong, and where to look."""
+    """Return an error as one line, with a hint to the command's help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = "wiretape" if context is None else context.command_path
     hint = "" if context is None else f" (see {path} --help)"

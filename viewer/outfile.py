@@ -1,9 +1,9 @@
 """Opening a file for output: the one way in which commands write to a path that the user names.
 
-A file takes its name only when it is whole. What cannot be made again is never replaced: a SQLite database, what SQLite
-or a recorder keeps beside one, the tape that is being read (by whatever link it is named), and anything that is not a
-regular file. A character device (`/dev/null`, a terminal) and a descriptor of this process (`/dev/stdout`, and what
-`>(command)` of a shell becomes) hold nothing that could be lost: they are written to directly.
+A file takes its name only when it is complete. Never replaced are a SQLite database, the files that SQLite or a
+recorder keeps beside one, the tape that is being read (also through a link), and anything that is not a regular file.
+A character device (`/dev/null`, a terminal) and a descriptor of this process (`/dev/stdout`, or a shell's `>(command)`)
+hold nothing that could be lost: they are written to directly.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from wiretape.recorder.errors import OutputRefused, WiretapeError
 
 _DATABASE: Final = b"SQLite format 3\x00"
 _LOGS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")
-"""How a write-ahead log (of either byte order) and a rollback journal begin."""
+"""Signatures of a write-ahead log (of either byte order) and of a rollback journal."""
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".lock")
 _OWN_DESCRIPTOR: Final = re.compile(r"/dev/(?:fd/(\d+)|std(out|err))|/proc/self/fd/(\d+)")
 _STANDARD: Final = {"out": 1, "err": 2}
@@ -92,8 +92,8 @@ def _refuse(path: Path, tape: Path | None) -> None:
 
 
 def _begins(path: Path, *signatures: bytes) -> bool:
-    # Python closes its descriptor: a process that has the file open through SQLite would lose its locks on it. What is
-    # compared here is therefore never the tape that is read, which `_is_same` knows without opening it.
+    # Python closes its descriptor: a process that has the file open through SQLite would lose its locks on it. The
+    # tape that is read is therefore never opened here: `_is_same` has recognized it without opening it.
     with path.open("rb") as file:
         return file.read(16).startswith(signatures)
 
@@ -107,7 +107,7 @@ def _is_same(path: Path, other: Path) -> bool:
 
 @contextlib.contextmanager
 def _created(part: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """Make a file that is gone after any failure, and when the process is told to end."""
+    """Create a file that is removed after any failure, and when a signal ends the process."""
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with private.ending(), os.fdopen(descriptor, "wb") as file:
@@ -128,6 +128,6 @@ def replace_private(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
-        with contextlib.suppress(OSError):  # what is raised says why, whether or not this is gone
+        with contextlib.suppress(OSError):  # keep the first error
             os.unlink(name)
         raise

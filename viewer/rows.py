@@ -1,8 +1,8 @@
-"""Pure: what a tape holds, as rows of named fields; the names that `ls`, `show` and `export` share are a contract.
+"""Pure: a tape's data as rows of named fields; the names that `ls`, `show` and `export` share are a contract.
 
 An exchange is a `ListRow`, or a `DetailRow` with all of its fields. A row whose columns are the user's choice is a
-`TableRow`. Instants and durations are milliseconds (`_ms`, floats), unknown is None. `FIELDS` may grow at its end and
-never changes otherwise. Where rows come from is left to `queries`, how they are printed to `export` and `report`.
+`TableRow`. Times since T0 and durations are milliseconds (`_ms`, floats), unknown is None. `FIELDS` may only grow, at
+its end. `queries` reads the rows, `export` and `report` print them.
 """
 
 import base64
@@ -57,7 +57,7 @@ DETAIL_FIELDS: Final = (
 )  # fmt: skip
 PAID: Final = ("cost", "currency", "cache_hit_rate")
 WORKED_OUT: Final = ("conversation", "continues", *PAID)
-"""Fields that neither the tape nor a list has, unless it is asked for them."""
+"""Fields that are computed on request only: neither the tape nor a list has them by default."""
 
 FIELDS: Final = _FIRST + tuple(
     name for name in map(field_name, METRICS) if name not in _FIRST and name not in DETAIL_FIELDS
@@ -65,18 +65,18 @@ FIELDS: Final = _FIRST + tuple(
 """The fields of an exchange: the contract. A metric that is new stands at its end."""
 
 LIST_FIELDS: Final = tuple(name for name in FIELDS if name != "conversation")
-"""Those that a list has unless it is asked for others: to which conversation one exchange belongs, all of them tell."""
+"""Default fields of a list; `conversation` is left out, as computing it needs all exchanges."""
 
 GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.99}
-"""Percentiles of the gaps between reads with output, by which can be filtered and sorted: worked out when asked for."""
+"""Percentiles of the gaps between reads with output, for filters and sorting: computed on request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRow:
     """An exchange as a list shows it; a long text may be cut.
 
-    `last_read_ms` is known of one that still runs. `gaps` are packed as on the tape: None where they are too many for a
-    list. `recorder_pid` is the process that recorded it, where that was asked for.
+    `last_read_ms` is known for a running exchange. `gaps` are packed as on the tape: None if there are too many for a
+    list. `recorder_pid` is the recording process, on request.
     """
 
     no: int
@@ -124,10 +124,9 @@ class ListRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetailRow(ListRow):
-    """All that is known of an exchange except its events, reads and bytes.
+    """All data of an exchange except its events, reads and bytes.
 
-    `metrics` has, by the names of their fields, the metrics that are no attribute. Those of `WORKED_OUT` are
-    known where they were asked for.
+    `metrics` has the metrics without an attribute, by field name. Fields of `WORKED_OUT` are known on request.
     """
 
     request_model: str | None
@@ -175,7 +174,7 @@ class PreviewRow:
 class ConversationRow:
     """A conversation: its name, the id of its first exchange, and totals; `asked` and `argv0` are those of the first.
 
-    Tokens and costs are summed as far as they are known, and unknown where none are.
+    Tokens and costs are the sums of the known values, or None if none is known.
     """
 
     conversation: str
@@ -198,9 +197,9 @@ class ConversationRow:
 
 @dataclass(frozen=True, slots=True)
 class TurnRow:
-    """An exchange in the tree of its conversation, with the beginnings of what was asked and of what was answered.
+    """An exchange in the tree of its conversation, with the beginnings of its prompt and of its answer.
 
-    `newly_asked` is unknown where it is the same as of what stands above it, and of the first.
+    `newly_asked` is None for the first exchange, and where it equals that of the row above.
     """
 
     no: int
@@ -220,9 +219,9 @@ class TurnRow:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it is on the tape; `body` may be its beginning only, `size` and `sha256` are of all that came.
+    """A request as on the tape; `body` may be only its beginning, `size` and `sha256` cover the whole body received.
 
-    They are None while it is coming, and where its recorder died before its end.
+    They are None until the body is complete, and if the recorder died before that.
     """
 
     id: str
@@ -237,12 +236,12 @@ class Request:
 
     @property
     def known_size(self) -> int:
-        """How many bytes of the body came, as far as is known."""
+        """Size of the body in bytes, or of its stored part while the size is unknown."""
         return len(self.body or b"") if self.size is None else self.size
 
     @property
     def plain(self) -> bytes | None:
-        """The body without its content encoding, or as it came where that cannot be undone."""
+        """The body without its content encoding, or verbatim if it cannot be decoded."""
         return None if self.body is None else encoding.uncoded(self.headers, self.body)
 
     @property
@@ -273,7 +272,7 @@ EVENT_FIELDS: Final = (
 )  # fmt: skip
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
 SENT_READ_FIELDS: Final = (*READ_FIELDS, "sender")
-"""Those of the reads of both directions."""
+"""Fields of the reads of both directions."""
 CHUNK_FIELDS: Final = (
     "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
     "tool_name", "tool_arguments", "finish_reason", "output_tokens",
@@ -281,11 +280,11 @@ CHUNK_FIELDS: Final = (
 PART_FIELDS: Final = {
     "content": "content", "reasoning": "reasoning", "refusal": "refusal", "arguments": "tool_arguments",
 }  # fmt: skip
-"""Where a chunk's row has what `wiretape.recorder.decode.templates` calls a part."""
+"""Fields of a chunk's row by the parts of `wiretape.recorder.decode.templates`."""
 
 
 EXACT: Final = 1 << 52
-"""Of fewer nanoseconds than this, the quotient by a million is the float nearest to the decimal: no need to round."""
+"""Limit in ns below which the quotient by a million is the float nearest to the decimal: no need to round."""
 
 
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -308,7 +307,7 @@ def ns(ms: float | None) -> int | None:
 
 
 def timestamp(text: str) -> datetime:
-    """Parse a wall time as the tape has it. Raises `TapeDamaged`."""
+    """Parse a wall time of the tape. Raises `TapeDamaged`."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
@@ -420,7 +419,7 @@ def _begun(items: Iterable[T]) -> Iterator[T]:
 def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
     """Yield one row for each choice of each chunk, or one without a choice where a chunk has none.
 
-    What is the whole chunk's (`seq`, timestamps, `output`, `output_tokens`) is the same on all of its rows.
+    Fields of the whole chunk (`seq`, timestamps, `output`, `output_tokens`) are the same on all of its rows.
     `gap_ms` is the time since the chunk before, None for the first. Several tool calls in one piece: names are joined
     by a space, arguments by a line feed.
     """
@@ -454,7 +453,7 @@ def chunk(id: str, one: Chunk) -> list[TableRow]:
 
 
 def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
-    """Return the time from each of some instants to the next: None beside an unknown one."""
+    """Return the time from each timestamp to the next: None beside an unknown one."""
     return [None if a is None or b is None else b - a for a, b in itertools.pairwise(at_ns)]
 
 
@@ -487,7 +486,7 @@ def _gap(before: int | None, at: int | None) -> float | None:
 
 
 def _kinds(chunk: Chunk, piece: Piece | None) -> list[str]:
-    """Name what a row carries. Of a chunk with one choice, output without text (audio, encrypted reasoning) counts."""
+    """Return a row's kinds. In a chunk with one choice, output without text (audio, encrypted reasoning) counts."""
     alone = piece is not None and len(chunk.pieces) == 1
     carried = {
         "content": (piece is not None and piece.content) or (alone and chunk.content and not _refused(piece)),

@@ -1,13 +1,13 @@
-"""Read what wiretape has recorded: a tape as pandas frames.
+"""A tape, recorded by wiretape, as pandas frames.
 
     >>> import wiretape
     >>> tape = wiretape.open_tape("tape.db")
     >>> frame = tape.exchanges("model:gpt-* since:2h")
 
-`WiretapeServer` is the type of the pytest plugin's fixture, and `Timeline` that of what its `timeline()` returns.
+`WiretapeServer` is the type of the pytest plugin's fixture, and `Timeline` the return type of its `timeline()`.
 
 Importing this package is cheap: pandas and the database library are loaded when a name that needs them is first used.
-Every error that wiretape foresees is a `WiretapeError`, except that a filter that cannot be read is a `ValueError`.
+Every error that wiretape foresees is a `WiretapeError`, except that an invalid filter is a `ValueError`.
 """
 
 from importlib import import_module
