@@ -199,7 +199,7 @@ class ConversationRow:
 class TurnRow:
     """An exchange in the tree of its conversation, with the beginnings of its prompt and of its answer.
 
-    `newly_asked` is None for the first exchange, and where it equals that of the row above.
+    `newly_asked` is None for the first exchange, and where it equals its parent's.
     """
 
     no: int

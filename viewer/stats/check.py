@@ -1,10 +1,9 @@
-"""Pure: rules that a tape's figures must keep, for a gate in CI; each is judged by itself.
+"""Pure: rules for a tape's figures, for a gate in CI; each is judged by itself.
 
 A rule is a figure and its highest or lowest allowed value: `ttft.p95=1500ms`, `error_rate=1%`, `tps.p50=20`, `n=50`.
-A figure that has no value does not keep its rule: there is nothing to judge, and a gate that passes for want of data
-is no gate. `n` counts what a figure is of: its values, or, of a rate, the exchanges that it is a share of. An exchange
-of which it is not known whether it meets the objective is neither good nor bad: goodput leaves it out, and `unknown`
-counts it. Rules come from the command line, from a TOML file, or from both.
+A figure without a value fails its rule: a gate must not pass for lack of data. `n` is the count of a figure's values,
+or the denominator of a rate. Goodput leaves out exchanges whose objective is undecided, and `unknown` counts them.
+Rules come from the command line, from a TOML file, or from both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -85,7 +84,7 @@ def junit(judged: Sequence[TableRow]) -> bytes:
 
 
 def described(row: TableRow) -> str:
-    """Return the value that a rule was judged by, and of how many it is, in words."""
+    """Return the value that a rule was judged by, and its count, in words."""
     left_out = "" if row["unknown"] is None else f", objective unknown of {row['unknown']:,}"
     if row["value"] is None:
         return f"no values among {row['n'] or 0:,}{left_out}"
@@ -94,7 +93,7 @@ def described(row: TableRow) -> str:
 
 
 def _figure(name: str) -> tuple[str, str, str]:
-    """Return the field of a figure, the field that counts what it is of, and its unit."""
+    """Return the field of a figure, the field of its count, and its unit."""
     if name == "n":
         return "n", "n", ""
     if name in RATES:

@@ -1,4 +1,4 @@
-"""Pure: two exchanges side by side, and whether two groups of them differ and how sure that is.
+"""Pure: two exchanges side by side, and the differences between two groups of them with their confidence.
 
 Each row of a comparison of groups has an interval for the difference, new − base. The intervals of one comparison hold
 together: a joint bootstrap gives the level that each of them needs, so that of 100 comparisons of equals about 5 find
@@ -6,10 +6,10 @@ any difference at all. Gaps of one exchange are alike, so they are compared by e
 pooled.
 
 A percentile has a standard error from the values around it (McKean and Schrader, Communications in Statistics B 13,
-1984), and an interval is so many of them to both sides. Shares are compared by Newcombe's interval (Statistics in
-Medicine 17, 1998, method 10), which is built on Wilson's and holds for small groups and for shares of 0. How wide
-several intervals must be to hold together, a joint bootstrap says (max-t, with Gaussian multipliers: Chernozhukov,
-Chetverikov and Kato, Annals of Statistics 41, 2013): metrics that go together need hardly more than one of them alone.
+1984), and an interval extends a multiple of it to both sides. Shares are compared by Newcombe's interval (Statistics in
+Medicine 17, 1998, method 10), which is built on Wilson's and holds for small groups and for shares of 0. A joint
+bootstrap (max-t, with Gaussian multipliers: Chernozhukov, Chetverikov and Kato, Annals of Statistics 41, 2013) sets the
+width of simultaneous intervals: correlated metrics need hardly more than one of them alone.
 Everything random has a seed.
 """
 
@@ -26,7 +26,7 @@ from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, Sample, Values, field_name, known, percentiles
 
 LEAST: Final = 20
-"""With fewer values on a side than this, nothing is said; a percentile also needs 5 values beyond it."""
+"""Fewest values of a side for a verdict; a percentile also needs 5 values beyond it."""
 
 FIELDS: Final = {
     "metric": "what is compared; its name ends in its unit",
@@ -114,7 +114,7 @@ class _Percentile:
 
     @property
     def too_few(self) -> bool:
-        """Whether a side has too few values for a verdict."""
+        """True if a side has too few values for a verdict."""
         return min(len(known(column)) for column in self.columns) < _least(self.percent)
 
     def row(self, level: float) -> TableRow:
@@ -127,7 +127,7 @@ class _Percentile:
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """The comparison of one error rate, in percent; each side is how many failed, and of how many."""
+    """The comparison of one error rate, in percent; each side is the counts of failures and of attempts."""
 
     metric: str
     base: tuple[int, int]
@@ -135,7 +135,7 @@ class _Rate:
 
     @property
     def too_few(self) -> bool:
-        """Whether a side has too few attempts for a verdict."""
+        """True if a side has too few attempts for a verdict."""
         return min(self.base[1], self.new[1]) < LEAST
 
     def row(self, level: float) -> TableRow:
@@ -202,8 +202,8 @@ def _change(before: Any, after: Any) -> TableRow:
 def difference(base: Values, new: Values, percent: int, level: float = 0.95) -> Interval:
     """Return the interval of the difference, new − base, of a percentile. Both groups need at least one value.
 
-    It holds at least what the values around each percentile leave open at 95 %: where these are in two clusters with
-    the percentile between them, a standard error says too little.
+    It is at least as wide as the 95 % interval by ranks around each percentile: if the percentile lies between two
+    clusters of values, a standard error is too small.
     """
     (before, low_0, high_0), (after, low_1, high_1) = (_estimate(np.sort(values), percent) for values in (base, new))
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -222,7 +222,7 @@ def percentile_interval(values: Values, percent: int) -> Interval | None:
 
 
 def _least(percent: int) -> float:
-    """Return how many values a percentile needs at least."""
+    """Return the fewest values that a percentile needs."""
     return max(LEAST, 100 * _BEYOND / (100 - percent))
 
 
@@ -237,7 +237,7 @@ def _estimate(ordered: Values, percent: int) -> tuple[float, float, float]:
 
 
 def _beyond_ties(ordered: Values, below: float, above: float) -> tuple[float, float]:
-    """Widen a span whose ends are tied to the next other values: how far apart ties would be is not known."""
+    """Widen a span with tied ends to the next different values: the true distance of ties is unknown."""
     first, last = np.searchsorted(ordered, below, "left"), np.searchsorted(ordered, above, "right")
     if first > 0 and np.searchsorted(ordered, below, "right") - first > 1:
         below = float(ordered[first - 1])
@@ -269,8 +269,8 @@ def joint_level(correlations: Sequence[Matrix], level: float = 0.95, seed: int =
 def percentile_covariance(columns: Sequence[Values], percents: Sequence[int]) -> Matrix:
     """Return the covariance of the percentiles of columns of the same rows, each in units of its own density.
 
-    NaN is a row that a column does not have. How a percentile deviates goes with the share of rows below it, and so do
-    percentiles of different columns: what they have in common is the rows that are below both.
+    NaN is a row that a column does not have. A percentile deviates with the share of rows below it; percentiles of
+    different columns covary by the rows that are below both.
     """
     scores = np.zeros((len(columns), len(columns[0]) if columns else 0))
     for score, column, percent in zip(scores, columns, percents, strict=True):
@@ -303,7 +303,7 @@ def correlation_of(covariance: Matrix) -> Matrix:
 
 
 def wilson(count: int, n: int, level: float = 0.95) -> Interval:
-    """Return Wilson's interval of a share, 0 to 1, of which `count` of `n` were seen; `n` is at least 1."""
+    """Return Wilson's interval, 0 to 1, of the share `count` / `n`; `n` is at least 1."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     middle = (count + z * z / 2) / (n + z * z)
     reach = z / (n + z * z) * float(np.sqrt(count * (n - count) / n + z * z / 4))

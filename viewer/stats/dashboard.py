@@ -1,11 +1,11 @@
-"""Pure: what dashboards count of exchanges that have ended: outcomes, and the histograms that OpenTelemetry defines.
+"""Pure: dashboard metrics of finished exchanges: counts of outcomes, and the histograms that OpenTelemetry defines.
 
-Times are those of `stats --as otel`, whose rule measures each exchange, of streams of every API and not of chat alone.
-What is unknown is no sample. An exchange whose client left has an outcome and tokens, but no times. Of a WebSocket,
-which may carry several answers, times of chunks are left out.
+Times follow the rule of `stats --as otel`, for streams of every API, not of chat alone. An unknown value is no sample.
+An exchange whose client left has an outcome and tokens, but no times. A WebSocket, which may carry several answers, has
+no times of chunks.
 
-Texts of requests and answers become labels, so that there is a limit to how many combinations of them are kept; what
-comes later is counted under `other`.
+Texts of requests and answers become labels, so the number of their combinations is limited; exchanges with further
+combinations are counted under `other`.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ from wiretape.viewer.stats.tools import clients
 from wiretape.viewer.stats.tools.request import ClientLeft, Judged, Numbers, Request, ToolError, is_whole
 
 LABEL_SETS: Final = 500
-"""So many combinations of labels and kinds of error are kept apart."""
+"""Limit of combinations of labels and kinds of error that are counted separately."""
 
 OTHER: Final = "other"
 OTHER_ERROR: Final = "_OTHER"
@@ -61,7 +61,7 @@ class Ended:
 
 
 class Counts(Protocol):
-    """What counts values."""
+    """A counter of values."""
 
     def add(self, values: Iterable[float]) -> None:
         """Count values."""
@@ -72,7 +72,7 @@ H = TypeVar("H", bound=Counts)
 
 @dataclass(slots=True)
 class Histogram:
-    """Values counted by buckets; the last has what is above all bounds."""
+    """Values counted by buckets; the last is for values above all bounds."""
 
     bounds: Sequence[float]
     counts: list[int] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Histogram:
 
     @property
     def cumulative(self) -> list[tuple[float, int]]:
-        """The upper bound of each bucket, and how many values are not above it."""
+        """The upper bound of each bucket, and the count of values up to it."""
         return list(zip([*self.bounds, inf], accumulate(self.counts), strict=True))
 
 
@@ -104,12 +104,12 @@ OWN: Final = {
     "wiretape_writer_restarts_total": "times that the process which writes the tape was started again",
     "wiretape_info": "the recorder: its version, and its session on the tape",
 }
-"""The metrics that are wiretape's own, and what they count."""
+"""wiretape's own metrics, with their meanings."""
 
 
 @dataclass(slots=True)
 class Figures(Generic[H]):
-    """All that was counted so far; `folded` exchanges have labels of others. `new` makes the histograms of a family."""
+    """The counts so far; `folded` exchanges are counted under `OTHER`. `new` makes the histograms of a family."""
 
     new: Callable[[Family], H]
     conventions: Conventions = RELEASED
@@ -149,7 +149,7 @@ class Figures(Generic[H]):
         histograms[labels].add(values)
 
     def _bounded(self, labels: Labels, error: str) -> tuple[Labels, str]:
-        """Return labels that are known, or may become so; else those of what is counted as one."""
+        """Return the labels if they are known or below the limit of combinations, else the folded ones."""
         if (labels, error) not in self.known:
             if len(self.known) >= LABEL_SETS:
                 self.folded += 1
@@ -183,7 +183,7 @@ def _folded(labels: Labels) -> Labels:
 
 
 def measured(one: Ended) -> tuple[Numbers | None, str]:
-    """Return what OpenTelemetry's rule measures, None where the client left; and the kind of error, if it failed."""
+    """Return the numbers of OpenTelemetry's rule, None if the client left; and the kind of error, if it failed."""
     exchange, judged = one.exchange, one.judged
     is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
     has_chunks = is_answer and one.body.stream and is_whole(exchange, one.body)

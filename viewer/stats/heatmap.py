@@ -13,18 +13,18 @@ from typing import Final
 from wiretape.recorder.plurals import counted
 
 METRICS: Final = ("gap", "ttft", "tps")
-"""What a map can be of: gaps between output chunks, the time to the first, tokens per second."""
+"""Metrics of a map: gaps between output chunks, the time to the first, tokens per second."""
 
 GLYPHS: Final = " ·░▒▓█"
-"""What a cell is filled with by its step where there are no colours; 0 is empty."""
+"""Character of a cell without colours, by its step; 0 is empty."""
 
 UNITS: Final = {"gap": "gaps", "ttft": "exchanges", "tps": "exchanges"}
-"""What a map of each metric counts."""
+"""Things that a map of each metric counts."""
 
 LEGEND: Final = ("none", "< 1 %", "< 5 %", "< 20 %", "< 50 %", "≥ 50 %")
 """The share of its column that each step stands for."""
 FLOORS: Final = {"gap": 20, "ttft": 20, "tps": 0}
-"""The lowest row of each metric; what is below counts there: 2^20 ns are about 1 ms."""
+"""The lowest row of each metric, which includes all smaller values: 2^20 ns are about 1 ms."""
 
 _LIMITS = (0.01, 0.05, 0.2, 0.5)
 _STEPS_S: Final = (
@@ -63,12 +63,12 @@ class Heatmap:
 
     @property
     def columns(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return len(self.counts[0]) if self.counts else 0
 
     @property
     def whole(self) -> list[int]:
-        """How much each column holds."""
+        """The total of each column."""
         return [sum(column) for column in zip(*self.counts, strict=True)]
 
     def cell(self, row: int, column: int) -> Cell:
@@ -87,20 +87,20 @@ class Heatmap:
         return _iso(start), _iso(start + self.step_s)
 
     def limits(self, row: int) -> tuple[int | None, int]:
-        """Return what values a row holds: from (None: from 0) and below, in ns or as a rate."""
+        """Return the range of a row's values: its start (None: 0) and its exclusive end, in ns or as a rate."""
         low, high = self.bands[row]
         return None if low <= FLOORS[self.metric] else 1 << (low - 1), 1 << high
 
     def label(self, row: int) -> str:
-        """Return the label of a row: its least value; of the lowest, what it is below."""
+        """Return the label of a row: its least value; for the lowest row, its upper limit."""
         low, high = self.limits(row)
         return f"<{amount(high, self.metric)}" if low is None else amount(low, self.metric)
 
 
 def bar(found: Heatmap, lines: int, line: int, edges: Sequence[int]) -> str:
-    """Draw how much each column holds, as one of so many lines of bars: line 0 stands on the ground.
+    """Draw one of the `lines` of a bar chart of the columns' totals: line 0 is the lowest.
 
-    A column begins at its edge in cells and ends at the next one. What is not empty is never without a mark.
+    A column begins at its edge in cells and ends at the next one. A column that is not empty always has a mark.
     """
     most = max(found.whole)
     drawn = ""
@@ -116,7 +116,7 @@ def step(share: float) -> int:
 
 
 def columns(first_s: int, last_s: int, room: int) -> tuple[int, int, int]:
-    """Lay instants out in at most `room` columns: where the first begins, how long one is (s), how many there are."""
+    """Return the start of the first column, a column's length (s), and the number of columns: at most `room`."""
     for step_s in (*_STEPS_S, *(_STEPS_S[-1] << doubled for doubled in range(1, 40))):
         start = first_s // step_s * step_s
         if (count := (last_s - start) // step_s + 1) <= max(room, 1):
@@ -125,9 +125,9 @@ def columns(first_s: int, last_s: int, room: int) -> tuple[int, int, int]:
 
 
 def bands(lowest: int, highest: int, room: int) -> tuple[tuple[int, int], ...]:
-    """Lay bit lengths out in at most `room` rows of as many each, the highest first: the ends of each, both included.
+    """Divide bit lengths into at most `room` rows of equal size, the highest first: the ends of each, both included.
 
-    The borders do not depend on what is on the tape, only on how many a row takes.
+    The borders depend only on the size of a row, not on the tape.
     """
     size = 1
     while highest // size - lowest // size + 1 > max(room, 1):
@@ -178,7 +178,7 @@ def described(found: Heatmap, row: int, column: int) -> str:
 
 
 def length(step_s: int) -> str:
-    """Return how long a column is, for people."""
+    """Return a column's length, for people."""
     for unit, size in (("d", _DAY_S), ("h", 3600), ("min", 60)):
         if step_s % size == 0:
             return f"{step_s // size} {unit}"
@@ -186,7 +186,7 @@ def length(step_s: int) -> str:
 
 
 def row_of(bits: int, laid: Sequence[tuple[int, int]]) -> int:
-    """Return the row that a bit length is in; what is below the lowest is in the lowest."""
+    """Return the row of a bit length; the lowest row includes all smaller ones."""
     return next((at for at, (low, _) in enumerate(laid) if bits >= low), len(laid) - 1)
 
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 _STEPS: Final = (1, 2, 5)
 EDGES: Final = tuple(float(f"{step}e{decade}") for decade in range(-9, 16) for step in _STEPS)
-"""The borders of the buckets; what is less than the first or more than the last is counted with them."""
+"""The borders of the buckets; values beyond the first or the last are counted in the bucket next to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How many values are at least `low` and below `high`; both 0: the values that are 0."""
+    """The count of values from `low` to below `high`; both are 0 for the values that are 0."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ def buckets(values: NDArray[Any]) -> list[Bucket]:
 
 
 def filled(zeros: int, counts: Sequence[int]) -> list[Bucket]:
-    """Return the buckets of so many values that are 0, and of counts between `EDGES`."""
+    """Return the buckets for the count of values that are 0, and for counts between `EDGES`."""
     places = [place for place, count in enumerate(counts) if count]
     between = range(places[0], places[-1] + 1) if places else range(0)
     zero = [Bucket(0, 0, zeros)] if zeros else []

@@ -28,12 +28,12 @@ class Quantity:
 
     @property
     def suffix(self) -> str:
-        """What a field's name ends in to say its unit: `_ms`, or nothing for a rate."""
+        """The unit at the end of a field's name: `_ms`, or nothing for a rate."""
         return "_ms" if self.unit == "ms" else ""
 
     @property
     def low_is_good(self) -> bool:
-        """Whether less of it is better: of durations, not of rates."""
+        """True if less is better: for durations, not for rates."""
         return self.unit == "ms"
 
 
@@ -61,7 +61,7 @@ QUANTITIES: Final = {name: _ALL[name] for name in (*_FIRST, *_ALL)}
 """Every quantity that has statistics, by name; their order is a contract, which grows at its end."""
 
 STATISTICS: Final = ("n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max")
-"""What is worked out of the values of each quantity."""
+"""Statistics of the values of each quantity."""
 
 RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
 """The shares of the exchanges of a group, in percent."""
@@ -70,12 +70,12 @@ GROUPS: Final = (
     "model", "request_model", "response_model", "operation", "api", "upstream", "method", "path", "status", "outcome",
     "outcome_detail", "error_code", "finish_reason", "day", "hour", "conversation",
 )  # fmt: skip
-"""What exchanges can be grouped by, beside `label.KEY`; days and hours are UTC."""
+"""Keys of groups of exchanges, besides `label.KEY`; days and hours are UTC."""
 
 BOUNDED: Final = {
     name.replace("each_icl_", "icl."): quantity for name, quantity in QUANTITIES.items() if quantity.column is not None
 }
-"""What an objective can bound, by the name that it has there: one value of each exchange."""
+"""Quantities that an objective can bound, by their names there: one value of each exchange."""
 
 _MS: Final = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "min": 6e4}
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ%]*)")
@@ -94,7 +94,7 @@ class Bound:
 def amount(text: str, unit: str) -> float:
     """Parse an amount in a unit: `800ms` or `0.8s` as ms, `1%` as percent, a bare number as any other unit.
 
-    Raises `ValueError`, which says what was expected.
+    Raises `ValueError` with the expected syntax.
     """
     match = _AMOUNT.fullmatch(text.strip())
     number, suffix = (float(match[1]), match[2]) if match else (0.0, "")

@@ -1,12 +1,12 @@
-"""Pure: what exchanges cost, and how much of their input came from a provider's cache.
+"""Pure: the cost of exchanges, and the share of their input that came from a provider's cache.
 
 Prices are the user's: none are built in, as they would go out of date. An amount is a whole number of millionths of a
-millionth of the currency, so that sums are exact. What is not known costs nothing here: it is None, never 0.
+millionth of the currency, so that sums are exact. An unknown cost is None, never 0.
 
-Whether the tokens of a request include those that a cache read or wrote is as its API defines it (`Dialect`). A count
-of cached tokens that usage lacks is 0: the APIs known here, and the servers that follow them, leave out a count of 0,
-or do not bill cached tokens apart. Of an answer of another API it is unknown. Where tokens were written to a cache, the
-count of those that it keeps for an hour is never taken for 0, since these cost more.
+A request's tokens include those that a cache read or wrote if its API defines it so (`Dialect`). A count of cached
+tokens that usage lacks is 0: the APIs known here, and the servers that follow them, leave out a count of 0, or do not
+bill cached tokens apart. For an answer of another API it is unknown. If tokens were written to a cache, the count of
+those that it keeps for an hour is never taken for 0, since these cost more.
 """
 
 import functools
@@ -22,7 +22,7 @@ from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.sanitize import clipped, safe
 
 UNITS: Final = 10**12
-"""How many units of an amount are 1 of the currency: the price of a million tokens may have six decimals."""
+"""Units of an amount in 1 of the currency: the price of a million tokens may have six decimals."""
 
 DEFAULT_CURRENCY: Final = "USD"
 
@@ -41,7 +41,7 @@ AMOUNTS: Final = {
     "tokens is unknown",
 }
 SINCE: Final = "the day from which on it holds, or the time, by when exchanges started; UTC"
-"""What an entry of `[[prices]]` may have: texts or lists of them, prices, and `since`."""
+"""Meaning of `since`; the other keys of an entry of `[[prices]]` are `PATTERNS` and `AMOUNTS`."""
 
 _REQUIRED: Final = ("input", "output")
 _LONGEST_TEXT: Final = 1000
@@ -51,7 +51,7 @@ _HIGHEST: Final = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What prices are looked up by."""
+    """The keys of a price."""
 
     model: str | None
     response_model: str | None
@@ -92,9 +92,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """What some exchanges cost, in units, and the input of those whose cached tokens are known; `…_n` count them.
+    """The cost of some exchanges, in units, and the input of those with known cached tokens; `…_n` count them.
 
-    `unknown_n` are complete, and their cost is not known.
+    `unknown_n` counts complete exchanges with unknown cost.
     """
 
     cost: int = 0
@@ -107,7 +107,7 @@ class Paid:
 
     @classmethod
     def together(cls, parts: Sequence["Paid"]) -> "Paid":
-        """Add up parts in one currency, of which there is at least one."""
+        """Add up parts, at least one, in one currency."""
         names = ("cost", "cost_n", "unknown_n", "cached", "input", "cached_n")
         sums = {name: sum(getattr(one, name) for one in parts) for name in names}
         return cls(**sums, currency=parts[0].currency)
@@ -115,7 +115,7 @@ class Paid:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """An entry: what a token costs of the exchanges that fit all `patterns` and started at `since` or later."""
+    """An entry: prices of a token in exchanges that match all `patterns` and started at `since` or later."""
 
     patterns: tuple[tuple[str, re.Pattern[str]], ...]
     since: str
@@ -126,14 +126,14 @@ class Price:
     cache_write_1h: int | None
 
     def fits(self, names: Names) -> bool:
-        """Return whether it is for exchanges of these names."""
+        """Return True if the price is for exchanges with these names."""
         return all(
             any(pattern.fullmatch(text) for text in _texts(name, getattr(names, name)))
             for name, pattern in self.patterns
         )
 
     def cost(self, usage: Usage) -> int | None:
-        """Return what the tokens cost, None if a count is not known that has a price."""
+        """Return the cost of the tokens, or None if a count with a price is unknown."""
         read, write = usage.cache_read, usage.cache_write
         if usage.lacks_only_zeros:
             read, write = read or 0, write or 0
@@ -153,7 +153,7 @@ class Price:
 
 
 class Prices:
-    """The entries of a configuration, in their order: of those that fit an exchange, the first holds."""
+    """The entries of a configuration, in their order: the first that fits an exchange applies."""
 
     def __init__(self, entries: Iterable[Price] = (), currency: str = DEFAULT_CURRENCY) -> None:
         self._entries = tuple(entries)
@@ -165,11 +165,11 @@ class Prices:
 
     @property
     def since(self) -> list[str]:
-        """The times from which on an entry holds, in their order: between two of them, prices stay what they are."""
+        """The times from which entries apply, in their order: between two of them, prices are constant."""
         return sorted({one.since for one in self._entries} - {""})
 
     def cost(self, names: Names, started_at: str, usage: Usage) -> int | None:
-        """Return what an exchange cost that is complete; None if its price or its usage is not known."""
+        """Return the cost of a complete exchange, or None if its price or its usage is unknown."""
         price = next((one for one in self._fitting(names) if one.since <= started_at), None)
         return None if price is None else price.cost(usage)
 
@@ -254,7 +254,7 @@ def _pattern(name: str, value: object) -> re.Pattern[str]:
 
 
 def _expression(text: str) -> str:
-    """Return the expression for a text with `*`; what comes between two of them is looked for once only."""
+    """Return the expression for a text with `*`; the text between two of them is searched without backtracking."""
     first, *rest = map(re.escape, text.split("*"))
     if not rest:
         return first
@@ -263,7 +263,7 @@ def _expression(text: str) -> str:
 
 
 def _since(value: object) -> str:
-    """Return a time as the tape has it, as far as it is given: it is compared as a text."""
+    """Return a time in the tape's format, for comparison as text; a date has no time of day."""
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
@@ -273,7 +273,7 @@ def _since(value: object) -> str:
 
 
 def _texts(name: str, value: str | None) -> list[str]:
-    """Return the texts of which one has to fit: of an upstream its URL, and its host with and without the port."""
+    """Return the alternatives for a match: for an upstream its URL, and its host with and without the port."""
     if not value or len(value) > _LONGEST_TEXT:
         return []
     if name != "upstream":

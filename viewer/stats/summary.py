@@ -1,8 +1,8 @@
 """Pure: a sample of exchanges in, one row of statistics out; the names of its fields are a contract.
 
 A row begins with the group's keys. Durations end in `_ms`, shares in `_pct` (0 to 100), counts in `n` or in no unit.
-What is known of no exchange is None, never 0. Warnings are words in the row and sentences in `WARNINGS`: figures that
-are true and yet mislead.
+A value that no exchange has is None, never 0. Warnings, for figures that are true and yet mislead, are words in the row
+and sentences in `WARNINGS`.
 
 Percentiles interpolate linearly (type 7, numpy's default) unless another method is chosen: `inverse_cdf` is the nearest
 rank, the smallest value up to which that share of the values lies; `mlperf` is the element that MLPerf's load generator
@@ -55,7 +55,7 @@ WARNINGS: Final = {
     "tdigest": "percentiles of icl and read_gap are estimates by t-digest, of a sample of the exchanges of groups with "
     "more than 8 M gaps: there are too many gaps to rank them all, or for the memory of the server; --exact ranks them",
 }
-"""What each warning means; `few` is followed by the quantities that it is about, six others by how many there are."""
+"""Meanings of the warnings; `few` is followed by its quantities, six others by their counts."""
 
 _COUNTED: Final = (*OUTCOMES, UNMEASURED)
 _HEAD: Final = {
@@ -111,14 +111,15 @@ Method = Literal["linear", "inverse_cdf", "mlperf"]
 
 @dataclass(slots=True)
 class Sample:
-    """What the tape knows of a group of exchanges.
+    """The data of a group of exchanges.
 
     `columns` hold one value for each exchange, NaN where unknown: the quantities by name, durations in ms, and
-    `TOKENS`. `answered` ones are complete, or have output. `measured` ones enter figures of latency; `gaps` are all
-    gaps between their output chunks, in ns. Of `withheld` of them the tokens per second are left out: they came in a
-    burst; `held_up` of them were so by the client: reading from upstream was paused for it. Of `hidden` ones they are
-    left out, and so are the times per token: usage counts tokens that did not come. Of `suspect` ones the
-    timestamps may be late by more than 1 ms; `imported` ones have another program's, and `untimed` ones none.
+    `TOKENS`. `answered` exchanges are complete, or have output. `measured` ones enter figures of latency; `gaps` are
+    all gaps between their output chunks, in ns. `withheld` counts those without tokens per second, as they came in a
+    burst, and `held_up` those of them with a burst that the client caused: reading from upstream was paused for it.
+    `hidden` counts those without tokens per second and times per token, as usage counts tokens that did not come;
+    `suspect` those with timestamps that may be late by more than 1 ms, `imported` those with another program's
+    timestamps, and `untimed` those without any.
     """
 
     key: Key
@@ -141,7 +142,7 @@ class Sample:
 
     @property
     def size(self) -> int:
-        """How many exchanges there are."""
+        """The number of exchanges."""
         return len(self.measured)
 
     @classmethod
@@ -196,7 +197,7 @@ def fields(by: Sequence[str]) -> tuple[str, ...]:
 
 
 def schema() -> dict[str, str]:
-    """Return each field and what it means, the group's keys excepted."""
+    """Return the meaning of each field, without the group's keys."""
     figures = {
         field_name(quantity, statistic): f"{statistic} of {quantity.name}: {quantity.meaning}"
         for quantity in QUANTITIES.values()
@@ -221,12 +222,12 @@ def field_name(quantity: Quantity, statistic: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Figures:
-    """The figures of a group, however they were worked out: from a sample, or by an engine that has the exchanges.
+    """The figures of a group, computed from a sample, or by the database that has the exchanges.
 
-    `objective` counts the complete exchanges that meet it, that do not, and of which it is not known; None without one.
+    `objective` counts the complete exchanges that meet it, miss it, and are undecided; None without one.
     `gaps_of_0` are of `chunks` output chunks. `statistics` has the `STATISTICS` of each quantity by its name.
     `flagged` has the counts of a `Sample` that are the causes of warnings, in their order; `histogram` is that of
-    one quantity, where it is asked for. `is_estimated`: percentiles of gaps are.
+    one quantity, on request. `is_estimated` is True if percentiles of gaps are estimates.
     """
 
     key: Key
@@ -304,7 +305,7 @@ def row_of(given: Figures, by: Sequence[str]) -> TableRow:
         **given.tokens,
         "usage_n": given.with_usage,
         "usage_missing_n": given.without_usage,
-        # A complete exchange of which the objective is not known is neither good nor bad: it is left out.
+        # A complete exchange whose objective is undecided is neither good nor bad: it is left out.
         "goodput_pct": None if unknown is None else _percent(met, met + missed + attempts.failed),
         "objective_unknown_n": unknown,
         "coalesced_pct": _percent(given.gaps_of_0, given.chunks),
@@ -396,10 +397,10 @@ def moving(gaps: Values) -> Values:
 
 
 def meeting(bounds: Iterable[tuple[Values, bool, float]], size: int) -> tuple[int, int, int]:
-    """Count which of `size` exchanges meet every bound: how many do, how many do not, of how many it is not known.
+    """Count those of `size` exchanges that meet every bound, that break one, and that are undecided.
 
-    A bound is one value for each exchange (NaN: unknown), whether the limit is the highest allowed value or the lowest,
-    and the limit, which is itself not allowed. One value that breaks its bound is enough, whatever is unknown besides.
+    A bound is one value for each exchange (NaN: unknown), True if the limit is an upper one, and the limit, which is
+    itself not allowed. One value that breaks its bound decides, even if others are unknown.
     """
     broken, unknown = np.zeros(size, bool), np.zeros(size, bool)
     for values, is_highest, limit in bounds:
@@ -426,7 +427,7 @@ def _pooled(sample: Sample, quantity: Quantity) -> Values:
 
 
 def _objective(sample: Sample, bounds: Sequence[Bound]) -> tuple[int, int, int] | None:
-    """Count the complete exchanges that meet every bound, that break one, and that lack what is bounded."""
+    """Count the complete exchanges that meet every bound, that break one, and that lack a bounded value."""
     if not bounds:
         return None
     columns = [(sample.columns[one.quantity.name][sample.complete], one.is_highest, one.limit) for one in bounds]
@@ -438,7 +439,7 @@ def _percent(part: int, whole: int) -> float | None:
 
 
 def _paid(paid: Paid) -> TableRow:
-    """Return what was paid; amounts are not rounded."""
+    """Return the fields of costs; amounts are not rounded."""
     return {
         "cost": paid.cost / UNITS if paid.cost_n else None,
         "cost_mean": paid.cost / paid.cost_n / UNITS if paid.cost_n else None,

@@ -1,4 +1,4 @@
-"""An exchange that has ended, as traces tell it: what dashboards count of it, and what they leave out."""
+"""A finished exchange for traces: the facts that dashboards count, and further ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ OWN_ATTRIBUTES: Final = {
     "wiretape.clock": "whose time a read has: kernel or loop",
     "wiretape.label.KEY": "a label of the exchange",
 }
-"""The attributes of spans that are wiretape's own, and what they mean."""
+"""wiretape's own attributes of spans, with their meanings."""
 
 EVENTS: Final = {
     "wiretape.first_chunk": "the first chunk of any kind came",

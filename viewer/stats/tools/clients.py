@@ -1,10 +1,10 @@
-"""How the benchmark clients and two specifications measure one exchange.
+"""The rules of benchmark clients and of two specifications for one exchange.
 
 AIPerf, genai-perf, guidellm and llmperf: follows AIPerf's `transports` and `metrics/types`, genai-perf's
 `llm_profile_data_parser.py`, guidellm's `backends/openai` and `schemas`, and llmperf's
-`openai_chat_completions_client.py`, of the releases that `tools` names; what AIPerf and guidellm read in the payloads
-of each API is in `readers`. AIPerf, genai-perf and llmperf count tokens with a tokenizer. Without one, AIPerf gets what
-`usage` says (which is an option of it), genai-perf the same where the answer is nothing but text, and llmperf no count.
+`openai_chat_completions_client.py`, of the releases that `tools` names; `readers` has the fields that AIPerf and
+guidellm read in the payloads of each API. AIPerf, genai-perf and llmperf count tokens with a tokenizer. Without one,
+AIPerf gets the counts of `usage` (an option of it), genai-perf the same if the answer is only text, and llmperf none.
 
 MLPerf's load generator and OpenTelemetry's GenAI conventions: follows MLPerf inference
 `loadgen/{loadgen,logging,results}.cc` (b66003e1) and the metrics of `semantic-conventions-genai` (9ba9b775; semconv
@@ -227,7 +227,7 @@ def otel(request: Request) -> Numbers:
 
 
 def _is_error_event(frame: Frame) -> bool:
-    """Return whether AIPerf takes an event for an error: by its type, whatever its data."""
+    """Return True if AIPerf takes an event for an error: by its type alone, not by its data."""
     if frame.comment or b"event" not in frame.raw.lower():
         return False
     fields = (line.partition(b":") for line in frame.lines())
@@ -235,7 +235,7 @@ def _is_error_event(frame: Frame) -> bool:
 
 
 def _aiperf_payloads(request: Request) -> list[tuple[Frame, JsonObject]]:
-    """Return the payloads that are JSON objects; AIPerf drops what is not, and error payloads have no choices."""
+    """Return the payloads that are JSON objects; AIPerf drops all others, and error payloads have no choices."""
     payloads = []
     for frame in request.frames:
         if not frame.comment and frame.data and frame.data.strip() != "[DONE]":
@@ -254,7 +254,7 @@ def _genai_perf_payload(frame: Frame) -> JsonObject:
 
 
 def _has_more_than_text(payload: JsonObject) -> bool:
-    """Return whether a payload has output that usage counts and genai-perf does not see."""
+    """Return True if a payload has output that usage counts and genai-perf does not see."""
     choices = payload.get("choices")
     for number, choice in enumerate(choices if isinstance(choices, list) else []):
         delta = part(choice, "delta") if isinstance(choice, dict) else {}
@@ -310,7 +310,7 @@ def _guidellm_payloads(request: Request) -> Iterator[tuple[Frame, JsonObject | N
 
 
 def _is_uncounted(error: object) -> bool:
-    """Return whether an error has no code, which the summary takes for a success; any other fails the request."""
+    """Return True if an error has no code, which the summary takes for a success; any other fails the request."""
     if not isinstance(error, dict) or "message" not in error or "code" not in error:
         raise ToolError("KeyError on an error payload")
     if error["code"] is not None:

@@ -1,7 +1,7 @@
-"""How the benchmarks of two serving engines measure one exchange: vLLM's and SGLang's.
+"""The rules of two serving engines' benchmarks for one exchange: vLLM's and SGLang's.
 
-vLLM's backends are `openai-chat`, `openai` (completions) and, since 0.33, `openai-responses`; of SGLang's it is the one
-for chat completions.
+vLLM's backends are `openai-chat`, `openai` (completions) and, since 0.33, `openai-responses`; SGLang's is the one for
+chat completions.
 
 Follows vLLM's `vllm/benchmarks/lib/endpoint_request_func.py` and `serve.py`, and SGLang's
 `python/sglang/benchmark/serving.py`, of the releases that `tools` names. Both stamp each event as it leaves their
@@ -45,11 +45,11 @@ _MOST_TRIES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class _VllmRule:
-    """What differs between releases of vLLM.
+    """Differences between releases of vLLM.
 
-    `counts` says which first choices are token events. `strips` removes the white space around each read, so that a
-    comment can swallow what follows it; `usage_ends` lets any payload move the end; `needs_event` fails a request
-    without a token event.
+    `counts` is the predicate of first choices that are token events. `strips` removes the white space around each read,
+    so that a comment can swallow the text after it; `usage_ends` lets any payload move the end; `needs_event` fails a
+    request without a token event.
     """
 
     counts: Callable[[JsonObject], bool]
@@ -191,9 +191,9 @@ def _sse_data(message: bytes) -> bytes:
 
 
 def _messages(request: Request, *, strips: bool) -> Iterator[tuple[Sequence[int], bytes]]:
-    """Yield what vLLM's parser makes of the reads: blocks between blank lines, and what is whole JSON before one.
+    """Yield the messages of vLLM's parser: blocks between blank lines, and complete JSON before a blank line.
 
-    Each has its timestamp; of several in a row that differ in one text only, there is one message, and all timestamps.
+    Each has its timestamp; several in a row that differ in one text only become one message with all timestamps.
     """
     if request.decoded is None:
         return
@@ -215,7 +215,7 @@ def _messages(request: Request, *, strips: bool) -> Iterator[tuple[Sequence[int]
                 yield at_ns, message
             continue
         searched = end
-        # It tries after each read; only at the end of a line can that succeed for what is one JSON object a line.
+        # It tries after each read; with one JSON object a line, this can succeed only at the end of a line.
         is_tried = tries < _MOST_TRIES and data.startswith(_DATA, start, end)
         if is_tried and _ends_line(decoded.data, decoded.read_ends[place]):
             tries += 1
@@ -226,7 +226,7 @@ def _messages(request: Request, *, strips: bool) -> Iterator[tuple[Sequence[int]
 
 
 def _whole_runs(request: Request, decoded: Decoded) -> Iterator[Run]:
-    """Yield the runs of which each event is one message: no read ends between its data and its blank line."""
+    """Yield the runs whose events are one message each: no read ends between the data and the blank line."""
     odd = sorted(end for end in set(decoded.read_ends).difference(decoded.ends) if _ends_line(decoded.data, end))
     for run in request.runs:
         start, end = decoded.starts[run.item], decoded.ends[run.items.stop - 1]
@@ -240,7 +240,7 @@ def _stripped(decoded: Decoded) -> tuple[bytes, list[int]]:
 
 
 def _ends_line(data: bytes, end: int) -> bool:
-    """Return whether a line ends with a read that ends here."""
+    """Return True if a line ends with a read that ends here."""
     return data[end : end + 1] in (b"", b"\n", b"\r") or data[max(end - 1, 0) : end] in (b"\n", b"\r")
 
 

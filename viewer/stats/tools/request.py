@@ -1,8 +1,8 @@
-"""What a measuring tool gets to see of one exchange, and the errors on which it gives up.
+"""One exchange as a measuring tool sees it, and the errors that make the tool give up.
 
-The tools differ in where they look: some read the lines of the body, some the blocks between blank lines, some what
-each read brought. `Frame` keeps lines and blocks, at the timestamp of the read with its last byte. What a tool
-concludes is left to `engines` and `clients`.
+The tools differ in their units: some read the lines of the body, some the blocks between blank lines, some the data of
+each read. `Frame` keeps lines and blocks, at the timestamp of the read with its last byte. `engines` and `clients` have
+the tools' rules.
 """
 
 import functools
@@ -42,7 +42,7 @@ LEFT: Final = "the client left"
 
 
 class Judged(NamedTuple):
-    """What tools need of an exchange's measures: `duration_ns` is from T0 to `[DONE]`, else to the end."""
+    """The measures of an exchange that tools need: `duration_ns` is from T0 to `[DONE]`, else to the end."""
 
     outcome: str | None
     error_code: str | None
@@ -55,9 +55,9 @@ class ClientLeft(Exception):
 
 
 class ToolError(Exception):
-    """What makes a tool count a request as failed, in that tool's words.
+    """A tool's reason to count a request as failed, in that tool's words.
 
-    `usage_only` says that it stumbled over a chunk without choices; `numbers` are what it records all the same.
+    `usage_only` marks a failure on a chunk without choices; `numbers` are those that the tool records in spite of it.
     """
 
     def __init__(self, reason: str, *, usage_only: bool = False, numbers: Numbers | None = None) -> None:
@@ -68,10 +68,10 @@ class ToolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """An event, a comment, or the unterminated rest of a body (`whole` is False), with its bytes as they came.
+    """An event, a comment, or the unterminated rest of a body (`whole` is False), with its raw bytes.
 
-    One frame stands for several events in a row that differ in one text only, none of which is empty; its bytes are
-    those of one of them. `at_ns` and `reads` have the timestamp and the read of each event.
+    One frame stands for several events in a row that differ only in one text, which is never empty; its bytes are those
+    of one of them. `at_ns` and `reads` have the timestamp and the read of each event.
     """
 
     at_ns: Sequence[int]
@@ -89,11 +89,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class Request:
-    """One exchange, as far as tools differ about it. Timestamps are ns since T0.
+    """The input of a tool's rule: one exchange. Timestamps are ns since T0.
 
-    `decoded` is the body, None where no tool looks at it, and `api` its API. `requested_tokens` is the longest answer
-    that the request asked for. `count_tokens` is None unless a tokenizer was given. Without `has_usage_chunks`, the
-    request is seen as if upstream had sent no chunk without choices.
+    `decoded` is the body, None where no tool looks at it, and `api` its API. `requested_tokens` is the limit of the
+    answer's tokens in the request. `count_tokens` is None without a tokenizer. Without `has_usage_chunks`, chunks
+    without choices are hidden from the rule.
     """
 
     status: int | None
@@ -127,7 +127,7 @@ class Request:
 
     @property
     def client_left(self) -> bool:
-        """Whether the client left before the stream was complete."""
+        """True if the client left before the stream was complete."""
         return self.outcome == "client_closed"
 
     def check_status(self, successes: range = range(200, 201)) -> None:
@@ -140,10 +140,10 @@ class Request:
             raise ToolError(f"HTTP {self.status}")
 
     def check_end(self) -> None:
-        """Raise what a client raises whose connection breaks within the body, or that left before it ended.
+        """Raise `ToolError` if the connection broke within the body, or `ClientLeft` if the client left before its end.
 
-        A tool's rule calls this when it has seen all that arrived: what it objects to earlier is its own failure, even
-        if it then hung up; what it would object to later is not.
+        A tool's rule calls this after all data received: an objection before that is the tool's own failure, even if it
+        then hung up; a later one is not.
         """
         if self.client_left:
             raise ClientLeft
@@ -210,7 +210,7 @@ def admitted(seen: Request, whole: Request, *, is_stream: bool, is_whole: bool, 
 
 
 def load(text: bytes | str, place: str) -> JsonObject:
-    """Parse a JSON object as a tool does; `place` is what the error is to name."""
+    """Parse a JSON object as a tool does; `place` is for the error message."""
     payload = load_any(text, place)
     if not isinstance(payload, dict):
         raise ToolError(f"TypeError on {place} that is no object")
@@ -218,7 +218,7 @@ def load(text: bytes | str, place: str) -> JsonObject:
 
 
 def load_any(text: bytes | str, place: str) -> Any:
-    """Parse a JSON value as a tool does; `place` is what the error is to name."""
+    """Parse a JSON value as a tool does; `place` is for the error message."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -280,7 +280,7 @@ def per_token(window_ns: float, tokens: int | None) -> float | None:
 
 
 def is_whole(exchange: Exchange, decoded: Decoded) -> bool:
-    """Return whether all of a body is on the tape, with the time of each of its events."""
+    """Return True if all of a body is on the tape, with the timestamp of each of its events."""
     return not exchange.gap_bytes and decoded.whole and None not in decoded.at_ns
 
 

@@ -1,7 +1,7 @@
-"""A tape measured as another tool defines its numbers: under its names, in its units, with its failures.
+"""A tape's figures by another tool's definitions: under its names, in its units, with its failures.
 
-What a tool would not have measured is left out and counted: exchanges that are still open, answers that are not
-streamed, and those whose client left although nothing that arrived was a failure by the tool's rule.
+Exchanges that a tool would not have measured are left out and counted: running ones, answers that are not streamed, and
+those whose client left before any failure by the tool's rule.
 
 The numbers of many exchanges become one row, each tool's own way: percentiles, standard deviation, weights.
 Five ways are in use. `numpy`: linear percentiles, population deviation (vLLM, SGLang, AIPerf, genai-perf). `pandas`:
@@ -77,7 +77,7 @@ class Series:
     weights: "array[float]" = field(default_factory=lambda: array("d"))
 
     def add(self, value: float, weight: float | None = None) -> None:
-        """Take one value; a series has weights for all of its values, or for none."""
+        """Add one value; a series has weights for all of its values, or for none."""
         self.values.append(value)
         if weight is not None:
             self.weights.append(weight)
@@ -152,15 +152,15 @@ WAYS: Final[dict[str, Callable[[Values, Values | None], JsonObject]]] = {
     "token_buckets": partial(_buckets, bounds=OTEL_TOKENS),
     "litellm_buckets": partial(_buckets, bounds=LITELLM_SECONDS),
 }
-"""How tools summarise values and their weights: the percentiles, and what of `Summary` is not that of plain values."""
+"""Summaries of values and their weights, by a tool's way: percentiles, and the fields of `Summary` that it changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One exchange as a tool measures it: its numbers, or why it failed, or why no tool would have measured it.
+    """One exchange as a tool measures it: its numbers, or the reason of its failure or of its exclusion.
 
-    `without_usage_chunks` are the numbers of a tool that failed only on a chunk without choices. What a failed
-    operation still records (OpenTelemetry's durations) is in `numbers`.
+    `without_usage_chunks` are the numbers of a tool that failed only on a chunk without choices. `numbers` has those
+    that a failed operation still records, too (OpenTelemetry's durations).
     """
 
     numbers: Numbers = field(default_factory=dict)
@@ -189,12 +189,12 @@ class Observed(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """A population as a tool sees it: what has been added, of each exchange only its numbers, eight bytes each.
+    """A population as a tool sees it: of each exchange it keeps only the numbers, eight bytes each.
 
-    `failures` counts the tool's reasons; `forgiven` counts by outcome what fails here and succeeds there, `refused`
-    what is complete here and fails there. `left_out` counts why exchanges are no attempts of the tool, `unknown` by
-    metric the requests of which the tape does not tell it. `is_tokenized` is whether a tokenizer was given. `absent`
-    are the names of metrics that the source knows of no request.
+    `failures` counts the tool's reasons; `forgiven` counts by outcome the exchanges that fail here and succeed there,
+    `refused` those that are complete here and fail there. `left_out` counts reasons of exclusion, `unknown` by metric
+    the requests without the value on the tape. `is_tokenized` is True with a tokenizer. `absent` are the names of
+    metrics that the source has for no request.
     """
 
     tool: str
@@ -258,7 +258,7 @@ class Report:
                 self.unknown[total.name] += 1
 
     def _may_lack(self, key: str) -> bool:
-        """Return whether the tool itself omits a number that an exchange lacks, as AIPerf does without usage."""
+        """Return True if the tool itself omits a number that an exchange lacks, as AIPerf does without usage."""
         return any(metric.key == key and not metric.needs_tokens for metric in self.rule.metrics)
 
     def _add_span(self, measured: Measured, started_ns: int | None, end_ns: int | None) -> None:
@@ -292,7 +292,7 @@ class Report:
         succeeded = self.attempts - self.failed
         seconds = (self._span[1] - self._span[0]) / 1e9 if self._span else 0.0
         for total in self.rule.totals:
-            # AIPerf prints no sum of what no request has.
+            # AIPerf prints no sum of a value that no request has.
             if total.name not in self.unknown and not (total.key and succeeded and total.name not in self._sums):
                 value: float | None = self._sums[total.name] if total.key else succeeded
                 if value is not None and total.per_s is not None:
@@ -317,7 +317,7 @@ def measure(
 
 
 def measure_seen(tool: str, seen: Request | str) -> Measured:
-    """Measure one exchange as a tool does that sees so much of it; a text is the reason why none would have."""
+    """Measure one request by a tool's rule; a text is the reason of its exclusion."""
     if isinstance(seen, str):
         return Measured(left_out=seen)
     rule = authority(tool)
@@ -342,7 +342,7 @@ def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | 
 
 
 def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = False) -> Report:
-    """Return what a tool would report of exchanges as it measures them."""
+    """Return a tool's report of exchanges that it measured."""
     report = Report(tool.partition("@")[0], authority(tool), is_tokenized)
     for one in measured:
         report.add(*one)

@@ -1,7 +1,7 @@
-"""How other tools measure a stream: for each what it prints, how it summarises, and what it counts differently.
+"""Definitions of other tools: for each its metrics, its summaries, and its differences.
 
-The definitions are read from the tools' sources at the releases named; how a tool measures one exchange is in
-`engines` and `clients`. Each event has the timestamp of its read; a tool would stamp it some µs later.
+The definitions are read from the tools' sources at the releases named; the rules for one exchange are in `engines` and
+`clients`. Each event has the timestamp of its read; a tool would stamp it some µs later.
 """
 
 import re
@@ -84,11 +84,11 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A tool: the releases read, how it measures, summarises and what it prints, and what it counts differently.
+    """A tool: the releases read, its rule, its summaries, its metrics, and its differences.
 
-    `last` is the key in `Numbers` of the ms from a request's start to the end of what the tool takes for its run's
-    duration; without it, that is from the first request's start to the last one's end, failures included. `apis` are
-    the APIs that the tool measures.
+    `last` is the key in `Numbers` of the ms from a request's start to its last timestamp in the tool's run duration;
+    without it, a run lasts from the first request's start to the last one's end, failures included. `apis` are the APIs
+    that the tool measures.
     """
 
     source: str
@@ -337,7 +337,7 @@ EARLIER: Final[dict[str, tuple[Authority, ...]]] = {
         ),
     ),
 }
-"""The rules of older releases, newest first, where a tool has changed what it counts."""
+"""The rules of older releases, newest first, where a tool has changed its counts."""
 
 TOOLS: Final[tuple[str, ...]] = tuple(AUTHORITIES)
 
@@ -345,7 +345,7 @@ TOOLS: Final[tuple[str, ...]] = tuple(AUTHORITIES)
 def authority(name: str) -> Authority:
     """Return the rule of a tool, `vllm`, or of one of its releases, `vllm@0.32`.
 
-    Raises `ValueError`, which names what is known, if the tool or the release is not.
+    Raises `ValueError` with the known names, if the tool or the release is unknown.
     """
     tool, at, release = name.partition("@")
     if tool not in AUTHORITIES:
