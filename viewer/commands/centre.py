@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def connected_to(
     target: destinations.Target, ca_file: Path | None = None, seconds: float | None = None
 ) -> "Iterator[Centre]":
-    """Connect to a centre as the environment says. Raises `click.UsageError` for what is wrong there.
+    """Connect to a server with the environment's credentials. Raises `click.UsageError` if these are invalid.
 
-    An answer may take so many `seconds`, 0: for ever; None: as long as one usually may.
+    `seconds` is the timeout of an answer; 0 is none, None the default.
     """
     from wiretape.recorder.relay.trust import tls_context
     from wiretape.viewer.source.clickhouse.client import ANSWER_SECONDS, Centre

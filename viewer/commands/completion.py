@@ -1,11 +1,11 @@
-"""The command `completion`, and what a shell offers at Tab: ids, models, labels, words of filters, options.
+"""The command `completion`, and a shell's candidates at Tab: ids, models, labels, words of filters, options.
 
-It has to be quick and quiet: whatever goes wrong, nothing is offered. Values from a tape are hostile, and a shell puts
-some of them on its line as they are: what is not of letters, digits and a few harmless signs is not offered.
+It has to be quick and quiet: after any error, nothing is offered. Values from a tape are hostile, and a shell puts
+some of them on its line verbatim: only values of letters, digits and a few harmless signs are offered.
 
 The protocol is click's: the shell's script runs the program with `_WIRETAPE_COMPLETE` set. Bash and zsh have scripts of
-their own here. Bash takes a word apart at `:` and `=`, of which filters are full, and puts what it is given on the line
-as it is; and in both, no space may follow a word that is not whole yet. Fish has click's.
+their own here. Bash splits a word at `:` and `=`, which are frequent in filters, and puts candidates on the line
+verbatim; and in both, no space may follow an incomplete word. Fish has click's.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ fi
 
 
 def _quietly(offered: Callable[[click.Context, str], Iterable[Item]]) -> Completer:
-    """Return a completer that offers, once each, the candidates that continue what is typed."""
+    """Return a completer that offers, once each, the candidates that continue the typed text."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Item]:
         items: dict[str, Item] = {}
@@ -147,7 +147,7 @@ def labels(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 @_quietly
 def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
-    """Offer what may come next in a filter: a field, or a value of the field that stands there."""
+    """Offer the next item of a filter: a field, or a value of the field before the cursor."""
     from wiretape.viewer.query.completion import place
 
     if (found := place(incomplete)) is not None:
@@ -169,7 +169,7 @@ def sorts(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 @_quietly
 def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
-    """Offer what figures can be grouped by; after a comma, what is not named yet."""
+    """Offer the keys of groups; after a comma, those that are not named yet."""
     from wiretape.viewer.stats.metrics import GROUPS
 
     named = incomplete.split(",")[:-1]
@@ -181,7 +181,7 @@ def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 @_quietly
 def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
-    """Offer the columns of the command's table; after a comma, what is not named yet."""
+    """Offer the columns of the command's table; after a comma, those that are not named yet."""
     from wiretape.viewer import rows
     from wiretape.viewer.stats.metrics import STATISTICS
 
@@ -289,31 +289,31 @@ def _tape(context: click.Context) -> Path:
 def _summary(
     started_at: str, model: str | None, duration_ns: int | None, outcome: str | None, flags: str | None
 ) -> str:
-    """Return when an exchange began (UTC), its model, how long it took, and what was odd."""
+    """Return the start (UTC) of an exchange, its model, its duration, its outcome unless complete, and its flags."""
     took = "open" if duration_ns is None else f"{duration_ns / 1e9:.1f} s"
     odd = outcome if outcome not in (None, "complete") else ""
     return safe(" ".join(filter(None, (started_at[11:16], model, took, odd, flags))))[:100].replace(",", " ")
 
 
 def _item(value: str, help: str | None = None, *, is_open: bool = False) -> Item:
-    """Return an item; after one that is open, no whole word yet, no space may follow."""
+    """Return an item; no space may follow an open one, which is an incomplete word."""
     return Item(value, help=help, is_open=is_open)
 
 
 @add_completion_class
 class Bash(BashComplete):
-    """Bash: it is given the line up to the cursor, and replaces what it takes for the last word of it."""
+    """Bash: the script passes the line up to the cursor, and bash replaces its own last word there."""
 
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before the one at the cursor, and that one as far as it is typed."""
+        """Return the words before the one at the cursor, and the typed part of that one."""
         # The cursor is in a word if one more letter there would be part of it, else before a new one.
         *words, last = split_arg_string(os.environ["COMP_WORDS"] + "x")
         return words[1:], last.removesuffix("x")
 
     def complete(self) -> str:
-        """Return what is offered, each without what bash will leave on the line."""
+        """Return the candidates, each without the part that bash leaves on the line."""
         arguments, incomplete = self.get_completion_args()
         offered = self.get_completions(arguments, incomplete)
         is_joined = incomplete.startswith("--") and "=" in incomplete
@@ -325,7 +325,7 @@ class Bash(BashComplete):
 
 @add_completion_class
 class Zsh(ZshComplete):
-    """Zsh: three lines for each of what is offered."""
+    """Zsh: three lines for each candidate."""
 
     source_template = _ZSH
 

@@ -1,4 +1,4 @@
-"""The command `wiretape demo`: records scripted streams through the real proxy, and shows what came of it.
+"""The command `wiretape demo`: records scripted streams through the real proxy, and shows the tape.
 
 No key, no network: upstream is `wiretape.recorder.demo.upstream` playing `wiretape.recorder.demo.scenes` on loopback.
 """

@@ -1,9 +1,8 @@
-"""The command `doctor`: checks whether this is a good place to record, and advises what to do.
+"""The command `doctor`: checks this machine's fitness for recording, with advice.
 
-Nothing is asked of the network unless
-`--check` names it, and nothing is left behind. Functions named `of_…` look, those named `judge_…` are pure: from facts
-they make findings. A secret cannot get in: of URLs only scheme, host and port are printed, of other variables only
-their names.
+Nothing is sent to the network unless `--check` names it, and nothing is left behind. Functions named `of_…` collect
+facts, those named `judge_…` are pure and turn facts into findings. Secrets are never printed: only scheme, host and
+port of a URL, and only the names of other variables.
 """
 
 import dataclasses
@@ -66,7 +65,7 @@ _LOOPBACK = re.compile(r"127\.\d+\.\d+\.\d+|localhost|::1")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: in order, worth knowing, or broken; what was found, and what to do about it."""
+    """The result of one check: its severity (in order, worth knowing, or broken), the facts, and the advice."""
 
     level: Level
     check: str
@@ -160,7 +159,7 @@ def judge_shipping(name: str, waiting: int, late_ns: int | None) -> Finding:
 
 
 def of_disk(path: Path) -> Iterator[Finding]:
-    """Look at the directory, and at the disk below it: how much, of what kind, how fast."""
+    """Look at the directory, and at the disk below it: free space, kind, speed."""
     import shutil
 
     place = path.resolve().parent
@@ -245,7 +244,7 @@ def _privacy(path: Path) -> Finding:
 
 
 def _bases(path: Path) -> dict[str, str]:
-    """Return what `wiretape env` prints for the running recorder; empty if none runs or the tape cannot tell."""
+    """Return the variables of `wiretape env` for the running recorder; empty if none runs or the tape is unreadable."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from wiretape.recorder.commands.env import running
@@ -258,7 +257,7 @@ def _bases(path: Path) -> dict[str, str]:
 
 
 def _flushes(place: Path, clock: Clock = SYSTEM) -> list[int]:
-    """Write pages to a file that has no name for long, and time until each is safe, in ns."""
+    """Write pages to a temporary file, and return the time until each is safe, in ns."""
     import tempfile
 
     durations = []
@@ -283,7 +282,7 @@ def judge_sqlite(version: tuple[int, ...]) -> Finding:
 
 
 def judge_tape(path: PurePath, exists: bool, refusal: str | None, revision: str) -> Finding:
-    """Judge the file: `refusal` is why it cannot be read as a tape, and what to do, in the words of an error."""
+    """Judge the file: `refusal` is the error message if it cannot be read as a tape."""
     if refusal is not None:
         what, _, advice = refusal.rpartition(": ")
         return Finding("problem", "tape", what or refusal, advice)
@@ -365,7 +364,7 @@ def judge_filesystem(kind: str | None) -> Finding:
 
 
 def judge_flush(durations_ns: Sequence[int]) -> Finding:
-    """Judge how long it takes until what is written is safe."""
+    """Judge the duration of a write until it is safe."""
     median = sorted(durations_ns)[len(durations_ns) // 2]
     text = f"{median / 1e6:,.1f} ms in the middle, {max(durations_ns) / 1e6:,.1f} ms at worst, of {len(durations_ns)}"
     if median > _SLOW_FLUSH_NS:
@@ -437,7 +436,7 @@ def judge_proxies(environment: Mapping[str, str], bases: Iterable[str]) -> Itera
 
 
 def judge_certificates(missing: Sequence[str], has_any: bool) -> Finding:
-    """Judge what upstreams are trusted by: variables that name what is not there, and whether there is anything."""
+    """Judge the trusted certificates: variables that name missing files, and a trust store without certificates."""
     if missing:
         text = f"{', '.join(missing)} names what is not there"
         return Finding("problem", "certificates", text, "unset it, or name a file of certificates (PEM)")
@@ -448,7 +447,7 @@ def judge_certificates(missing: Sequence[str], has_any: bool) -> Finding:
 
 
 def judge_upstream(url: str, took_ns: int | None, refusal: str) -> Finding:
-    """Judge whether an API server could be connected to, and if not, why."""
+    """Judge the connection to an API server."""
     if took_ns is None:
         advice = "see whether the URL is right and the network lets this machine there"
         return Finding("problem", "upstream", f"{origin(url)} cannot be reached ({refusal})", advice)
@@ -456,7 +455,7 @@ def judge_upstream(url: str, took_ns: int | None, refusal: str) -> Finding:
 
 
 def judge_terminal(is_terminal: bool, has_utf8: bool, colours: str | None, width: int) -> Finding:
-    """Judge what can be shown."""
+    """Judge the terminal's abilities."""
     if not is_terminal:
         return Finding("ok", "terminal", "stdout is no terminal: commands write TSV")
     text = f"{width} cells wide, {'UTF-8' if has_utf8 else 'no UTF-8'}, colours: {colours or 'none'}"
@@ -486,7 +485,7 @@ def origin(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL is of this machine."""
+    """Return True if a URL is of this machine."""
     try:
         return _LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None
     except ValueError:

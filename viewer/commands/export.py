@@ -31,14 +31,14 @@ _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
 _OF_ALL = ("exchanges", "summary")
 _WHOLE = {"sse": "byte", "har": "exchange", "asciicast": "event", "html": "byte"}
-"""The formats of whole exchanges, and of what their files are counted in."""
+"""The formats of whole exchanges, each with the unit in which its files are counted."""
 _SUFFIXES = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet", "har", "sse")}
 _SUFFIXES |= {".cast": "asciicast", ".html": "html"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is to be exported; `by` are the groups of a summary, `file` is None for stdout, `place` what is read."""
+    """The options of an export; `by` are the groups of a summary, `file` is None for stdout, `place` is the source."""
 
     table: str
     out: Output
@@ -151,7 +151,7 @@ def export(
 
 
 def _report_unshipped(source: "Source", job: _Job, where: "Selection") -> None:
-    """Print how many exchanges lack the bytes that were asked for, if any do."""
+    """Print the count of exchanges that lack the requested bytes, if there are any."""
     if job.format in ("har", "sse", "asciicast", "html") or job.table not in ("exchanges", "summary"):
         output.report_unshipped(source, where, "without texts and reads")
 
@@ -179,7 +179,7 @@ def _format_of(file: Path) -> str | None:
 
 
 def _refuse(job: _Job, table: str | None, schema: bool) -> None:
-    """Raise a usage error where what is asked for does not go together."""
+    """Raise a usage error if options do not go together."""
     if job.format in _WHOLE or job.table not in _OF_ALL:
         job.place.require("bodies", f"--format {job.format}" if job.format in _WHOLE else f"--table {job.table}")
     if job.format in _WHOLE and (schema or table is not None):
@@ -196,7 +196,7 @@ def _refuse(job: _Job, table: str | None, schema: bool) -> None:
 
 
 def _refuse_of_page(job: _Job) -> None:
-    """Raise a usage error where what is asked for does not go together with a page, or is of one."""
+    """Raise a usage error if options do not go together with a page, or need one."""
     if job.format != "html":
         if job.with_text or job.with_bodies or job.sides:
             raise click.UsageError("--with-text, --with-bodies, --base and --new are of a page: add --html")

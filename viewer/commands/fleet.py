@@ -26,11 +26,11 @@ SHIP_PASSWORD, READ_PASSWORD = "WIRETAPE_FLEET_SHIP_PASSWORD", "WIRETAPE_FLEET_R
 _LEAST_PASSWORD: Final = 12
 _MOST_PLANNED: Final = 10**15
 _IMPORTANT: Final = ("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows", "bytes")
-"""What `fleet status` shows of a host also on a narrow terminal."""
+"""The most important columns of a host in `fleet status`, for a narrow terminal."""
 
 
 def read_centre(_: click.Context, __: click.Parameter, url: str) -> destinations.Target:
-    """Read where a centre is. Raises `click.BadParameter`."""
+    """Parse a server's URL. Raises `click.BadParameter`."""
     try:
         return destinations.parse_centre(url)
     except ValueError as error:

@@ -1,7 +1,6 @@
 """The command `help`: other commands' help, the filter language, and every field.
 
-What is said of fields, operators and
-values comes from the tables that the parser of filters uses.
+The descriptions of fields, operators and values come from the tables that the parser of filters uses.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +31,7 @@ EXAMPLES: Final = {
     "error~rate.?limit|quota": "a regular expression",
     "text!~\\bsorry\\b": "a text is known, and the expression is not found in it",
 }
-"""Filters that show what the language can do, and what they mean."""
+"""Example filters, with their meanings."""
 
 TERMS: Final = {
     "WORD": 'or "a phrase": occurs in the model, the text, the host, the path or a label, or begins the id',
@@ -47,7 +46,7 @@ RECORDED: Final = {
     "new": "is not on the tape: recorded",
     "all": "comes: recorded, whatever is there; only an exchange that is named by its id is served",
 }
-"""What `serve --record` does with a request."""
+"""Modes of `serve --record`, each with the requests that it records."""
 KEPT: Final = {
     "a request": "is passed on as 'wiretape record' does: to the provider that --upstream or the path (/openai/v1) "
     "names, with the key that the client sent, which is never stored; nothing is sent twice",
@@ -66,11 +65,11 @@ KEPT: Final = {
     "a kill": "loses what runs, and of a text what was recorded in the last second; with all, older and newer "
     "recordings may then both be there until the next run with all",
 }
-"""What becomes of what `serve --record` records."""
+"""Treatment of the requests and answers that `serve --record` records."""
 
 
 class Section(NamedTuple):
-    """A part of a topic: its title, what it defines, and what is said before that."""
+    """A part of a topic: its title, its definitions, and the note before them."""
 
     title: str
     defined: list[tuple[str, str]]
@@ -151,7 +150,7 @@ def _filters() -> Iterator[Section]:
 
 
 def _fields() -> Iterator[Section]:
-    """Yield the fields of each kind: their names, what they mean and their unit."""
+    """Yield the fields of each kind: their names, meanings and units."""
     from wiretape.viewer.export import fields
     from wiretape.viewer.query.fields import FIELDS, MEANINGS, others
     from wiretape.viewer.query.operators import KINDS
@@ -183,7 +182,7 @@ def _outcomes() -> Iterator[Section]:
 
 
 def _upstreams() -> Iterator[Section]:
-    """Yield where the well-known APIs are served, and the variables that programs are pointed there with."""
+    """Yield the addresses of the well-known APIs, and the variables that point programs there."""
     from wiretape.recorder.relay import providers
     from wiretape.recorder.relay.apis import APIS, PROGRAMS
 
@@ -222,7 +221,7 @@ def _upstreams() -> Iterator[Section]:
 
 
 def _treatment(program: "apis.Program") -> str:
-    """Return what is done for a program, and why."""
+    """Return the treatment of a program, and its reason."""
     parts = [f"{', '.join(program.needs)} is set for it" if program.needs else ""]
     parts += [f"{', '.join(program.breaks)} is not set for it" if program.breaks else ""]
     parts += [f"{', '.join(program.listens)} is left as it is" if program.listens else ""]
@@ -231,7 +230,7 @@ def _treatment(program: "apis.Program") -> str:
 
 
 def _intercept() -> Iterator[Section]:
-    """Yield what a program gets to go through an intercepting recorder."""
+    """Yield the variables of a program behind an intercepting recorder, and their treatment by program."""
     from wiretape.recorder.relay import authority, environment
     from wiretape.recorder.relay.apis import PROGRAMS
     from wiretape.recorder.relay.proxy import REST_SECONDS
@@ -317,7 +316,7 @@ def _cut() -> Iterator[Section]:
 
 
 def _testing() -> Iterator[Section]:
-    """Yield how test suites are answered from tapes."""
+    """Yield the use of tapes in test suites."""
     from wiretape.viewer.replay import marks, timeline
 
     yield Section(
@@ -422,7 +421,7 @@ def _metrics() -> Iterator[Section]:
 
 
 def _otlp() -> Iterator[Section]:
-    """Yield what is sent to a collector, where that is named, and what becomes of it."""
+    """Yield the data sent to a collector, its configuration, and its handling."""
     from wiretape.viewer.stats.conventions import LATEST, RELEASED
     from wiretape.viewer.stats.traced import EVENTS, OWN_ATTRIBUTES
 
@@ -509,7 +508,7 @@ def _imports() -> Iterator[Section]:
 
 
 def _cassettes() -> Iterator[Section]:
-    """Yield what `serve --record` does."""
+    """Yield the rules of `serve --record`."""
     yield Section("Modes of wiretape serve --record, for a request that …", list(RECORDED.items()))
     yield Section("What becomes of a recording", list(KEPT.items()))
 
@@ -536,7 +535,7 @@ output = 15
 
 
 def _prices() -> Iterator[Section]:
-    """Yield how prices are written, and what the cost of an exchange is."""
+    """Yield the format of prices, and the definition of an exchange's cost."""
     from wiretape.recorder.decode.dialects.registry import DIALECTS
     from wiretape.viewer.stats.prices import AMOUNTS, PATTERNS, SINCE
 
@@ -582,7 +581,7 @@ def _prices() -> Iterator[Section]:
 
 
 def _shipping() -> Iterator[Section]:
-    """Yield how many recorders ship to one centre: its address, its tables, and what is promised."""
+    """Yield the shipping of many recorders to one server: its address, its tables, and the guarantees."""
     from wiretape.recorder import destinations
     from wiretape.viewer.ship.clickhouse import status
     from wiretape.viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
@@ -655,7 +654,7 @@ def _shipping() -> Iterator[Section]:
 
 
 def _archive() -> Iterator[Section]:
-    """Yield where an archive of Parquet files is, what is in it, and how engines read it."""
+    """Yield the location of an archive of Parquet files, its contents, and the queries of engines."""
     from wiretape.recorder import destinations
     from wiretape.viewer.ship.parquet import layout as archive_sql
 

@@ -82,7 +82,7 @@ def _import(path: Path, file: Path, source: Source, format: str | None, labels: 
                 contextlib.ExitStack() as opened,
                 progress.Bar(f"importing {name}", lambda: None, "exchange") as bar,
             ):
-                writing = tape.writing(path, "wiretape import")  # entered, and the tape made, for what can be imported
+                writing = tape.writing(path, "wiretape import")  # entered, and the tape made, with the first exchange
                 importer = Importer(lambda: Store(opened.enter_context(writing)), source.name, seen, labels)
                 for _ in bar.over(importer.add(found)):
                     pass

@@ -196,7 +196,7 @@ def _follow(
                 out.put(fields, batch, header=recent is None)
                 recent = []
                 continue
-            # What was printed before is laid out again, so that the columns stay where they are.
+            # Lay out the printed rows again, so that the columns keep their widths.
             before = recent or []
             table = tables.listing([*before, *batch], output.width(), names)
             if recent is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """The options of figures: the definition of percentiles, the objective of the goodput, and of which exchanges."""
+    """The options of figures: the definition of percentiles, the objective of the goodput, and the exchanges."""
 
     method: "Method" = "linear"
     slo: str | None = None

@@ -1,7 +1,6 @@
-"""The options that several commands take: which exchanges, how many, in which order; and reading their values.
+"""Options shared by several commands: the selection, limit and order of exchanges; and parsers of their values.
 
-What is wrong with a value is a usage
-error that names the option. The language of filters is `query.parser`'s.
+An invalid value is a usage error that names the option. The language of filters is `query.parser`'s.
 """
 
 import functools
@@ -187,12 +186,12 @@ sorted_by = gathered(
 
 
 _SLOWEST, _FASTEST = 1e-6, 1e6
-"""How fast a recording may be played, besides as fast as possible."""
+"""Limits of a recording's playback speed, besides as fast as possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a recording is played again: `speed` times as fast, no silence longer than `cap_ns`."""
+    """The pace of a recording's playback: `speed` times as fast, no silence longer than `cap_ns`."""
 
     speed: float = 1.0
     cap_ns: int | None = None
@@ -270,10 +269,10 @@ every_operation = click.option(
 
 
 def covered(source: "Source", selection: "Selection", all_operations: bool) -> "Selection":
-    """Return what rates and latencies cover of a selection: generations, or more if asked.
+    """Return the part of a selection that rates and latencies cover: generations, or all on request.
 
-    More is asked for by a filter that names the operation, or by `--all-operations`. What is left out is reported on
-    stderr when the command ends, below what it prints.
+    A filter that names the operation, or `--all-operations`, requests all. Excluded exchanges are reported on stderr
+    when the command ends, below its output.
     """
     from wiretape.viewer.query import coverage
 
@@ -296,7 +295,7 @@ def named(source: "Source", ids: Sequence[str], where: "Filter | None") -> "Sele
 
 
 def references(ids: Sequence[str]) -> Iterator[str]:
-    """Yield what names exchanges on the command line; `-` stands for those on stdin, one a line."""
+    """Yield the references to exchanges on the command line; `-` stands for those on stdin, one a line."""
     for id in ids:
         if id != "-":
             yield id
@@ -345,7 +344,7 @@ def _still_to_come(where: "Filter | None") -> Iterator[str]:
 
 
 def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
-    """Return what `parse` makes of an option's text. Raise `click.BadParameter`, which names the option."""
+    """Return an option's text, parsed by `parse`. Raise `click.BadParameter`, which names the option."""
     from wiretape.viewer.query.parser import checked
 
     try:

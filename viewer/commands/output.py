@@ -1,4 +1,4 @@
-"""How a command writes: rows in the format asked for, lines for people, to stdout or an error of one line."""
+"""Output of commands: rows in the chosen format, lines for people, to stdout or an error of one line."""
 
 import contextlib
 import io
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PLAIN_WIDTH = 100
-"""How many cells a drawing takes where there is no terminal to ask."""
+"""Width of a drawing without a terminal, in cells."""
 
 FORMATS = ("table", "tsv", "csv", "jsonl", "json")
-"""In what a command writes rows: `table` is for people, the others are for machines and stay as they are."""
+"""Formats of rows: `table` is for people, the others are for machines and never change."""
 
 _NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How rows are written: in which format (None: none was asked for), and what its options are."""
+    """The format of rows (None: the default), and its options."""
 
     format: str | None = None
     raw_csv: bool = False
@@ -48,12 +48,12 @@ class Output:
 
     @property
     def chosen(self) -> str:
-        """The format asked for; else the one for whoever reads stdout: people a table, programs TSV."""
+        """The chosen format, or the default for the reader of stdout: a table for people, TSV for programs."""
         return self.format or ("table" if on_terminal() else "tsv")
 
     @property
     def is_table(self) -> bool:
-        """Whether people are to read it."""
+        """True if the output is a table for people."""
         return self.chosen == "table"
 
     def fields(self, known: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -120,7 +120,7 @@ class Output:
             write_object(out, row, terminal=on_terminal())
 
     def explain(self, meanings: Mapping[str, str]) -> None:
-        """Write what each field of a row means."""
+        """Write the meaning of each field of a row."""
         self.put(("field", "meaning"), [{"field": name, "meaning": text} for name, text in meanings.items()])
 
 
@@ -134,7 +134,7 @@ def opened(place: "Place") -> Iterator["Source"]:
 
 
 def report_unshipped(source: "Source", selection: "Selection", lacking: str) -> None:
-    """Print on stderr how many exchanges have no bytes, which is what they are `lacking` for, if any have none."""
+    """Print on stderr the count of exchanges without bytes, if any, with the consequence, `lacking`."""
     from wiretape.recorder.decode.outcome import FLAGS, NOT_SHIPPED
 
     if count := source.without_bytes(selection):
@@ -224,7 +224,7 @@ def show_table(table: "Table", *, ascii: bool = False) -> None:
 
 
 def tell_hidden(names: Iterable[str]) -> None:
-    """Print which columns had no room on the terminal, and how to see them all the same; nothing if all had."""
+    """Print the columns without room on the terminal, and the option that shows them; nothing if there are none."""
     from rich.text import Text
 
     from wiretape.viewer.report import tables
@@ -253,7 +253,7 @@ def width() -> int | None:
 
 
 def on_terminal() -> bool:
-    """Return whether stdout is a terminal."""
+    """Return True if stdout is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -271,7 +271,7 @@ def raise_if_unread() -> None:
 
 
 def has_utf8() -> bool:
-    """Return whether the locale promises a terminal that shows UTF-8; without any locale it is taken for granted."""
+    """Return True if the locale is a UTF-8 one, or if there is none."""
     everything, characters, language = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     if characters == "C.UTF-8" and language in ("C", "POSIX"):
         characters = ""  # Python itself has set it

@@ -1,6 +1,6 @@
 """The command `play`: an exchange written again with its recorded timing.
 
-What is written when is `replay.pieces`', and when each piece is due `timing.playback`'s.
+`replay.pieces` makes the pieces and their times, `timing.playback` waits for them.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ def play(
 
 
 def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
-    """Play an exchange; return what is to be said of its end, or of a text that it does not have."""
+    """Play an exchange; return the message about its end, or about a missing text."""
     from wiretape.recorder.errors import NotShipped
     from wiretape.viewer.exchange import facts
     from wiretape.viewer.replay import pieces
@@ -147,7 +147,7 @@ def _write_in_time(made: "list[Piece]", section: "Section", job: _Job, out: Bina
     playback = job.pace.playback([piece.at_ns for piece in made], section.until_ns, job.clock.now)
     if section.from_ns > 0:
         playback.seek_to(section.from_ns - 1)
-    gc.freeze()  # what is held here would be looked at by each collection, which then holds up a write
+    gc.freeze()  # a collection of the objects held here would delay a write
     playback.play()
     left = iter(made)
     while (deadline := playback.deadline()) is not None:

@@ -1,8 +1,8 @@
-"""A bar on stderr for work that takes long: shown to people only, and only once they have waited for a while.
+"""A progress bar on stderr for long work: on a terminal only, and only after a delay.
 
-Where stderr is no terminal nothing is shown and nothing is counted. The bar has no thread of its own: it is drawn
-between two rows, a few times a second, and is gone when the work ends, however it does. rich is imported when it is
-first drawn.
+If stderr is no terminal, nothing is shown and nothing is counted. The bar has no thread of its own: it is drawn between
+two rows, a few times a second, and is removed when the work ends, also by an error. rich is imported when it is first
+drawn.
 """
 
 import sys
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_NS: Final = 400_000_000
-"""How long work may take before a bar is shown."""
+"""Delay before a bar is shown, in ns."""
 
 _REFRESH_NS: Final = 100_000_000
 
 
 class Bar:
-    """Shows the progress of what passes through `over`, inside a with statement; `noun` names one of it.
+    """A context manager that shows the progress of an iteration with `over`; `noun` names one item.
 
-    `total` returns the number of steps, None if nobody knows it, and is called when the bar is first drawn. `hidden` is
+    `total` returns the number of steps, None if unknown, and is called when the bar is first drawn. `hidden` is
     for work that writes to the terminal itself.
     """
 

@@ -84,7 +84,7 @@ _answered = gathered(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The options that say of whom what is missing is asked, and how it is recorded."""
+    """The options of recording missing answers: the upstream, and the recorder's settings."""
 
     upstreams: tuple[str, ...]
     record_labels: tuple[str, ...]
@@ -223,7 +223,7 @@ def _catch_signals(stopped: "asyncio.Event", serving: "cassette.Cassette") -> No
 
 @contextmanager
 def _ready(base: str, file: Path | None) -> Iterator[None]:
-    """Say that clients may come: on standard output, and in a file if one is named. Raises `WiretapeError`."""
+    """Print the base URL on standard output, and in a file if one is named. Raises `WiretapeError`."""
     from wiretape.recorder.errors import WiretapeError
     from wiretape.viewer.commands import output
 
@@ -245,7 +245,7 @@ def _ready(base: str, file: Path | None) -> Iterator[None]:
 
 
 class _Report:
-    """What is told on standard error: a line for each request, and in the end of all of them."""
+    """The log on standard error: a line for each request, and a summary at the end."""
 
     def __init__(self) -> None:
         from wiretape.viewer.replay.accuracy import Lateness
@@ -254,7 +254,7 @@ class _Report:
         self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
 
     def served(self, one: "Served") -> None:
-        """Tell what became of a request."""
+        """Log the end of a request."""
         from wiretape.viewer.replay import accuracy
 
         if one.head is None or one.miss is not None:
@@ -275,16 +275,16 @@ class _Report:
         _say(f"{one.status or '–'} {one.method} {one.path} → {one.head.id}: {', '.join(notes)}")
 
     def refused(self, refusal: "Refusal") -> None:
-        """Tell of what may not pass."""
+        """Log a refused request."""
         _say(f"refused ({refusal.status}): {refusal.message}")
 
     def trouble(self, message: str) -> None:
-        """Tell what went wrong."""
+        """Log an error; the exit code will be 1."""
         self.code = 1
         _say(message)
 
     def recorded(self, one: "Finished", is_kept: bool) -> None:
-        """Tell what was recorded, and what becomes of it where it failed."""
+        """Log a recorded exchange, and the treatment of a failed one."""
         from wiretape.recorder.clock import SYSTEM
         from wiretape.recorder.commands.status import finished_line
         from wiretape.recorder.decode.outcome import FAILURES
@@ -302,7 +302,7 @@ class _Report:
             _say(f"{one.id[:8]} is a failure, and will be served as one: wiretape rm {one.id[:8]}, or --record all")
 
     def conclude(self, totals: "Totals | None") -> None:
-        """Tell of all requests."""
+        """Log the summary of all requests."""
         recorded = ""
         if totals is not None:
             recorded = f", {self._recorded} recorded ({self._failed} failed)"

@@ -116,7 +116,7 @@ def _files(archive: Archive) -> "Files":
     from wiretape.viewer.ship.parquet.files import cause, in_bucket, in_directory
 
     arrow = pyarrow()
-    arrow.set_memory_pool(arrow.system_memory_pool())  # which gives back what is freed
+    arrow.set_memory_pool(arrow.system_memory_pool())  # which returns freed memory
     try:
         return (
             in_directory(arrow, archive.directory)
@@ -196,7 +196,7 @@ def _reading(tape: Path, sink: "Sink") -> "Iterator[Connection]":
 
 
 def _conclude(screen: "Screen", shipper: "Shipper", name: str, *, beside: bool) -> None:
-    """Print what was shipped and what waits; beside a recorder, only if something does."""
+    """Print the counts of shipped and waiting exchanges; beside a recorder, only if some wait."""
     waiting = None if shipper.last is None else shipper.last.waiting
     if waiting or not beside:
         left = "" if waiting is None else f", {waiting:,} waiting"

@@ -104,7 +104,7 @@ def _reads(one: "Recorded", out: Output, _: Thresholds) -> None:
 
 
 def _to_microseconds(read: "TableRow") -> "TableRow":
-    """Return a read for a table: points below each other, and what the relay took is still told apart."""
+    """Return a read for a table: points below each other, and enough digits for the relay's delay."""
     return {name: f"{value:,.3f}" if isinstance(value, float) else value for name, value in read.items()}
 
 

@@ -92,7 +92,7 @@ def stats(
         return
     _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
     keys = options.groups(by)
-    measuring.bounds()  # what is wrong with it is said before anything is read
+    measuring.bounds()  # report an invalid objective before reading
     if schema:
         out.explain(summary.schema())
         return
@@ -116,7 +116,7 @@ def stats(
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
-    """Raise a usage error if any of these options was given: what has no effect must not seem to have one."""
+    """Raise a usage error if any of these options was given, as it would have no effect."""
     useless = [name for name, value in options.items() if value not in (None, False)]
     if useless:
         raise click.UsageError(f"{why}: leave out {', '.join(useless)}")
@@ -130,7 +130,7 @@ def _show_blocks(
     drawn: "Quantity | None",
     names: Sequence[str],
 ) -> None:
-    """Print each group: its statistics and its histogram, with an empty line between two; then what had no room."""
+    """Print each group: its statistics and its histogram, separated by an empty line; then the hidden columns."""
     from rich.text import Text
 
     from wiretape.viewer.report import stats
@@ -189,7 +189,7 @@ def _stats_as(
 def _report(
     source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str, bool], int] | None"
 ) -> "Report":
-    """Return what a tool would report of exchanges."""
+    """Return a tool's report of exchanges."""
     from wiretape.viewer.stats.tools.summary import report_of
 
     output.report_unshipped(source, selection, "left out")
@@ -328,7 +328,7 @@ def compare(
 
 
 def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
-    """Show what changed between the requests of two exchanges."""
+    """Show the changes between the requests of two exchanges."""
     from wiretape.viewer.exchange import changes, report
     from wiretape.viewer.exchange.conversation import Folding
     from wiretape.viewer.rows import only
@@ -349,7 +349,7 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
 
 
 def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
-    """Return the filter of a group, which is part of what `where` selects."""
+    """Return the filter of a group: both `where` and the group's own filter."""
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.query.syntax import every
 

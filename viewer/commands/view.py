@@ -1,7 +1,7 @@
 """The command `view`: a tape, or a centre, in a terminal, to look at and step through; a tape as live pages, too.
 
-What is on the screen is `wiretape.viewer.tui`'s, what is on pages `wiretape.viewer.web`'s. What is wrong with what was
-asked for is said before; the tape itself need not be there yet.
+`wiretape.viewer.tui` has the screens, `wiretape.viewer.web` the pages. Errors in the options are reported before; the
+tape itself need not exist yet.
 """
 
 import contextlib
@@ -123,7 +123,7 @@ def _take_screen(
         raise click.UsageError("--compare names both exchanges itself: leave ID out")
     ids = [one for one in (compare or (id,)) if one is not None]
     with contextlib.ExitStack() as stack:
-        place.check()  # what is wrong is said before the screen is taken
+        place.check()  # report errors before taking the screen
         path = place.holding(lambda: stack.enter_context(private.directory(_PREFIX, "what is opened")) / "pulled.db")
         selected, numbers = _numbers(place, ids)
         _show(path, place, filter_text, follow, _opened(numbers, at), selected, thresholds, no_mouse, theme, ascii)
@@ -184,7 +184,7 @@ def _numbers(place: "Place", ids: Sequence[str]) -> tuple[int | None, list[int]]
 
 
 def _opened(numbers: Sequence[int], at: str | None) -> "Callable[[], Screen[Any]] | None":
-    """Return what makes the screen that opens over the list, if exchanges were named."""
+    """Return the factory of the screen over the list, or None if no exchange was named."""
     if len(numbers) > 1:
         from wiretape.viewer.tui.compare.race import CompareScreen
 

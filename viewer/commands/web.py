@@ -23,7 +23,7 @@ def serve(settings: "Settings", address: tuple[str, int], reference: str | None)
     os.nice(_NICENESS)
     code = run(lambda: _serve(settings, address, id))
     sys.stdout.flush()
-    os._exit(code)  # at once, whatever the threads that read are at: nothing is lost with them
+    os._exit(code)  # at once: the threads only read, so that nothing is lost with them
 
 
 def _id(tape: Path, reference: str) -> str:
