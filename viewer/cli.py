@@ -23,7 +23,7 @@ for _name in ("ls", "show", "play", "serve", "export", "pull", "rm", "doctor", "
     COMMANDS[_name] = f"wiretape.viewer.commands.{_name}:{_name}"
 COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("stats", "compare", "check")})
 COMMANDS["import"], COMMANDS["help"] = "wiretape.viewer.commands.import_:import_", "wiretape.viewer.commands.help:help_"
-COMMANDS["completion"] = completion  # its module defines what every shell is answered
+COMMANDS["completion"] = completion  # its module defines the answers to every shell
 COMMANDS["db"] = "wiretape.viewer.commands.cut:group"  # the recorder's, with `cut`
 
 

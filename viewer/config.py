@@ -258,7 +258,7 @@ _SETTINGS: Final[Mapping[str, Callable[[Config, Document], None]]] = {
     "prices": _add_prices,
     "currency": functools.partial(_set, "currency", prices.currency),
 }
-"""Every setting, and how it is read into the configuration."""
+"""Every setting, with its reader."""
 
 
 def thresholds(given: Mapping[str, str | None] | None = None) -> Thresholds:

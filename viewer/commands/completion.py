@@ -34,7 +34,7 @@ Item = CompletionItem[str]
 Completer = Callable[[click.Context, click.Parameter, str], list[Item]]
 
 VARIABLE = "_WIRETAPE_COMPLETE"
-"""The variable in which a shell's script asks."""
+"""The variable that marks a request of a shell's script."""
 
 TOPICS: Final = {
     "filters": "the language of --filter, with examples",

@@ -136,7 +136,7 @@ def of_tape(path: Path) -> Iterator[Finding]:
 
 
 def _of_shipping(path: Path) -> Iterator[Finding]:
-    """Look at how far a tape is shipped, to each of its destinations."""
+    """Look at a tape's shipping progress, by destination."""
     from wiretape.recorder.tape import file
     from wiretape.viewer.ship import acknowledged
     from wiretape.viewer.source.tape import shipping
@@ -148,7 +148,7 @@ def _of_shipping(path: Path) -> Iterator[Finding]:
 
 
 def judge_shipping(name: str, waiting: int, late_ns: int | None) -> Finding:
-    """Judge how many exchanges wait to be shipped, and for how long the first has been; None: nobody knows."""
+    """Judge the count of exchanges that wait for shipping, and the first one's waiting time; None is unknown."""
     if not waiting:
         return Finding("ok", "shipped", f"all to {name}")
     found = f"{counted(waiting, 'exchange')} not yet to {name}"
@@ -183,7 +183,7 @@ def of_clock(clock: Clock = SYSTEM) -> Finding:
 
 
 def of_environment(path: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Look at the variables that SDKs go by, and at what upstreams are trusted by."""
+    """Look at the variables that SDKs read, and at the trusted certificates."""
     import ssl
 
     expected = dict.fromkeys(apis.BY_VARIABLE, "") | _bases(path)
@@ -214,7 +214,7 @@ def of_upstream(url: str, clock: Clock = SYSTEM) -> Finding:
 
 
 def of_terminal() -> Finding:
-    """Look at what stdout can show."""
+    """Look at stdout's abilities."""
     from rich.console import Console
 
     console = Console(file=sys.stdout)
@@ -223,7 +223,7 @@ def of_terminal() -> Finding:
 
 
 def _newest_run(path: Path) -> tuple[Run | None, str | None]:
-    """Return the newest run of a recorder on a tape, or why it cannot be read."""
+    """Return the newest run of a recorder on a tape, or the reason why the tape cannot be read."""
     from wiretape.recorder.tape import reading
     from wiretape.viewer.source.tape import queries
 
@@ -292,7 +292,7 @@ def judge_tape(path: PurePath, exists: bool, refusal: str | None, revision: str)
 
 
 def judge_directory(path: PurePath, exists: bool, writable: bool) -> Finding:
-    """Judge where the tape is; of a directory that does not exist, `writable` is whether it can be made."""
+    """Judge the tape's directory; if it does not exist, `writable` is True if it can be made."""
     if not writable:
         what = f"{path} may not be written" if exists else f"{path} cannot be made"
         return Finding("problem", "directory", what, "name a tape elsewhere with --db or WIRETAPE_DB")
@@ -300,7 +300,7 @@ def judge_directory(path: PurePath, exists: bool, writable: bool) -> Finding:
 
 
 def judge_privacy(modes: Mapping[str, int], foreign: Sequence[str]) -> Finding:
-    """Judge who may read the tape and the files beside it: their modes, and which of them are somebody else's."""
+    """Judge the permissions of the tape and of the files beside it: their modes and their owners."""
     if foreign:
         advice = "record to a tape of your own, or change the owner"
         return Finding("note", "owner", f"{', '.join(foreign)} belongs to another user", advice)
@@ -312,7 +312,7 @@ def judge_privacy(modes: Mapping[str, int], foreign: Sequence[str]) -> Finding:
 
 
 def judge_recorder(holder: str, run: Run | None, wall_ns: int) -> Finding:
-    """Judge the recorder: who holds the tape, and its newest run. None: there is none, or it is not known."""
+    """Judge the recorder: the process that holds the tape, and its newest run. None: absent or unknown."""
     state = run.state(wall_ns) if run is not None else "ended"
     silent_ms = run.silent_ms(wall_ns) if run is not None else None
     if holder and run is not None and state != "ended" and silent_ms is not None:
@@ -373,7 +373,7 @@ def judge_flush(durations_ns: Sequence[int]) -> Finding:
 
 
 def judge_open_files(soft: int, hard: int, expected: int) -> Finding:
-    """Judge how many files a recorder may open: it raises its limit to `expected`, or to the hard limit."""
+    """Judge a recorder's limit of open files: it raises the limit to `expected`, or to the hard limit."""
     limit = max(soft, min(expected, hard))
     text = f"{limit:,} at a time" if soft >= limit else f"{limit:,} at a time, to which a recorder raises {soft:,}"
     exchanges = max(limit - _FILES_BESIDES, 0) // 2
@@ -393,7 +393,7 @@ def judge_clock(step_ns: int) -> Finding:
 
 
 def judge_base_urls(environment: Mapping[str, str], expected: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge where the environment points SDKs: `expected` is what `wiretape env` says for the recorder that runs.
+    """Judge the SDKs' variables: `expected` are those of `wiretape env` for the running recorder.
 
     Without one, the values of `expected` are empty.
     """
@@ -474,7 +474,7 @@ def judge_extra(package: str, name: str, is_there: bool, use: str) -> Finding:
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port of a URL: what else it has may be secret."""
+    """Return scheme, host and port of a URL: its other parts may be secret."""
     try:
         parts = urlsplit(url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.source.base import Place, Selection, Source
 
 Put = Callable[[BinaryIO | None], int]
-"""Writes to a file, or to stdout where it gets none, and returns how much that was."""
+"""A function that writes to a file, or to stdout without one, and returns the count."""
 
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
@@ -209,7 +209,7 @@ def _refuse_of_page(job: _Job) -> None:
 
 
 def _save(job: _Job, put: Put, noun: str) -> int:
-    """Write to stdout, or to a file that is there when it is whole; then report on stderr how much it holds.
+    """Write to stdout, or to a file that appears when it is complete; then report its size on stderr.
 
     Return how many things of the `noun` were written.
     """

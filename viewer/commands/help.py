@@ -388,7 +388,7 @@ def _opt_in() -> tuple[str, str]:
 
 
 def _metrics() -> Iterator[Section]:
-    """Yield the metrics of a recorder, their labels, and how they are scraped."""
+    """Yield the metrics of a recorder, their labels, and the scraper's configuration."""
     from wiretape.viewer.stats.conventions import LABELS, LATEST, RELEASED, Conventions
     from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OWN
 
@@ -494,7 +494,7 @@ def _otlp() -> Iterator[Section]:
 
 
 def _imports() -> Iterator[Section]:
-    """Yield the formats that can be imported, and how an exchange says how much its source knew."""
+    """Yield the formats of imports, and the flags that show the limits of a source."""
     from wiretape.recorder.decode.outcome import FLAGS
     from wiretape.viewer.importing.formats import FORMATS
 

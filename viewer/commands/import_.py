@@ -68,7 +68,7 @@ def _source(file: Path, url: str | None, date: datetime | None) -> Source:
 
 
 def _import(path: Path, file: Path, source: Source, format: str | None, labels: dict[str, str]) -> int:
-    """Import one file; return how much of it could not be."""
+    """Import one file; return the number of failures."""
     from wiretape.recorder.tape import file as tape
     from wiretape.recorder.tape.store import Store
     from wiretape.viewer.importing.tape import Importer

@@ -88,7 +88,7 @@ def _exchanges(
     ascii: bool,
     out: Output,
 ) -> int:
-    """List exchanges; return how many."""
+    """List exchanges; return their count."""
     from wiretape.viewer.source.base import Selection
 
     names = _columns(out)
@@ -104,7 +104,7 @@ def _exchanges(
 
 
 def _conversations(place: "Place", where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
-    """List conversations; return how many."""
+    """List conversations; return their count."""
     from wiretape.viewer.export import fields
     from wiretape.viewer.report import tables
     from wiretape.viewer.rows import CONVERSATION_FIELDS

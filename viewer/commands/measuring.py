@@ -54,4 +54,4 @@ measured = gathered(
                  ),
     options.every_operation,
 )  # fmt: skip
-"""Adds the options that say how figures are made; the command gets `measuring`."""
+"""Add the options of figures; the command gets `measuring`."""

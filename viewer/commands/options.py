@@ -34,7 +34,7 @@ _LABEL = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 
 
 class _SourceType(click.Path):
-    """The path of a tape, or the URL of a centre; a `Place` is left as it is."""
+    """The path of a tape, or the URL of a server; a `Place` stays unchanged."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the source that is named."""
@@ -57,7 +57,7 @@ class _SourceType(click.Path):
 
 
 class _TapeType(TapeFile):
-    """The path of a tape; a `Place` is left as it is."""
+    """The path of a tape; a `Place` stays unchanged."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the tape that is named."""
@@ -148,7 +148,7 @@ def text(
 
 
 def read_sort(sort: str | None) -> tuple[str, bool] | None:
-    """Return the field to sort by, and whether the largest come first. Raise `click.BadParameter`."""
+    """Return the field to sort by, and True for descending order. Raise `click.BadParameter`."""
     from wiretape.viewer.query.parser import sort_order
 
     return None if sort is None else parsed("--sort", sort_order, sort)
@@ -174,7 +174,7 @@ filtered_in_words = gathered("filter_text", text, *_SELECTING)
 """Adds the same options; the command gets `filter_text`."""
 
 limited = click.option("-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.")
-"""Adds `-n`: how many rows are given at most, after filter and order."""
+"""Add `-n`: the maximum number of rows, after filter and order."""
 
 sorted_by = gathered(
     "sort",
@@ -182,7 +182,7 @@ sorted_by = gathered(
     click.option("-s", "--sort", metavar="FIELD", shell_complete=completion.sorts,
                  help="Sort by a field, such as ttft, or -gap.max for the largest first; unknown comes last."),
 )  # fmt: skip
-"""Adds `-s`; the command gets `sort`: a row's field and whether the largest come first, or None."""
+"""Add `-s`; the command gets `sort`: a row's field and True for descending order, or None."""
 
 
 _SLOWEST, _FASTEST = 1e-6, 1e6
@@ -227,7 +227,7 @@ paced = gathered(
     click.option("--max-gap", metavar="TIME", help="Cut each silence to so long, such as 1s or 500ms."),
     click.option("--no-wait", is_flag=True, help="Do not wait: the same as --speed 0."),
 )  # fmt: skip
-"""Adds the options that say how fast a recording is played again; the command gets `pace`."""
+"""Add the options of a playback's speed; the command gets `pace`."""
 
 
 def judged(command: F) -> F:
@@ -311,7 +311,7 @@ def report_nothing(source: "Source", where: "Filter | None", ids: Sequence[str] 
 
 
 def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -> str:
-    """Return why no exchange matches a filter, of all or of those that `ids` name, or that the tape holds none at all.
+    """Return the message for an empty selection: no match among all exchanges or those of `ids`, or an empty tape.
 
     On a terminal, each term of the filter is followed by how many match that alone: a count of the whole tape each, for
     which no program should wait.

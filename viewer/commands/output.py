@@ -78,7 +78,7 @@ class Output:
         important: Sequence[str] = (),
         narrowest: int | None = None,
     ) -> int:
-        """Write rows to stdout, or to a file, and return how many there were. `ids` writes their ids only.
+        """Write rows to stdout, or to a file, and return their count. `ids` writes their ids only.
 
         `header` is TSV's and CSV's. On a narrow terminal, the `important` fields of a table give way last, after texts
         are cut to `narrowest` cells.
@@ -88,7 +88,7 @@ class Output:
 
         if self.is_table:
             return _put_table(fields, list(rows), file, important, narrowest)
-        rows = begun(rows)  # what fails at once, such as a centre that is away, prints nothing
+        rows = begun(rows)  # an early failure, such as an unreachable server, prints nothing
         is_ids = self.chosen == "ids"
         format, fields = ("tsv", ("id",)) if is_ids else (cast("Format", self.chosen), fields)
         header = header and not self.no_header and not is_ids
@@ -168,7 +168,7 @@ def _column(name: str, known: Mapping[str, str]) -> str:
 
 
 def show_definitions(known: Mapping[str, str]) -> None:
-    """Print names and what each means, wrapped to the terminal."""
+    """Print names and their meanings, wrapped to the terminal."""
     formatter = click.HelpFormatter(width=min(width() or PLAIN_WIDTH, PLAIN_WIDTH))
     formatter.write_dl(list(known.items()))
     click.echo(formatter.getvalue(), nl=False)
@@ -280,7 +280,7 @@ def has_utf8() -> bool:
 
 @contextlib.contextmanager
 def stdout() -> Iterator[BinaryIO]:
-    """Open stdout for bytes: all of them are written when this ends, or `WiretapeError` says what hindered it.
+    """Open stdout for bytes: all are written at the end. Raises `WiretapeError` if they cannot be.
 
     Python's own stdout will not do: unbuffered, a write may stop half-way; buffered, it fails only at the exit.
     """

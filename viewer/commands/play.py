@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.source.tape.exchange import FullExchange
 
 _LOOK_NS = 100_000_000
-"""While nothing is due, it is looked this often whether anybody still reads."""
+"""Interval of checks for a reader while nothing is due, in ns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def _sink(
     bodies: bool,
     since: int,
 ) -> "Iterator[Sink]":
-    """Yield the sink of a destination. Raises `WiretapeError` and `click.UsageError` for what cannot be used."""
+    """Yield the sink of a destination. Raises `WiretapeError` and `click.UsageError` if it cannot be used."""
     from wiretape.viewer.ship.sink import Origin
 
     origin = Origin(socket.gethostname(), labels)
@@ -182,7 +182,7 @@ def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: 
 
 @contextlib.contextmanager
 def _reading(tape: Path, sink: "Sink") -> "Iterator[Connection]":
-    """Connect to a tape; what decodes bodies needs more for that."""
+    """Connect to a tape; decoding bodies needs a further connection setting."""
     from wiretape.recorder.tape import file
 
     if sink.decodes:

@@ -143,7 +143,7 @@ def _show(
 ) -> None:
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means nothing, by its own rules; Textual would heed it
-    gc.disable()  # until the first screen is there: a tenth of the start would go into looking at what stays
+    gc.disable()  # until the first screen: collections of objects that stay would take a tenth of the start
     from wiretape.viewer import config
     from wiretape.viewer.tui.app import ViewerApp
 

@@ -78,7 +78,7 @@ class Tape:
     path: Path
 
     def exchanges(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
-        """Return one row for each exchange: when, who and how it ended (text), durations in ms, counts.
+        """Return one row for each exchange: its start, model and outcome (text), durations in ms, counts.
 
         `started_at` is an instant in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
         """
@@ -188,7 +188,7 @@ def _ms(ns: NDArray[Any]) -> FloatingArray:
 
 
 def _described(table: str, columns: Sequence[Field], arrays: Sequence[object]) -> pd.DataFrame:
-    """Put columns together; what each holds goes into the frame's attributes."""
+    """Build a frame of columns; their descriptions go into its attributes."""
     frame = pd.DataFrame({field.name: array for field, array in zip(columns, arrays, strict=True)})
     frame.attrs["columns"] = {
         field.name: {"dtype": _dtype(table, field), "unit": field.unit, "meaning": field.meaning} for field in columns

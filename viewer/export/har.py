@@ -28,7 +28,7 @@ _OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "c
 
 
 def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
-    """Write an archive, one entry in each line, and give how many there are; `version` is wiretape's."""
+    """Write an archive, one entry in each line, and return their count; `version` is wiretape's."""
     creator = json.dumps({"name": "wiretape", "version": version})
     out.write(f'{{"log": {{"version": "1.2", "creator": {creator}, "pages": [], "entries": ['.encode())
     count = 0

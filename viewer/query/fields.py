@@ -120,7 +120,7 @@ CHOICES: Final = {name: FIELDS[name].choices for name in ("outcome", *FIELDS) if
 """The fields that have only certain values, for which anything else is a mistake."""
 
 KNOWABLE: Final = frozenset(name for name, field in FIELDS.items() if not field.is_always_known)
-"""The fields that can be unknown: what `has:` takes beside its short words."""
+"""The fields that can be unknown: `has:` accepts them, besides its short words."""
 
 MEANINGS: Final = {name: field.meaning for name, field in FIELDS.items() if field.meaning}
 """Meanings of the fields that only filters have."""

@@ -56,7 +56,7 @@ _SPACE = re.compile(r"\s*")
 
 
 class FilterError(ValueError):
-    """A filter that cannot be read; `position` is the index of the character where it stops making sense."""
+    """A filter that cannot be read; `position` is the index of the first wrong character."""
 
     def __init__(self, token: str, position: int, message: str) -> None:
         place = f"{safe(token)!r} (character {position + 1})" if token else "at the end"
@@ -74,7 +74,7 @@ def checked(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A value as it is written: its text, whether it is a phrase in quotes, and where it stands."""
+    """A value in a filter: its text, True for a phrase in quotes, and its position."""
 
     text: str
     is_phrase: bool
@@ -130,7 +130,7 @@ class Cursor:
         return word[0].lower() if word else ""
 
     def item(self, bare: "re.Pattern[str]", expected: str) -> Item:
-        """Consume a phrase, or what `bare` matches."""
+        """Consume a phrase, or a match of `bare`."""
         self._values += 1
         if self._values > _MOST_VALUES:
             raise self.error(f"expected at most {_MOST_VALUES} values in all")

@@ -161,7 +161,7 @@ def paragraph(label: str, text: str, width: int | None = None, style: str = "dim
 
 
 def _order(names: Sequence[str], important: Sequence[str]) -> list[int]:
-    """Return the places of columns in the order in which they are dropped; the first column is not among them."""
+    """Return the indices of columns in the order of dropping; the first column is never dropped."""
     ranks = {name: rank for rank, name in enumerate(important)}
     return sorted(range(1, len(names)), key=lambda at: ranks.get(names[at], len(ranks) + at), reverse=True)
 

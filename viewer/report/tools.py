@@ -43,7 +43,7 @@ MEANINGS: Final = {
     "exclusions": "why exchanges are excluded, and how many for each reason",
     "omitted": "metrics that the tool prints and the tape cannot tell, and how many requests hinder each",
 }
-"""The fields of a row, and what each means: the metric as the tool prints it, and the counts of the population."""
+"""The fields of a row, with their meanings: the metric as the tool prints it, and the counts of the population."""
 
 FIELDS: Final = tuple(MEANINGS)
 

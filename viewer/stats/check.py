@@ -17,7 +17,7 @@ from wiretape.viewer.stats.summary import field_name
 
 FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
 IMPORTANT: Final = ("rule", "verdict", "value", "unit", "n", "unknown")
-"""The same, those that matter most first."""
+"""The same, the most important first."""
 
 HOLDS: Final = "holds"
 FAILS: Final = "fails"

@@ -40,10 +40,10 @@ FIELDS: Final = {
     "high": "upper end of the interval",
     "verdict": "whether new is better, worse, or not clearly different",
 }
-"""The fields of a comparison of groups, and what each means."""
+"""The fields of a comparison of groups, with their meanings."""
 
 IMPORTANT: Final = ("metric", "verdict", "difference", "base", "new", "low", "high", "new_n", "base_n", "change_pct")
-"""The fields of a comparison of groups, those that matter most first."""
+"""The fields of a comparison of groups, the most important first."""
 
 PAIR_FIELDS: Final = {
     "metric": "what is compared; its name ends in its unit",
@@ -52,10 +52,10 @@ PAIR_FIELDS: Final = {
     "difference": "b − a",
     "change_pct": "the difference in percent of a",
 }
-"""The fields of a comparison of two exchanges, and what each means."""
+"""The fields of a comparison of two exchanges, with their meanings."""
 
 PAIR_IMPORTANT: Final = ("metric", "difference", "a", "b", "change_pct")
-"""The same, those that matter most first."""
+"""The same, the most important first."""
 
 BETTER: Final = "new is better"
 WORSE: Final = "new is worse"
@@ -72,7 +72,7 @@ PAIRED: Final = (
     "output_tokens", "reasoning_tokens", "tokens_per_chunk", "reads", "events", "output_chunks", "bytes", "flags",
 )  # fmt: skip
 _ALONE: Final = 1.96
-"""From how far around a percentile, in standard errors of its rank, its standard error is taken: 95 %."""
+"""Distance from a percentile, in standard errors of its rank, for estimating its standard error: 95 %."""
 _JOINT_DRAWS: Final = 20_000
 
 Interval = tuple[float, float]
@@ -283,7 +283,7 @@ def percentile_covariance(columns: Sequence[Values], percents: Sequence[int]) ->
 
 
 def nested_correlation(trials: Sequence[tuple[int, int]]) -> Matrix:
-    """Return the correlation of shares of failures; each is how many failed, and of how many.
+    """Return the correlation of shares of failures; each is the counts of failures and of attempts.
 
     Each is of a part of another's trials, and all that the part leaves out have failed.
     """
@@ -311,7 +311,7 @@ def wilson(count: int, n: int, level: float = 0.95) -> Interval:
 
 
 def share_difference(base: tuple[int, int], new: tuple[int, int], level: float = 0.95) -> Interval:
-    """Return Newcombe's interval of the difference of two shares, new − base; each is a count and of how many."""
+    """Return Newcombe's interval of the difference of two shares, new − base; each is a count and its total."""
     (low_0, high_0), (low_1, high_1) = wilson(*base, level), wilson(*new, level)
     share_0, share_1 = base[0] / base[1], new[0] / new[1]
     middle = share_1 - share_0

@@ -176,7 +176,7 @@ def _figures(one: Ended, numbers: Numbers | None, error: str) -> dict[Figure, li
 
 
 def _folded(labels: Labels) -> Labels:
-    """Return labels without what others chose."""
+    """Return labels with `OTHER` for the models and the server."""
     return labels._replace(
         gen_ai_request_model=OTHER, gen_ai_response_model=OTHER, server_address=OTHER, server_port=""
     )

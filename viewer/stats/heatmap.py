@@ -38,7 +38,7 @@ _APART = 2
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell: how much lies in it, its share of its column, and how many exchanges a filter for it selects."""
+    """One cell: its count, its share of its column, and the number of exchanges that a filter for it selects."""
 
     count: int
     share: float
@@ -164,7 +164,7 @@ def amount(value: int, metric: str) -> str:
 
 
 def described(found: Heatmap, row: int, column: int) -> str:
-    """Return a cell in words: its time, its values, how much lies in it, how many exchanges that stands for."""
+    """Return a cell in words: its time, its values, its count, and the number of its exchanges."""
     cell = found.cell(row, column)
     since, _ = found.span(column)
     low, high = found.limits(row)

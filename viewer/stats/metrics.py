@@ -15,7 +15,7 @@ from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A measured quantity; `column` is where the tape has it, None if it is pooled from the gaps of all exchanges.
+    """A measured quantity; `column` is its column on the tape, None if it is pooled from the gaps of all exchanges.
 
     `is_whole`: the tape has it in whole nanoseconds.
     """
@@ -84,7 +84,7 @@ _BOUND = re.compile(r"\s*([a-z0-9_.]+)\s*(<|>)\s*([^<>=,]+?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One term of an objective: the quantity, whether `limit` is the highest allowed (else the lowest), the limit."""
+    """One term of an objective: the quantity, True if `limit` is an upper one (else a lower one), the limit."""
 
     quantity: Quantity
     is_highest: bool

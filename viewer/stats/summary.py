@@ -172,7 +172,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The exchanges that have ended and are measured: how many, and how many the client left or failed otherwise."""
+    """Counts of the finished, measured exchanges: all, cancelled by the client, and failed otherwise."""
 
     count: int
     cancelled: int
@@ -180,7 +180,7 @@ class Attempts:
 
     @classmethod
     def of(cls, outcomes: Mapping[str, int]) -> "Attempts":
-        """Count them, given how many exchanges have each outcome."""
+        """Count them from the counts of outcomes."""
         count = sum(outcomes.values()) - outcomes.get("open", 0) - outcomes.get(UNMEASURED, 0)
         cancelled = outcomes.get("client_closed", 0)
         return cls(count, cancelled, count - cancelled - outcomes.get("complete", 0))

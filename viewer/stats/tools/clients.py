@@ -93,7 +93,7 @@ def aiperf(request: Request) -> Numbers:
 
 
 def genai_perf(request: Request) -> Numbers:
-    """Measure as genai-perf: what one read brought is one response; those without text of the first choice are not."""
+    """Measure as genai-perf: the data of one read is one response, unless the first choice has no text in it."""
     request.check_status()
     at: list[int] = []
     texts: list[str] = []

@@ -141,7 +141,7 @@ def _guidellm_completions(payload: JsonObject) -> _GuidellmRead:
 
 
 def _guidellm_responses(payload: JsonObject) -> _GuidellmRead:
-    """Read an event; reasoning is that of summaries only, and each event of a function call is output."""
+    """Parse an event; reasoning counts in summaries only, and each event of a function call is output."""
     match payload.get("type"):
         case "response.output_text.delta":
             return _GuidellmRead(text_of(payload.get("delta") or ""))

@@ -161,7 +161,7 @@ class Request:
         return next((tokens for tokens in reported if tokens is not None), None)
 
     def chunk_times(self, *, output: bool) -> list[int]:
-        """Return the timestamps of the chunks that carry output, or of all that are no errors."""
+        """Return the timestamps of the chunks with output, or of all except errors."""
         if self.decoded is None:
             return []
         at_ns, runs = self.decoded.at_ns, self.decoded.runs
@@ -192,7 +192,7 @@ def request(exchange: Exchange, body: Decoded, judged: Judged, apis: Collection[
 
 
 def admitted(seen: Request, whole: Request, *, is_stream: bool, is_whole: bool, is_known: bool) -> Request | str:
-    """Return an exchange as `seen` without its body, or with the `whole` of it, or why no tool would have measured it.
+    """Return an exchange as `seen` without its body, or with the `whole` of it, or the reason of its exclusion.
 
     `is_known`: the body is server-sent events of an API that the tool measures.
     """

@@ -71,7 +71,7 @@ class Summary:
 
 @dataclass(slots=True)
 class Series:
-    """The values of one metric as they come: eight bytes each, twice that with weights."""
+    """The values of one metric in order of arrival: eight bytes each, twice that with weights."""
 
     values: "array[float]" = field(default_factory=lambda: array("d"))
     weights: "array[float]" = field(default_factory=lambda: array("d"))
@@ -219,7 +219,7 @@ class Report:
 
     @property
     def omitted(self) -> dict[str, int]:
-        """The metrics that the tool prints and the tape cannot tell, and how many requests hinder each."""
+        """The tool's metrics that the tape cannot provide, each with the count of requests that lack the value."""
         names = [f"{metric.name}{suffix}" for suffix in ("", _WITHOUT_USAGE) for metric in self.rule.metrics]
         names += [total.name for total in self.rule.totals]
         return {name: self.unknown[name] for name in names if name in self.unknown}

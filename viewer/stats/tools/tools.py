@@ -71,7 +71,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """One number that a tool prints for all requests: how many succeeded, or the sum of a key in `Numbers` over them.
+    """One number that a tool prints for all requests: the count of successes, or their sum of a key in `Numbers`.
 
     `per_s` divides it by the seconds of the run, and times it, so that 60 makes it a rate per minute.
     """
