@@ -436,7 +436,7 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
 
 
 def chunk(id: str, one: Chunk) -> list[TableRow]:
-    """Return the rows of a chunk, without its number and its instants."""
+    """Return the rows of a chunk, without its number and its timestamps."""
     from wiretape.recorder.decode.dialects import registry  # a shell that completes a line waits for it
 
     return [

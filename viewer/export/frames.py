@@ -80,7 +80,7 @@ class Tape:
     def exchanges(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
         """Return one row for each exchange: its start, model and outcome (text), durations in ms, counts.
 
-        `started_at` is an instant in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
+        `started_at` is a timestamp in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
         """
         return self._exchanges("exchanges", where, limit)
 
@@ -97,7 +97,7 @@ class Tape:
             return _frame("chunks", queries.all_chunks(connection, condition, limit))
 
     def reads(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
-        """Return one row for each socket read: instants in ms since T0, `start` and `size` in bytes of the body."""
+        """Return one row for each socket read: timestamps in ms since T0, `start` and `size` in bytes of the body."""
         ids, parts, left = list[str](), [np.empty((5, 0))], limit
         with self._selected(where) as (connection, condition):
             for id, found in queries.all_reads_packed(connection, condition):

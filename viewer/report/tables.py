@@ -330,7 +330,7 @@ def _drawing(row: TableRow, packed: bytes | None, axis_ns: int, width: int) -> T
 
 
 def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column:
-    """Return a column of a list of exchanges. A short instant has no date where all are of one day."""
+    """Return a column of a list of exchanges. A short timestamp has no date if all are of one day."""
     title = _TITLES.get(name, name)
     if name == "outcome" and "outcome_detail" not in names:
         return Column(

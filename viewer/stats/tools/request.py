@@ -161,7 +161,7 @@ class Request:
         return next((tokens for tokens in reported if tokens is not None), None)
 
     def chunk_times(self, *, output: bool) -> list[int]:
-        """Return the timestamps of the chunks with output, or of all except errors."""
+        """Return the timestamps of the chunks with output, or of all except pings and errors without output."""
         if self.decoded is None:
             return []
         at_ns, runs = self.decoded.at_ns, self.decoded.runs
