@@ -95,6 +95,7 @@ async def reach(tape: Path, purpose: str, started_before: Sequence[str] = ()) ->
         raise
     if isinstance(found, Path):
         return await _connect(found)
+    process = None
     with contextlib.closing(found):
         try:
             with listen() as listener:
@@ -103,6 +104,8 @@ async def reach(tape: Path, purpose: str, started_before: Sequence[str] = ()) ->
                 process = _start(found, listener, (str(tape), *started_before, purpose))
                 return await _connect(path, process)
         except OSError as error:
+            if process is not None:
+                process.kill()
             found.free()
             raise _not_started(error) from error
 

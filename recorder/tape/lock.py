@@ -158,12 +158,12 @@ def _write(descriptor: int, words: str, socket: Path | None, *, is_new: bool = F
 class Claim:
     """The lock of a tape that is to have a writer, on its way from the client that took it to that writer."""
 
-    def __init__(self, tape: Path, descriptor: int, *, is_new: bool = False) -> None:
-        self.tape, self.descriptor, self._is_new = tape, descriptor, is_new
+    def __init__(self, tape: Path, descriptor: int, *, is_new: bool = False, socket: Path | None = None) -> None:
+        self.tape, self.descriptor, self._is_new, self._socket = tape, descriptor, is_new, socket
 
     def name(self, words: str, socket: Path) -> None:
         """Name the socket of the writer, which `words` describe; a socket that a killed writer has left is removed."""
-        left = self.socket
+        left, self._socket = self.socket, socket
         _write(self.descriptor, words, socket, is_new=self._is_new)
         if left != socket:
             remove_socket(left)
@@ -171,7 +171,7 @@ class Claim:
     @property
     def socket(self) -> Path:
         """The socket that the lock file names."""
-        return Path(_lines(self.descriptor)[2].partition(" ")[2])
+        return self._socket or Path(_lines(self.descriptor)[2].partition(" ")[2])
 
     def free(self) -> None:
         """Remove the name and the socket of a writer after a failed start."""

@@ -316,7 +316,7 @@ class Writer:
     def _end_relay(self, relay: Channel) -> None:
         """Commit the last frames of a relay and interrupt its open exchanges, while those of others go on."""
         relay.is_over = True
-        self._ended = self._relays.is_over
+        self._ended = self._watch is not None and self._relays.is_over
         if not self._ended:
             self._commit()
             self._part_from(relay)
@@ -634,7 +634,7 @@ def main(arguments: list[str]) -> int:
     claimed, listener, path, *before, purpose = arguments
     relays = Channels(socket.socket(fileno=int(listener)))
     try:
-        return _write(Claim(Path(path), int(claimed)), relays, before, purpose)
+        return _write(Claim(Path(path), int(claimed), socket=relays.place), relays, before, purpose)
     finally:
         remove_socket(relays.place)
         relays.part()

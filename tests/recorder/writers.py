@@ -100,9 +100,17 @@ def _connected_by_the_dead(path: str) -> socket.socket:
 
 @contextmanager
 def writer(
-    tape: Path, *, code: str | None = None, session: journal.Session = SESSION, is_fresh: bool = False
+    tape: Path,
+    *,
+    code: str | None = None,
+    session: journal.Session = SESSION,
+    is_fresh: bool = False,
+    has_guest: bool = False,
 ) -> Iterator[WriterProcess]:
-    """Start a writer, or the program `code` in its place, and send it the session; `is_fresh`: named as in use."""
+    """Start a writer, or the program `code` in its place, and send it the session.
+
+    `is_fresh`: named as in use; `has_guest`: another client has come and left before.
+    """
     program = ("-m", "wiretape.recorder.tape.writer") if code is None else ("-c", code)
     purpose = "wiretape record (pid 1)"
     claimed = lock.claim(tape)
@@ -119,6 +127,8 @@ def writer(
             process = subprocess.Popen(command, pass_fds=given)
         else:
             process = Forked((*program, *map(Passed, given), str(tape), purpose))
+        if has_guest:
+            _connected_by_the_dead(listener.getsockname()).close()
         connection = _connected_by_the_dead(listener.getsockname())
     with process, connection:
         started = WriterProcess(process, connection)

@@ -117,6 +117,15 @@ def test_a_batch_is_committed_when_it_is_large_enough_and_not_before(tape: Path,
     assert outcomes_of(tape) == dict.fromkeys(("e1", "e2"), "interrupted")
 
 
+def test_a_client_that_leaves_without_a_session_does_not_end_the_writer_of_others(tape: Path) -> None:
+    with writer(tape, has_guest=True) as process:
+        assert isinstance(process.answer(), journal.Ready)
+        process.send(exchange("e1"))
+        process.acknowledged()
+        assert process.end() == 0
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
 def test_frames_are_committed_in_groups(tape: Path) -> None:
     with writer(tape) as process:
         process.answer()
