@@ -359,7 +359,7 @@ _BEHIND: Final = {"exchanges.request_model": "measures.response_model"}
 
 
 def damage_of(reader: Dialect | Engine | Connection) -> Damage:
-    """Return the damage found through an engine so far."""
+    """Return the damage that an engine has found."""
     dialect = reader if isinstance(reader, Dialect) else reader.dialect
     damage: Damage = dialect.__dict__.setdefault("tape_damage", Damage())
     return damage

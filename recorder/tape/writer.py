@@ -177,7 +177,7 @@ class Writer:
         return self._reported and not self._relays.is_deserted()
 
     def _tidy(self) -> None:
-        """Do the maintenance that is due while there is nothing to commit."""
+        """Prune, give pages back and recover, where that is due and nothing waits to be committed."""
         now = self._clock.now()
         if now >= self._give_back_at:
             self._give_back()

@@ -250,7 +250,7 @@ class WiretapeServer:
         return testenv.base_url(self.url, api, self.variables)
 
     def timeline(self) -> list[Timeline]:
-        """Return the timeline of each request so far, in order of arrival."""
+        """Return the timelines of the requests, in order of arrival."""
         return self._background.settled(self._serving.timeline)
 
     @property
