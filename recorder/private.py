@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wiretape.recorder import proc
+from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 
@@ -52,7 +52,7 @@ def directory(prefix: str, purpose: str, place: Path | None = None) -> Iterator[
 
 def _remove(directory: Path, *, is_named: bool) -> None:
     """Remove a directory, but not one that a process has the name of, or may have for some time yet."""
-    if is_named and (proc.started_with(str(directory)) if proc.IS_THERE else _age_ns(directory) < _NAMED_NS):
+    if is_named and (process.started_with(str(directory)) if process.IS_THERE else _age_ns(directory) < _NAMED_NS):
         return
     shutil.rmtree(directory, ignore_errors=True)
 

@@ -8,7 +8,7 @@ from typing import Any
 from wsproto.extensions import PerMessageDeflate
 from wsproto.frame_protocol import FrameProtocol
 
-from wiretape.recorder.decode.outcome import Exchange, Reads, Sent
+from wiretape.recorder.decode.exchange import Exchange, Reads, Sent
 
 MS = 1_000_000
 ASK = json.dumps({"type": "response.create", "model": "gpt-test", "input": "Hi"})

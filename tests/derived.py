@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.decode.metrics import Measures
-from wiretape.recorder.decode.outcome import Exchange, Read
 
 MS = 1_000_000
 

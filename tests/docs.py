@@ -8,8 +8,8 @@ import wiretape.viewer.cli
 from tests.derived import derived
 from tests.viewer.wires import COMPLETIONS, WIRES, Wire
 from wiretape.recorder.decode.decoder import framing_of
+from wiretape.recorder.decode.exchange import OUTCOMES, Exchange
 from wiretape.recorder.decode.metrics import Measures
-from wiretape.recorder.decode.outcome import OUTCOMES, Exchange
 
 _WIRES = (*WIRES.values(), COMPLETIONS)
 _READ = {

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.dialect import Chunk, Piece
+from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.decode.metrics import METRICS
-from wiretape.recorder.decode.outcome import Read
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import TapeDamaged
 

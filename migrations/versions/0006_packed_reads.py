@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from wiretape.recorder.decode.outcome import Read, Reads
+from wiretape.recorder.decode.exchange import Read, Reads
 from wiretape.recorder.tape import packing
 
 revision = "0006"

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from wiretape.recorder import proc
+from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.relay import apis
 from wiretape.recorder.sanitize import clipped
@@ -43,7 +43,7 @@ def _knows(program: str, option: str, environ: Mapping[str, str]) -> bool:
 def left_behind(mark: str) -> list[str]:
     """Return a line for each process that outlives a run, by the run's mark in its environment."""
     deadline = SYSTEM.now() + _ENDING_NS
-    while (found := proc.started_with(mark)) and SYSTEM.now() < deadline:
+    while (found := process.started_with(mark)) and SYSTEM.now() < deadline:
         SYSTEM.sleep(_LOOK_SECONDS)
     lines = [
         f"{described(pid)} goes on with the variables of this run, whose recorder has ended: kill {pid}"
@@ -63,14 +63,14 @@ class Watch:
 
     def look(self) -> None:
         """Add those that are connected to now; the recorder itself is none."""
-        self.pids.update(proc.called_by(proc.started_with(self._mark)).values())
+        self.pids.update(process.called_by(process.started_with(self._mark)).values())
         self.pids.discard(self._recorder)
 
 
 def listening(authorities: Iterable[str]) -> set[int]:
     """Return the processes that listen at those of the addresses `host:port` that are loopback's."""
     ports = {port for host, _, port in (one.rpartition(":") for one in authorities) if _is_loopback(host)}
-    return {pid for port in ports if (pid := proc.listener(int(port))) is not None}
+    return {pid for port in ports if (pid := process.listener(int(port))) is not None}
 
 
 def _is_loopback(host: str) -> bool:
@@ -79,7 +79,7 @@ def _is_loopback(host: str) -> bool:
 
 def described(pid: int) -> str:
     """Return a process for people: its number, and its command line up to the first option: a secret may follow."""
-    first, *others = proc.command_line(pid) or ["?"]
+    first, *others = process.command_line(pid) or ["?"]
     words = [PurePath(first).name, *itertools.takewhile(lambda word: not word.startswith("-"), others[:_WORDS])]
     shown = clipped(Redactor(None).text(" ".join(words)), _CHARACTERS)
     return f"pid {pid} ({shown}{' …' * (len(words) <= len(others))})"

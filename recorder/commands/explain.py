@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from wiretape.recorder import proc
+from wiretape.recorder import process
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import environment
 from wiretape.recorder.relay.guard import Refusal
@@ -59,7 +59,7 @@ def _settings(attempt: Attempt) -> Iterator[str]:
 def _java() -> str:
     return (
         environment.JAVA
-        if proc.IS_THERE
+        if process.IS_THERE
         else f"{environment.JAVA} (certificates only: Java has no option for the proxy's password)"
     )
 

@@ -2,16 +2,18 @@
 
 import contextlib
 import os
+import re
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from wiretape.recorder.commands import daemons, job, nested, options, provenance
+from wiretape.recorder.commands import daemons, job, nested, options
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import apis, pointing, providers
 from wiretape.recorder.relay.pointing import Plan
@@ -24,6 +26,47 @@ if TYPE_CHECKING:
     from wiretape.recorder.commands import explain
     from wiretape.recorder.relay.service import Observer, Options, Recorder
     from wiretape.recorder.tape.journal import Finished
+
+
+_GIT_SECONDS = 1.0
+_COMMIT = ("git", "--no-pager", "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false",
+           "-c", f"core.hooksPath={os.devnull}", "rev-parse", "--verify", "--short", "HEAD")  # fmt: skip
+_SETTINGS = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+_HASH = re.compile(r"[0-9a-f]{4,64}")
+_CHARACTERS = 256
+
+
+def provenance(program: str, directory: Path) -> dict[str, str]:
+    """Return `argv0`, `cwd` and `commit`: names only, never a command's arguments.
+
+    A name that is empty or not printable is left out, and so is an unknown commit.
+    """
+    known = {"argv0": PurePath(program).name, "cwd": directory.name, "commit": _commit(directory)}
+    return {key: value[:_CHARACTERS] for key, value in known.items() if value and value.isprintable()}
+
+
+def _commit(directory: Path) -> str:
+    """Return the short hash of the commit that is checked out; "" if it is unknown.
+
+    The directory may be anybody's, and its settings can name programs for git to run: filters, hooks, transports. So
+    git only resolves a name. It compares no files, fetches nothing, and takes no settings from files that merely look
+    like a bare repository.
+    """
+    try:
+        done = subprocess.run(
+            _COMMIT,
+            cwd=directory,
+            env=os.environ | _SETTINGS,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = done.stdout.decode("ascii", "replace").strip()
+    return found if _HASH.fullmatch(found) else ""
+
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 """Exit codes as `env` and `timeout` have them."""
@@ -68,7 +111,7 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
 
     from wiretape.recorder.errors import WiretapeError
 
-    labels = provenance.labels(command[0], Path.cwd())
+    labels = provenance(command[0], Path.cwd())
     alone = daemons.without(command, environ)
     if len(alone) > len(command):
         _report(f"{alone[0]} is started with {alone[1]}: its daemon would go past this run, or outlive it")

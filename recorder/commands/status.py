@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterable
 from typing import TextIO
 
+from wiretape.recorder.decode.exchange import NOTABLE
 from wiretape.recorder.decode.operation import is_covered
-from wiretape.recorder.decode.outcome import NOTABLE
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.recorder.tape.journal import Finished

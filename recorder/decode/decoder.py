@@ -23,9 +23,9 @@ from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuc
 from wiretape.recorder.decode.dialect import Chunk, Dialect
 from wiretape.recorder.decode.dialects import chat, cohere
 from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.decode.exchange import Close, Exchange, Read, Reads
 from wiretape.recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
 from wiretape.recorder.decode.operation import api_asked
-from wiretape.recorder.decode.outcome import Close, Exchange, Read, Reads
 from wiretape.recorder.decode.payloads import Reader
 from wiretape.recorder.decode.templates import Templates, filler
 

@@ -14,9 +14,9 @@ from wiretape.recorder.decode.conversation import Asked, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
 from wiretape.recorder.decode.dialect import Fault
 from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
-from wiretape.recorder.decode.outcome import Evidence, Exchange, Read, Reads, judge, transport_flags
 from wiretape.recorder.decode.values import JsonObject
 
 _OF_THE_END = frozenset({

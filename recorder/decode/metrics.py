@@ -28,7 +28,7 @@ from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
 from wiretape.recorder.decode.dialect import Chunk
-from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import DEFAULT, output_gaps
 from wiretape.recorder.decode.values import JsonObject
 

@@ -9,7 +9,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.exchange import Exchange
 
 OPERATIONS: Final = {
     "chat": "an answer to messages: chat completions, Responses, Messages, Converse, …",

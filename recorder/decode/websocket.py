@@ -19,10 +19,10 @@ from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.dialects import responses
+from wiretape.recorder.decode.exchange import Close, Exchange, Reads, Sent
 from wiretape.recorder.decode.framings import websocket
 from wiretape.recorder.decode.framings.websocket import Kind, Message
 from wiretape.recorder.decode.operation import api_asked
-from wiretape.recorder.decode.outcome import Close, Exchange, Reads, Sent
 from wiretape.recorder.decode.payloads import Reader
 from wiretape.recorder.decode.values import JsonObject
 

@@ -24,8 +24,8 @@ from sqlalchemy import Connection, insert
 
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
-from wiretape.recorder.decode.outcome import Exchange, Reads
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import packing, reading

@@ -15,7 +15,7 @@ import ssl
 import weakref
 from dataclasses import dataclass, field, replace
 
-from wiretape.recorder import proc
+from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import authority, environment, guard, hello, providers
@@ -93,7 +93,7 @@ class Forward:
         if refusal is None or client in self._members:
             return self.admit(client, request)
         sends_none = all(name != b"proxy-authorization" for name, _ in headers)
-        if sends_none and proc.IS_THERE and (ends := client.ends):
+        if sends_none and process.IS_THERE and (ends := client.ends):
             return Identifying(self, client, request, ends, refusal)
         self.refuse(client, request, refusal)
         return None
@@ -117,7 +117,7 @@ class Forward:
         """
         async with self._searching:
             own, peer = ends
-            if await asyncio.to_thread(proc.has_secret, peer, own, self._settings.secret):
+            if await asyncio.to_thread(process.has_secret, peer, own, self._settings.secret):
                 self._members.add(client)
         return client in self._members
 

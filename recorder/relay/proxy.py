@@ -9,6 +9,7 @@ meaning of the bytes is left to the decoders.
 
 import asyncio
 import hashlib
+import os
 import re
 import traceback
 from collections import deque
@@ -20,7 +21,7 @@ import msgspec
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import UpstreamError
-from wiretape.recorder.relay import apis, guard, ids, providers
+from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.recording import Recording, Unrecorded
@@ -32,6 +33,29 @@ from wiretape.recorder.relay.upstream import Connection, Head, Transport
 from wiretape.recorder.relay.websocket import WebSocket
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
+
+BYTES = 8
+_BUFFERED = 512
+
+_buffer = ""
+
+
+def _forget() -> None:
+    global _buffer
+    _buffer = ""
+
+
+os.register_at_fork(after_in_child=_forget)  # or both processes would give the same ids
+
+
+def new() -> str:
+    """Return a new id: 16 random hexadecimal digits."""
+    global _buffer
+    if not _buffer:
+        _buffer = os.urandom(BYTES * _BUFFERED).hex()
+    id, _buffer = _buffer[: 2 * BYTES], _buffer[2 * BYTES :]
+    return id
+
 
 UNSENT_BYTES = 256 << 10
 """Limit of unsent bytes towards a client or an API server; beyond it the sender has to wait."""
@@ -211,7 +235,7 @@ class Exchange(Responder):
         self._proxy, self._client, self._request, self._upstream, self._how = proxy, client, request, upstream, how
         self._now = proxy.clock.now
         kind = Recording if how.is_recorded else Unrecorded
-        self._recording = kind(proxy.tap, proxy.clock, ids.new())
+        self._recording = kind(proxy.tap, proxy.clock, new())
         self._stage = Stage.WAITING
         self._upload = RequestBody.WHOLE if request.complete else RequestBody.COMING
         self._keeps_encoding = proxy.keep_encoding or not how.is_recorded

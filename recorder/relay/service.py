@@ -26,8 +26,8 @@ from wiretape.recorder.relay.intercept import Forward, Interception
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import Proxy
 from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.relay.sockets import tls_context
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.trust import tls_context
 from wiretape.recorder.relay.upstream import Limits, Transport
 from wiretape.recorder.relay.workers import Observer as Observer
 from wiretape.recorder.relay.workers import Workers

@@ -17,9 +17,23 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from wiretape.recorder.clock import Clock, KernelTime
+from wiretape.recorder.errors import WiretapeError
+
+
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise WiretapeError(f"--ca-file {ca_file} cannot be used ({error}): give certificates in PEM") from error
+    return context
+
 
 READ_BYTES = 64 << 10
 _SO_TIMESTAMPNS = 35 if sys.platform == "linux" and struct.calcsize("l") == 8 else None

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import is_covered
-from wiretape.recorder.decode.outcome import FAILURES
 from wiretape.recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import link, sharing

@@ -3,7 +3,7 @@
 A connection is HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. A response's `Taker` gets each read as it
 comes, unmerged. A connection is kept only after a clean end, with nothing left over and the whole request sent; a
 request is sent exactly once: no retries, no redirects, no proxies from the environment. Endings are only named here;
-`wiretape.recorder.decode.outcome` interprets them.
+`wiretape.recorder.decode.exchange` interprets them.
 """
 
 import asyncio

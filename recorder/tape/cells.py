@@ -40,7 +40,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
-from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.errors import sqlite_code
 from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.packing import Place, Timestamp

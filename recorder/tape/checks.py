@@ -34,7 +34,7 @@ from sqlalchemy.exc import DatabaseError
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.outcome import FAILURES, SUSPECT_NS, Reads
+from wiretape.recorder.decode.exchange import FAILURES, SUSPECT_NS, Reads
 from wiretape.recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape import cells, file, packing, reading

@@ -28,7 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from wiretape.recorder import private
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.outcome import Reads
+from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import cells, checks, file, lock, packing, reading

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 
 import msgspec
 
-from wiretape.recorder.decode.outcome import Read, Reads
+from wiretape.recorder.decode.exchange import Read, Reads
 from wiretape.recorder.tape import digits
 
 MOST: Final = 1 << 53

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.types import NullType
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.outcome import Exchange, Reads, Sent
+from wiretape.recorder.decode.exchange import Exchange, Reads, Sent
 from wiretape.recorder.errors import NotShipped, TapeDamaged
 from wiretape.recorder.process import LOST_MS, Run, is_gone
 from wiretape.recorder.tape import cells, packing

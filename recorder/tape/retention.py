@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import BigInteger, Connection, delete, exists, func, not_, select
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.decode.outcome import FAILURES
+from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.errors import TapeBusy
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.journal import Deleted, Deleting

@@ -29,9 +29,9 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.conversation import Asked
 from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION, Measures
 from wiretape.recorder.decode.operation import model_in_path, model_in_query
-from wiretape.recorder.decode.outcome import Exchange, Reads
 from wiretape.recorder.errors import DAMAGED, sqlite_code
 from wiretape.recorder.process import may_return
 from wiretape.recorder.tape import cells, journal, packing, reading

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 
 CHUNKS = 500
 ROUNDS = 40

@@ -31,7 +31,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.bench.rig import prioritize
-from wiretape.recorder.decode.outcome import Reads
+from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.rows import Headers

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.relay import Relay, on_loop, serving
-from wiretape.recorder import proc
+from wiretape.recorder import process as proc
 from wiretape.recorder.relay import intercept
 
 CONNECTS = """

@@ -1,7 +1,7 @@
 """An exchange that has ended, as dashboards and traces take it: three chunks of a chat, 20 ms apart."""
 
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.stats.dashboard import Ended
 from wiretape.viewer.stats.tools.request import Judged
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.outcome import Exchange, Read, Reads
+from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.viewer import rows
 from wiretape.viewer.rows import DetailRow, ListRow, Request
 from wiretape.viewer.source.tape.exchange import FullExchange

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, create_engine, delete, event, insert
 
 from tests.viewer.query.reference import needed
-from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
+from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.tape.cells import declared
 from wiretape.recorder.tape.schema import exchanges, measures, metadata, sessions
 from wiretape.viewer import rows
 from wiretape.viewer.query import syntax
 from wiretape.viewer.query.fields import FIELDS, HAS, KNOWABLE
-from wiretape.viewer.query.patterns import Searches
+from wiretape.viewer.query.values import Searches
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.columns import CONVERSATION
 from wiretape.viewer.source.tape.pricing import Pricing

@@ -12,7 +12,7 @@ from tests.cases import each_case
 from tests.decoded import of_chunks
 from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import events

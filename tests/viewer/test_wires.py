@@ -15,8 +15,8 @@ from tests.viewer.commanding import run
 from tests.viewer.wires import ARGUMENTS, COMPLETIONS, CONTENT, FAULT, FRAMES, REASONING, TOOL, WIRES
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.recorder.decode.outcome import Exchange
 from wiretape.viewer.exchange import events, markers, tree
 from wiretape.viewer.exchange.answer import Answer
 from wiretape.viewer.exchange.clocks import Times

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.timing.attribution import Attribution
 
 from .conftest import event

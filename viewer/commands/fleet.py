@@ -12,7 +12,7 @@ import click
 from wiretape.recorder import destinations
 from wiretape.recorder.commands.options import ca_file, read_age
 from wiretape.viewer.commands import output
-from wiretape.viewer.commands.centre import connected_to
+from wiretape.viewer.commands.options import connected_to
 from wiretape.viewer.commands.output import Output
 from wiretape.viewer.text import formatting
 

@@ -170,7 +170,7 @@ def _fields() -> Iterator[Section]:
 
 def _outcomes() -> Iterator[Section]:
     """Yield the outcomes with their details, and the flags."""
-    from wiretape.recorder.decode.outcome import DETAILS, FLAGS, OUTCOMES
+    from wiretape.recorder.decode.exchange import DETAILS, FLAGS, OUTCOMES
 
     outcomes = {name: f"{meaning}: {', '.join(DETAILS[name])}" if name in DETAILS else meaning
                 for name, meaning in OUTCOMES.items()}  # fmt: skip
@@ -423,7 +423,7 @@ def _metrics() -> Iterator[Section]:
 def _otlp() -> Iterator[Section]:
     """Yield the data sent to a collector, its configuration, and its handling."""
     from wiretape.viewer.stats.conventions import LATEST, RELEASED
-    from wiretape.viewer.stats.traced import EVENTS, OWN_ATTRIBUTES
+    from wiretape.viewer.stats.dashboard import EVENTS, OWN_ATTRIBUTES
 
     yield Section(
         "A span for each generation, and for each request of embeddings",
@@ -495,7 +495,7 @@ def _otlp() -> Iterator[Section]:
 
 def _imports() -> Iterator[Section]:
     """Yield the formats of imports, and the flags that show the limits of a source."""
-    from wiretape.recorder.decode.outcome import FLAGS
+    from wiretape.recorder.decode.exchange import FLAGS
     from wiretape.viewer.importing.formats import FORMATS
 
     yield Section(

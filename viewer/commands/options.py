@@ -5,9 +5,11 @@ An invalid value is a usage error that names the option. The language of filters
 
 import functools
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -26,6 +28,34 @@ if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.source.base import Place, Selection, Source
     from wiretape.viewer.timing.playback import Playback
+
+if TYPE_CHECKING:
+    from wiretape.viewer.source.clickhouse.client import Centre
+
+
+@contextmanager
+def connected_to(
+    target: destinations.Target, ca_file: Path | None = None, seconds: float | None = None
+) -> "Iterator[Centre]":
+    """Connect to a server with the environment's credentials. Raises `click.UsageError` if these are invalid.
+
+    `seconds` is the timeout of an answer; 0 is none, None the default.
+    """
+    from wiretape.recorder.relay.sockets import tls_context
+    from wiretape.viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
+
+    try:
+        credentials = destinations.credentials(target, os.environ)
+    except OSError as error:
+        name = destinations.PASSWORD_FILE
+        raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    is_secure = any(node.startswith("https:") for node in target.nodes)
+    seconds = ANSWER_SECONDS if seconds is None else seconds
+    with Centre(target, credentials, tls_context(ca_file) if is_secure else None, seconds=seconds) as centre:
+        yield centre
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -50,7 +80,6 @@ class _SourceType(click.Path):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         from wiretape.recorder.tape.file import query_seconds
-        from wiretape.viewer.commands.centre import connected_to
         from wiretape.viewer.source.clickhouse.source import ClickHouse
 
         return ClickHouse(target, lambda: connected_to(target, seconds=query_seconds()), lambda: connected_to(target))
@@ -113,7 +142,7 @@ def read(
     labels: Sequence[str] = (),
 ) -> "Filter | None":
     """Return one filter for all that the options select by; None if nothing was. Raise `click.BadParameter`."""
-    from wiretape.recorder.decode.outcome import FAILURES
+    from wiretape.recorder.decode.exchange import FAILURES
     from wiretape.viewer.query.parser import label, now, parse, started
     from wiretape.viewer.query.syntax import Labelled, Match, every
     from wiretape.viewer.query.values import pattern

@@ -135,7 +135,7 @@ def opened(place: "Place") -> Iterator["Source"]:
 
 def report_unshipped(source: "Source", selection: "Selection", lacking: str) -> None:
     """Print on stderr the count of exchanges without bytes, if any, with the consequence, `lacking`."""
-    from wiretape.recorder.decode.outcome import FLAGS, NOT_SHIPPED
+    from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED
 
     if count := source.without_bytes(selection):
         click.echo(f"wiretape: {counted(count, 'exchange')} {lacking}: {FLAGS[NOT_SHIPPED]}", err=True)

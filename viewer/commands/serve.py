@@ -182,7 +182,7 @@ def _check_recording(answers: "planning.Options", ids: tuple[str, ...]) -> None:
 async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
     import asyncio
 
-    from wiretape.recorder.decode.outcome import NOT_SHIPPED
+    from wiretape.recorder.decode.exchange import NOT_SHIPPED
     from wiretape.viewer.replay.cassette import Cassette, Observer
 
     report = _Report()
@@ -248,14 +248,14 @@ class _Report:
     """The log on standard error: a line for each request, and a summary at the end."""
 
     def __init__(self) -> None:
-        from wiretape.viewer.replay.accuracy import Lateness
+        from wiretape.viewer.replay.pacing import Lateness
 
         self._all = Lateness()
         self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
 
     def served(self, one: "Served") -> None:
         """Log the end of a request."""
-        from wiretape.viewer.replay import accuracy
+        from wiretape.viewer.replay import pacing
 
         if one.head is None or one.miss is not None:
             self._missed += one.miss is not None
@@ -265,7 +265,7 @@ class _Report:
             return
         self._answered += 1
         self._close += one.close
-        late = accuracy.of(one.late)
+        late = pacing.of(one.late)
         self._all.add(late)
         notes = [counted(len(one.sizes), "write"), one.ended, *([str(late)] if late.counts else []), *one.faults]
         notes += [f"{fault} found no such place" for fault in one.unplaced]
@@ -287,7 +287,7 @@ class _Report:
         """Log a recorded exchange, and the treatment of a failed one."""
         from wiretape.recorder.clock import SYSTEM
         from wiretape.recorder.commands.status import finished_line
-        from wiretape.recorder.decode.outcome import FAILURES
+        from wiretape.recorder.decode.exchange import FAILURES
 
         self._recorded += 1
         _say(f"recorded {finished_line(one, SYSTEM.wall()[11:19] + 'Z')}")

@@ -18,7 +18,7 @@ from wiretape.recorder.destinations import Archive, Collector, Destination, Targ
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer.commands.centre import connected_to
+from wiretape.viewer.commands.options import connected_to
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -133,7 +133,7 @@ def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[
 
     from wiretape.recorder import __version__
     from wiretape.recorder.clock import SYSTEM
-    from wiretape.recorder.relay.trust import tls_context
+    from wiretape.recorder.relay.sockets import tls_context
     from wiretape.viewer.ship.otlp import attributes
     from wiretape.viewer.ship.otlp.client import Client
     from wiretape.viewer.ship.otlp.sink import CollectorSink
@@ -151,7 +151,8 @@ def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[
 def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: bool) -> None:
     """Ship a tape, until it is over; if `once`, what there is. Raises `WiretapeError`."""
     from wiretape.recorder.commands.status import Screen
-    from wiretape.viewer.ship import acknowledged, ending
+    from wiretape.viewer.ship import acknowledged
+    from wiretape.viewer.ship import shipper as ending
     from wiretape.viewer.ship.shipper import Shipper
     from wiretape.viewer.ship.sink import NotTaken
 

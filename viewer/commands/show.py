@@ -109,7 +109,7 @@ def _to_microseconds(read: "TableRow") -> "TableRow":
 
 
 def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from wiretape.recorder.decode.outcome import NOT_SHIPPED
+    from wiretape.recorder.decode.exchange import NOT_SHIPPED
     from wiretape.recorder.errors import NotShipped
     from wiretape.viewer import rows
     from wiretape.viewer.exchange import pages, report

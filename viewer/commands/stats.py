@@ -13,9 +13,9 @@ import click
 
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.viewer.commands import completion, options, output, progress
-from wiretape.viewer.commands.measuring import Measuring, measured
 from wiretape.viewer.commands.options import known, parsed
 from wiretape.viewer.commands.output import Output
+from wiretape.viewer.commands.progress import Measuring, measured
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter

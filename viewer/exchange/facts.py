@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wiretape.recorder.decode.dialects import registry
-from wiretape.recorder.decode.outcome import FLAGS, NOT_SHIPPED
+from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange.states import ranked
 from wiretape.viewer.rows import DetailRow, ListRow, value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.process import Run
 from wiretape.viewer.exchange import markers

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.outcome import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
+from wiretape.recorder.decode.exchange import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer import rows

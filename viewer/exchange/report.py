@@ -11,7 +11,7 @@ from rich.text import Text
 
 from wiretape.recorder.decode.decoder import Item
 from wiretape.recorder.decode.encoding import is_utf8
-from wiretape.recorder.decode.outcome import FLAGS
+from wiretape.recorder.decode.exchange import FLAGS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped

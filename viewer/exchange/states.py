@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from wiretape.recorder.decode import outcome
+from wiretape.recorder.decode import exchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import formatting
@@ -47,7 +47,7 @@ ORPHAN: Final = State("?", "warning", "orphan", "?")
 
 _WARNING: Final = frozenset({"stall", "burst", "malformed", "empty", "backpressure"})
 NOTABLE: Final[dict[str, Tone]] = {
-    flag: "error" if flag == "storage_gap" else "warning" if flag in _WARNING else "muted" for flag in outcome.NOTABLE
+    flag: "error" if flag == "storage_gap" else "warning" if flag in _WARNING else "muted" for flag in exchange.NOTABLE
 }
 """The flags that the list shows, the gravest first; the preview has them all."""
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from wiretape.recorder.decode.decoder import STREAM_TYPES
+from wiretape.recorder.decode.exchange import ENDED_BY
 from wiretape.recorder.decode.framings.sse import Cursor, Event
-from wiretape.recorder.decode.outcome import ENDED_BY
 from wiretape.viewer.importing import found
 from wiretape.viewer.importing.found import Data, Found, Headers, NotImportable, Refused, Source
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.parser import FilterError
-from wiretape.viewer.query.patterns import REGEX_CAP
 from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
+from wiretape.viewer.query.values import REGEX_CAP
 from wiretape.viewer.stats.heatmap import Heatmap
 
 _PERIODS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}

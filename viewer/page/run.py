@@ -12,15 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wiretape.recorder import __version__
+from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import states
-from wiretape.viewer.page import document, gaps, stream
+from wiretape.viewer.page import document, stream
 from wiretape.viewer.page.document import deltas
 from wiretape.viewer.query import fields
 from wiretape.viewer.report.stats import explained
@@ -31,6 +34,62 @@ from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, Sample, known, percentiles, row
 from wiretape.viewer.text import formatting
+
+STEP: Final = 1.02
+"""The ratio of the scale's steps."""
+
+LEAST_NS: Final = 1000
+"""The gap of step 1; step 0 is a gap of 0."""
+
+Gaps = NDArray[np.int64]
+Steps = NDArray[np.int64]
+
+
+def steps(gaps: Gaps) -> Steps:
+    """Return the step of each gap, in ns."""
+    above = np.maximum(gaps, LEAST_NS) / LEAST_NS
+    found: Steps = np.where(gaps > 0, 1 + np.rint(np.log(above) / np.log(STEP)), 0).astype(np.int64)
+    return found
+
+
+def pack(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], bytes]:
+    """Pack the gaps of exchanges, int64 in ns each: how many there are (None: left out), their medians, their steps."""
+    counts, middles, low, high = pack_each(each)
+    return counts, middles, b"".join((*low, *high))
+
+
+def pack_each(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], list[bytes], list[bytes]]:
+    """Pack as `pack` does, but return the low and the high bytes of each exchange apart."""
+    counts, middles, low, high = list[int | None](), list[int](), list[bytes](), list[bytes]()
+    for gaps in each:
+        found = steps(np.frombuffer(gaps or b"", "<i8"))
+        middle = int(np.median(found)) if len(found) else 0
+        around = found - middle
+        signed = np.where(around < 0, -2 * around - 1, 2 * around).astype("<u2")
+        counts.append(None if gaps is None else len(found))
+        middles.append(middle)
+        low.append(signed.astype(np.uint8).tobytes())
+        high.append((signed >> 8).astype(np.uint8).tobytes())
+    return counts, middles, low, high
+
+
+def spread(gaps: Gaps) -> list[tuple[int, int]]:
+    """Return the number of gaps of each step, ascending; steps without any are left out."""
+    counts = np.zeros(0, np.int64)
+    for at in range(0, len(gaps), _BLOCK):
+        block = np.bincount(steps(gaps[at : at + _BLOCK]), minlength=len(counts))
+        block[: len(counts)] += counts
+        counts = block
+    return list(_filled(counts))
+
+
+_BLOCK: Final = 1 << 18
+
+
+def _filled(counts: Steps) -> Iterator[tuple[int, int]]:
+    for step in np.flatnonzero(counts):
+        yield int(step), int(counts[step])
+
 
 MOST_ROWS: Final = 20_000
 """Limit of exchanges in a page: the newest."""
@@ -113,7 +172,7 @@ class Run:
 def write(out: BinaryIO, run: Run) -> int:
     """Write the page of a run and return its size in bytes."""
     shared = stream.Shared(text=run.texts is not None)
-    counts, middles, packed = gaps.pack(run.columns.gaps)
+    counts, middles, packed = pack(run.columns.gaps)
     parts = {"gaps": packed}
     parts["streams"] = document.encoded({id: stream.played(one, shared) for id, one in run.streams.items()})
     if run.texts is not None:
@@ -143,7 +202,7 @@ def data(run: Run) -> JsonObject:
         "states": {name: [one.sign, one.tone] for name, one in states.STATES.items()},
         "outcomes": OUTCOMES,
         "quantities": {name: [one.unit, one.meaning] for name, one in QUANTITIES.items()},
-        "step": [gaps.STEP, gaps.LEAST_NS],
+        "step": [STEP, LEAST_NS],
         "language": _language(),
         "playable": list(run.streams),
     }
@@ -387,7 +446,7 @@ def groups(samples: Sequence[Sample], by: str) -> list[Group]:
 def group(sample: Sample, by: str | None) -> Group:
     """Return a group of a sample, whose gaps are reordered in place."""
     name = None if by is None else _name(sample.key[0])
-    return Group(name, row(sample, () if by is None else (by,)), gaps.spread(sample.gaps))
+    return Group(name, row(sample, () if by is None else (by,)), spread(sample.gaps))
 
 
 def _largest(samples: Iterable[Sample]) -> list[Sample]:

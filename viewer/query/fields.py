@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.metrics import METRICS, Metric
 from wiretape.recorder.decode.operation import OPERATIONS
-from wiretape.recorder.decode.outcome import FAILURES, FLAGS, OUTCOMES
 from wiretape.viewer import rows
 from wiretape.viewer.query.operators import Kind
 

@@ -21,7 +21,6 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.query.fields import CHOICES, FIELDS, HAS, KNOWABLE, NAMES, OUTCOME_WORDS, Field, closest_first
 from wiretape.viewer.query.operators import KINDS, OPERATORS, SIGNS, Number, Span, alternatives
-from wiretape.viewer.query.patterns import compiled
 from wiretape.viewer.query.syntax import (
     KEYWORDS,
     Among,
@@ -38,7 +37,7 @@ from wiretape.viewer.query.syntax import (
     either,
     every,
 )
-from wiretape.viewer.query.values import is_relative, number, pattern, period
+from wiretape.viewer.query.values import compiled, is_relative, number, pattern, period
 
 T = TypeVar("T")
 

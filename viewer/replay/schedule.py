@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.viewer.source.tape.replayed import Answer
 
 End = Literal["end", "close", "reset", "garbage", "silence"]

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
-from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.report.tables import Table, fitting, grid, number, paragraph, width_of

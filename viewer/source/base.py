@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from wiretape.recorder.clock import Clock
     from wiretape.recorder.decode.decoder import Decoded
-    from wiretape.recorder.decode.outcome import Exchange, Reads
+    from wiretape.recorder.decode.exchange import Exchange, Reads
     from wiretape.recorder.decode.stalls import Thresholds
     from wiretape.recorder.process import Run
     from wiretape.viewer.exchange.opened import Known

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats.histogram import Bucket, buckets
 from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity

@@ -18,8 +18,8 @@ from operator import add, ne, sub
 from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.decoder import COMMENT, EVENT, Decoded, Run
+from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import percentile
-from wiretape.recorder.decode.outcome import Exchange, Read, Reads
 from wiretape.viewer.rows import TableRow
 
 Who = Literal["upstream", "relay", "client"]

@@ -11,35 +11,84 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
-from textual.app import App
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.events import Event, Key, Resize
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.notifications import SeverityLevel
-from textual.screen import Screen
-from textual.widgets import Input, OptionList
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, OptionList, Static
 from textual.worker import Worker, WorkerError
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.sanitize import safe
 from wiretape.viewer.config import Config
 from wiretape.viewer.source.base import Place
 from wiretape.viewer.source.tape.decoder import Decoders
-from wiretape.viewer.tui.base import crash, keys
+from wiretape.viewer.tui.base import keys, paint
 from wiretape.viewer.tui.base import theme as themes
 from wiretape.viewer.tui.base.host import Reader, SourceReader, TapeReader
+from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.base.paint import ASCII
 from wiretape.viewer.tui.base.terminal import Lag, TerminalDriver
-from wiretape.viewer.tui.dialogs.cramped import LEAST, CrampedScreen
 from wiretape.viewer.tui.list.screen import DrilledScreen, StreamsScreen
+
+LEAST: Final = (60, 16)
+"""The columns and rows that a screen needs."""
+
+
+class CrampedScreen(ModalScreen[None]):
+    """Asks for more room; the application takes it away when there is enough."""
+
+    CSS = """
+    CrampedScreen { background: $background; align: left top; }
+    CrampedScreen > Static { width: 1fr; height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden("escape", "stay", id="cramped.stay"),
+        hidden("q", "app.leave", "quit", id="app.leave"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """Lay out the line."""
+        yield Static(paint.content(f"wiretape needs {LEAST[0]}x{LEAST[1]}: enlarge me, or q quits"))
+
+    def action_stay(self) -> None:
+        """Leave the line where it is: the room has not grown."""
+
+
+def report(error: BaseException | None, clock: Clock) -> str:
+    """Write the traceback to a file that only the user can read. Return five lines about it."""
+    import platformdirs
+
+    path = Path(platformdirs.user_state_path("wiretape")) / "log" / f"view-{clock.wall_ns() // 1_000_000}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)  # a traceback may quote recorded text
+        path.write_text("".join(traceback.format_exception(error)) if error else "", "utf-8", "backslashreplace")
+        where = f"The traceback is in {path}"
+    except OSError as failure:
+        where = f"The traceback could not be kept: {path}: {failure.strerror}"
+    return "\n".join(
+        (
+            "wiretape: the viewer broke. This is a fault of wiretape, not of the tape; the tape was only read.",
+            f"  {safe(type(error).__name__)}: {safe(str(error))[:200]}",
+            safe(where),
+            "It may quote recorded text: look it through before you hand it on.",
+            "Everything else goes on: 'wiretape ls' and 'wiretape show' read the same tape.",
+        )
+    )
+
 
 _NEEDS: Final = {
     "copy_menu": ("copies",), "export_menu": ("exports",), "outside": ("pages", "copies"),
@@ -380,7 +429,7 @@ class ViewerApp(App[int]):
         """Exit after a fault of the viewer's own: a few lines for people, the traceback in a file."""
         if not self._has_crashed:
             self._has_crashed = True
-            self.panic(Text(crash.report(sys.exception(), self.clock), no_wrap=True, overflow="ignore"))
+            self.panic(Text(report(sys.exception(), self.clock), no_wrap=True, overflow="ignore"))
 
 
 def _enable_gc() -> None:

@@ -23,7 +23,7 @@ from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.opened import Stored
 from wiretape.viewer.listing import notices
-from wiretape.viewer.page import gaps, run, sources, stream
+from wiretape.viewer.page import run, sources, stream
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.tape import conditions, live, queries
@@ -111,7 +111,7 @@ class RunSource:
 
 
 def _gaps(columns: Columns) -> JsonObject:
-    counts, middles, low, high = gaps.pack_each(columns.gaps)
+    counts, middles, low, high = run.pack_each(columns.gaps)
     packed = [[_base64(one) for one in part] for part in (low, high)]
     return {"gaps": {"count": counts, "middle": middles}, "parts": {"gaps": packed}}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.relay import finish, on_loop, until, wiretape
-from wiretape.recorder import proc
+from wiretape.recorder import process as proc
 from wiretape.recorder.commands import daemons
 
 SLEEPS = "import time; print('ready', flush=True); time.sleep(60)"

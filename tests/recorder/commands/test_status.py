@@ -6,7 +6,7 @@ import os
 import msgspec
 
 from wiretape.recorder.commands.status import Screen, finished_line, latencies, summary
-from wiretape.recorder.decode.outcome import FLAGS, NOTABLE
+from wiretape.recorder.decode.exchange import FLAGS, NOTABLE
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
 

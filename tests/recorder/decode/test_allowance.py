@@ -11,9 +11,9 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.decode.framings.websocket import frame_ends
 from wiretape.recorder.decode.metrics import Measures
-from wiretape.recorder.decode.outcome import Exchange, Read
 
 CHUNK = b'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%d"}}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"completion_tokens":2}}\n\n'

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 from wiretape.recorder.decode import decoder, templates
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.decode.templates import Templates
 
 STREAMS = sorted((Path(__file__).parents[2] / "data" / "streams").glob("*.sse"))

@@ -13,7 +13,7 @@ from tests.compressed import COMPRESS
 from wiretape.recorder.decode import decoder, payloads
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 
 STREAMS = Path(__file__).parents[2] / "data" / "streams"
 MS = 1_000_000

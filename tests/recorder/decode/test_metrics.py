@@ -11,8 +11,8 @@ from tests.cases import each_case
 from tests.decoded import of_chunks
 from wiretape.recorder.decode import metrics
 from wiretape.recorder.decode.dialect import Chunk, Fault
+from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import Measures
-from wiretape.recorder.decode.outcome import Exchange, Read, Reads
 
 MS = 1_000_000
 ENDED = Exchange(200, None, None, "end", 5, 10, 900 * MS)

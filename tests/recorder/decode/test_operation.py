@@ -4,6 +4,7 @@ import pytest
 
 from tests.cases import each_case
 from wiretape.recorder.decode.decoder import BY_API
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import (
     GENERATIONS,
     OPERATIONS,
@@ -12,7 +13,6 @@ from wiretape.recorder.decode.operation import (
     model_in_query,
     operation,
 )
-from wiretape.recorder.decode.outcome import Exchange
 
 GEMINI = "/v1beta/models/gemini-2.5-flash"
 VERTEX = "/v1/projects/p/locations/us-central1/publishers"

@@ -15,7 +15,7 @@ from tests.cases import each_case
 from wiretape.recorder.decode import metrics
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.outcome import FLAGS, Exchange, Read
+from wiretape.recorder.decode.exchange import FLAGS, Exchange, Read
 from wiretape.recorder.decode.stalls import output_gaps
 
 ORACLES = json.loads((Path(__file__).parents[2] / "data" / "oracles.json").read_text("utf-8"))

@@ -3,7 +3,7 @@ from dataclasses import replace
 from typing import get_args
 
 from tests.cases import each_case
-from wiretape.recorder.decode.outcome import (
+from wiretape.recorder.decode.exchange import (
     DETAILS,
     ENDED_BY,
     FLAGS,

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.recorder.frames import outcomes_of, reading
-from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import checks, file

@@ -14,7 +14,7 @@ import pytest
 from tests.relay import DONE, Relay, chunk, fetch, kept, make_authority, post, raw, run, select, serving, until
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 from wiretape.recorder.errors import TapeBusy, WiretapeError
-from wiretape.recorder.relay import providers, service, trust
+from wiretape.recorder.relay import providers, service, sockets
 from wiretape.recorder.relay.service import Observer, Options, Recorder
 from wiretape.recorder.tape import file
 
@@ -105,7 +105,7 @@ def test_a_ca_file_that_is_none_is_said_and_nothing_stays_open(tmp_path: Path) -
 
 
 def test_a_ca_file_is_trusted_besides_the_systems(authority: Path) -> None:
-    ours = len(trust.tls_context(authority / "ca.pem").get_ca_certs())
+    ours = len(sockets.tls_context(authority / "ca.pem").get_ca_certs())
     assert ours == len(ssl.create_default_context().get_ca_certs()) + 1
 
 

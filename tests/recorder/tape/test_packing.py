@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.recorder.decode.outcome import Read, Reads
+from wiretape.recorder.decode.exchange import Read, Reads
 from wiretape.recorder.tape import packing, schema
 
 TIMES = st.integers(-(1 << 50), 1 << 50)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE, MS, TOOLS, event
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange.answer import Answer, Part, Run
 from wiretape.viewer.exchange.transcript import Track, Transcript, Voice
 from wiretape.viewer.source.tape import queries

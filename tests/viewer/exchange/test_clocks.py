@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 from tests.viewer.conftest import event
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import clocks
 from wiretape.viewer.exchange.clocks import FORMATS, Format, Times
 from wiretape.viewer.exchange.transcript import Transcript

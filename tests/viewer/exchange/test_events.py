@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, TOOLS
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.source.tape import queries

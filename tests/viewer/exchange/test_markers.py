@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, MS, TOOLS, event
 from wiretape.recorder.decode.derive import Decoded, decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.markers import Goal, Marker

@@ -7,7 +7,7 @@ import zlib
 from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
-from wiretape.recorder.decode.outcome import Exchange, Read, Reads
+from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import Opened, Stored

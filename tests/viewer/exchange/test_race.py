@@ -12,7 +12,7 @@ from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
 from tests.viewer.exchange_rows import detailed
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import race
 from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, Race
 from wiretape.viewer.exchange.states import Silence

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import listed as row
-from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
+from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.states import Look, Silence, silence

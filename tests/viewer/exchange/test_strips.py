@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import markers, strips
 from wiretape.viewer.exchange.strips import Wait
 from wiretape.viewer.exchange.transcript import KINDS, Transcript

@@ -11,7 +11,7 @@ from tests.viewer.conftest import COMPLETE, DONE, FAILED, TOOLS, event
 from wiretape.recorder.decode.assembly import assemble
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.encoding import Cleaner
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange.transcript import OUTPUT, Track, Transcript
 from wiretape.viewer.source.tape import queries
 

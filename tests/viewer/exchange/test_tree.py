@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 
 from tests.viewer.conftest import COMPLETE, LIMITED
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.viewer.exchange import tree
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.source.tape import queries

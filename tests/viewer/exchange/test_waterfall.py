@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.viewer.conftest import LIVE, MS, TOOLS
 from tests.viewer.exchange_rows import detailed
-from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import opened, pages
 from wiretape.viewer.exchange.pages import Bar

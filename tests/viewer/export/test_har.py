@@ -17,7 +17,7 @@ from tests.viewer.conftest import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOO
 from tests.viewer.exchange_rows import full
 from tests.viewer.golden import assert_golden
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.decode.exchange import Read
 from wiretape.viewer.export import har
 from wiretape.viewer.source.tape import exchange, queries
 

@@ -26,9 +26,8 @@ from wiretape.viewer import rows
 from wiretape.viewer.cli import group
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
-from wiretape.viewer.source.clickhouse import arriving, figures, gaps, heat, listing
-from wiretape.viewer.source.clickhouse.client import Centre
-from wiretape.viewer.source.clickhouse.errors import NotAtCentre
+from wiretape.viewer.source.clickhouse import figures, gaps, heat, listing, source
+from wiretape.viewer.source.clickhouse.client import Centre, NotAtCentre
 from wiretape.viewer.source.clickhouse.source import connected
 from wiretape.viewer.source.tape import conditions, live, overview, queries
 from wiretape.viewer.stats import summary
@@ -285,7 +284,7 @@ def test_a_list_that_is_followed_has_once_what_arrives(tmp_path: Path) -> None:
             Centre(centres.parse_centre(to), centres.Credentials("default", servers.PASSWORD)) as centre,
             connected(centre) as connection,
         ):
-            followed = arriving.arrived(
+            followed = source.arrived(
                 connection,
                 ("id",),
                 last=2,

@@ -10,8 +10,7 @@ import pytest
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS, TARGET, Engine, centre, failed
 from wiretape.recorder.destinations import Credentials
-from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, Refused, Unavailable
-from wiretape.viewer.source.clickhouse.errors import UnknownExpression
+from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, Refused, Unavailable, UnknownExpression
 
 
 @each_case(

@@ -19,11 +19,10 @@ from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer import rows
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
-from wiretape.viewer.source.clickhouse import costs, figures, gaps, observed
-from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded
+from wiretape.viewer.source.clickhouse import figures, gaps, observed
+from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, NotAtCentre
 from wiretape.viewer.source.clickhouse.dialect import Dialect
 from wiretape.viewer.source.clickhouse.driver import literal
-from wiretape.viewer.source.clickhouse.errors import NotAtCentre
 from wiretape.viewer.source.clickhouse.source import connected
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.stats.metrics import objective
@@ -185,7 +184,7 @@ def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> No
     entries = ({"model": "m*", "since": date(2026, 1, 2), "input": 1, "output": 0, "cached_input": 0.5},
                {"model": "m'", "input": 7, "output": 7})  # fmt: skip
     with connected(engine.centre) as connection:
-        spent, known = costs.by_group(connection, (), None, Prices(map(entry, entries)))
+        spent, known = figures.by_group(connection, (), None, Prices(map(entry, entries)))
     assert (spent[()] / UNITS, known[()]) == (2.0000015, 8)
     assert "'2026-01-02' <= started_at" in engine.asked[0]
 

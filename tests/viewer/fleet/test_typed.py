@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.cases import each_case
-from wiretape.viewer.source.clickhouse import typed
+from wiretape.viewer.source.clickhouse import client
 
 
 @each_case(
@@ -26,5 +26,5 @@ from wiretape.viewer.source.clickhouse import typed
     ],
 )
 def test_a_value_is_of_the_type_of_its_column(type: str, given: Any, expected: Any) -> None:
-    ((found,),) = typed.rows([type], [[given]])
+    ((found,),) = client.rows([type], [[given]])
     assert repr(found) == repr(expected)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import JSON, Column, Table, insert
 
 from tests.viewer.random_filters import packed
-from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
+from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.tape import file
 from wiretape.recorder.tape.cells import declared
 from wiretape.recorder.tape.schema import exchanges, measures, sessions, settlements

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from tests.viewer.exchange_rows import listed
-from wiretape.recorder.decode.outcome import ENDED_BY, OUTCOMES
+from wiretape.recorder.decode.exchange import ENDED_BY, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import preview

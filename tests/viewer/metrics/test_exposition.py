@@ -9,8 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cases import each_case
 from tests.viewer.ended import ONE
 from wiretape.recorder.commands.metrics import Setup
-from wiretape.viewer.ship.prometheus.exposition import Exposition
-from wiretape.viewer.ship.prometheus.serve import accepts_gzip
+from wiretape.viewer.ship.prometheus.serve import Exposition, accepts_gzip
 from wiretape.viewer.stats.conventions import LATEST, RELEASED, Conventions
 from wiretape.viewer.stats.dashboard import Ended
 from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS

@@ -1,7 +1,7 @@
 """The place of a span is that which the request names, and the same whenever it is asked for."""
 
 from tests.cases import each_case
-from wiretape.viewer.ship.otlp.context import context
+from wiretape.viewer.ship.otlp.spans import context
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ID = "2643dcc5d112e65c"

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import each_case
-from wiretape.viewer.ship.otlp.histogram import MOST_BUCKETS, ExponentialHistogram
+from wiretape.viewer.ship.otlp.metrics import MOST_BUCKETS, ValueHistogram
 
 
 def counted(*parts):
-    histogram = ExponentialHistogram()
+    histogram = ValueHistogram()
     for values in parts:
         histogram.add(values)
     return histogram

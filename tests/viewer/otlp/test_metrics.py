@@ -6,7 +6,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric, ResourceMetrics
 
 from tests.viewer.ended import MS, ONE
-from wiretape.viewer.ship.otlp import attributes, metrics, series
+from wiretape.viewer.ship.otlp import attributes, metrics
 from wiretape.viewer.stats.conventions import LATEST, RELEASED
 from wiretape.viewer.stats.tools.request import Judged
 
@@ -14,7 +14,7 @@ from wiretape.viewer.stats.tools.request import Judged
 def decoded(*exchanges, **environment: str) -> ResourceMetrics:
     """Give the metrics of exchanges as a receiver decodes them."""
     origin = attributes.origin(environment, {}, version="1", host="h", instance="s")
-    counted = series.new("s", origin, 5)
+    counted = metrics.new("s", origin, 5)
     for one in exchanges:
         counted.figures.add(one)
     sent = metrics.request(counted, 9).SerializeToString()
@@ -119,7 +119,7 @@ def test_each_version_of_the_conventions_is_named_by_its_schema_and_in_the_scope
 
 def test_a_series_that_was_kept_counts_on_as_if_its_process_had_not_ended():
     origin = attributes.origin(OPTED_IN, {"run": "a"}, version="1", host="h", instance="s")
-    whole, counted = series.new("s", origin, 5), series.new("s", origin, 5)
+    whole, counted = metrics.new("s", origin, 5), metrics.new("s", origin, 5)
     exchanges = [
         USED,
         replace(USED, judged=Judged("error_event", "overloaded", 300 * MS)),
@@ -128,6 +128,6 @@ def test_a_series_that_was_kept_counts_on_as_if_its_process_had_not_ended():
     for one in exchanges:
         whole.figures.add(one)
         counted.figures.add(one)
-        (counted,) = series.decode(series.encode([counted]))
+        (counted,) = metrics.decode(metrics.encode([counted]))
     assert metrics.request(counted, 9) == metrics.request(whole, 9)
     assert counted.figures.known == whole.figures.known

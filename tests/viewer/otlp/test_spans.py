@@ -6,12 +6,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tests.viewer.ended import CHUNKS, FACTS, MS, ONE, body
-from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.decode.exchange import Read
 from wiretape.viewer.ship.otlp import attributes, spans
-from wiretape.viewer.ship.otlp.context import context
+from wiretape.viewer.ship.otlp.spans import context
 from wiretape.viewer.stats.conventions import RELEASED
+from wiretape.viewer.stats.dashboard import EVENTS, OWN_ATTRIBUTES, Traced
 from wiretape.viewer.stats.tools.request import Judged
-from wiretape.viewer.stats.traced import EVENTS, OWN_ATTRIBUTES, Traced
 
 T0 = 1_700_000_000_000_000_000
 EXCHANGE = Traced(

@@ -10,7 +10,7 @@ import pytest
 from tests import page
 from tests.page import Read, undelta
 from tests.viewer.commanding import run
-from wiretape.viewer.page import gaps
+from wiretape.viewer.page import run as gaps
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape import run as tape_run
 

@@ -14,7 +14,6 @@ from typing import Any
 from wiretape.viewer import rows
 from wiretape.viewer.query.fields import FIELDS, having
 from wiretape.viewer.query.operators import ORDERINGS
-from wiretape.viewer.query.patterns import Searches
 from wiretape.viewer.query.syntax import (
     Among,
     And,
@@ -29,6 +28,7 @@ from wiretape.viewer.query.syntax import (
     Regex,
     Word,
 )
+from wiretape.viewer.query.values import Searches
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.tape.conditions import WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 

@@ -1,6 +1,6 @@
 """Fields: the names that a filter may use, each for something that a row has."""
 
-from wiretape.recorder.decode.outcome import FLAGS, OUTCOMES
+from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.viewer import rows
 from wiretape.viewer.query import fields
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.viewer.replay import faults, schedule
 from wiretape.viewer.replay.schedule import Schedule
 from wiretape.viewer.source.tape.replayed import Answer

@@ -18,7 +18,7 @@ import pytest
 from tests.recorder.frames import STEP, begin, body, end, exchange, head, opened, record
 from tests.relay import Answer, dial, fetch, on_loop, post, raw, until
 from wiretape.recorder.clock import SYSTEM, KernelTime
-from wiretape.recorder.decode.outcome import Reads
+from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.server import Client

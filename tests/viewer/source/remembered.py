@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.outcome import FAILURES, Exchange, Reads
+from wiretape.recorder.decode.exchange import FAILURES, Exchange, Reads
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer import rows
 from wiretape.viewer.exchange.opened import Known

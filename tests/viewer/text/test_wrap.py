@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE, event
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange.answer import Answer
 from wiretape.viewer.exchange.transcript import Transcript

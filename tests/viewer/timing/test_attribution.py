@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import each_case
-from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.relay import proxy
 from wiretape.viewer.timing import attribution
 from wiretape.viewer.timing.attribution import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.decode.outcome import FAILURES
+from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.clickhouse.ddl import literal
 from wiretape.viewer.source.clickhouse.tables import HOURS

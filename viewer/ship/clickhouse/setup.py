@@ -2,13 +2,70 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Final
 
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.ship.clickhouse import schema_check
 from wiretape.viewer.source.clickhouse import ddl
 from wiretape.viewer.source.clickhouse.client import Centre, Refused
 from wiretape.viewer.source.clickhouse.tables import EXCHANGES, EngineTable
+
+_CLUSTER: Final = re.compile(r"Distributed\('?([A-Za-z_][A-Za-z0-9_]*)'?,")
+_MOST_QUORUM: Final = 2
+
+
+def columns(centre: Centre, table: str) -> dict[str, str]:
+    """Return the columns of a table of the server, and their types. Raises as `Centre.query` does."""
+    return {str(name): str(kind) for name, kind, *_ in centre.query(f"DESCRIBE TABLE {table}")}
+
+
+def check(centre: Centre, tables: Iterable[EngineTable], note: Callable[[str], object]) -> None:
+    """Raise `Refused` unless the tables have the columns that are shipped; columns of a newer version are noted."""
+    unknown = 0
+    for table in tables:
+        present = columns(centre, table.name)
+        for column in table.columns:
+            kind = present.pop(column.name, None)
+            if kind is None:
+                raise Refused(
+                    f"{table.name} of {centre.target.name} has an older schema, without {column.name}: run 'wiretape "
+                    "fleet init --to …' of this version, which adds it"
+                )
+            if not same_type(kind, column.type):
+                raise Refused(
+                    f"{table.name}.{column.name} of {centre.target.name} is {kind:.60}, not {column.type}: another "
+                    "version made it; use that version, or another database"
+                )
+        unknown += len(present)
+    if unknown:
+        note(f"{centre.target.name} has {counted(unknown, 'column')} of a newer version, which stay empty")
+
+
+def same_type(one: str, other: str) -> bool:
+    """Return True if two types are the same, in any notation."""
+    return one.replace(" ", "").replace('"', "'") == other.replace(" ", "")
+
+
+def cluster(centre: Centre) -> str | None:
+    """Return the cluster that the tables are spread over; None: they are on one server."""
+    rows = centre.query(
+        "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'exchanges'"
+    )
+    match = _CLUSTER.match(str(rows[0][0])) if rows else None
+    return match[1] if match else None
+
+
+def quorum(centre: Centre) -> int:
+    """Return the number of replicas that must have a batch: the configured one, else 2, or 0 without replication."""
+    if centre.target.quorum is not None:
+        return centre.target.quorum
+    name = cluster(centre)
+    if name is None:
+        return 0
+    rows = centre.query(f"SELECT count() FROM system.clusters WHERE cluster = '{name}' GROUP BY shard_num")
+    replicas = min((int(count) for (count,) in rows), default=0)
+    return min(replicas, _MOST_QUORUM) if replicas > 1 else 0
+
 
 Version = tuple[int, int]
 
@@ -63,7 +120,7 @@ def _cluster_of_tables(centre: Centre, there: Container[str], asked_for: str | N
     """Return the cluster of the existing tables. Raises `Refused` if another one is requested."""
     if EXCHANGES.name not in there:
         return asked_for
-    known = schema_check.cluster(centre)
+    known = cluster(centre)
     if asked_for not in (None, known):
         where = "on one server" if known is None else f"in the cluster {known}"
         raise Refused(f"the tables of {centre.target.name} are {where}, and are not moved: use another database")
@@ -73,7 +130,7 @@ def _cluster_of_tables(centre: Centre, there: Container[str], asked_for: str | N
 def _migrate(centre: Centre, table: EngineTable, cluster: str | None, plain: bool, tell: Callable[[str], None]) -> None:
     name, added = centre.target.database, 0
     for each in ddl.names(table, cluster):
-        present = schema_check.columns(centre, each)
+        present = columns(centre, each)
         _check_types(table, f"{name}.{each}", present)
         added = max(sum(column.name not in present for column in table.columns), added)
         for statement in ddl.migrate(table, each, present, name, cluster, plain=plain):
@@ -85,7 +142,7 @@ def _migrate(centre: Centre, table: EngineTable, cluster: str | None, plain: boo
 def _check_types(table: EngineTable, shown: str, present: Mapping[str, str]) -> None:
     for column in table.columns:
         kind = present.get(column.name)
-        if kind is not None and not schema_check.same_type(kind, column.type):
+        if kind is not None and not same_type(kind, column.type):
             raise Refused(
                 f"{shown}.{column.name} is {kind:.60}, not {column.type}, and is not changed: use another "
                 "database, or move that table away"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.viewer.ship.acknowledged import Progress
-from wiretape.viewer.ship.clickhouse import schema_check
+from wiretape.viewer.ship.clickhouse import setup
 from wiretape.viewer.ship.clickhouse.batches import Encoder
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Origin, Report, RowSink
 from wiretape.viewer.source.clickhouse import tables
@@ -35,8 +35,8 @@ class CentreSink(RowSink):
     def prepare(self) -> None:
         """Check the tables, and find out how many replicas must have a batch. Raises `Refused` and `NotTaken`."""
         with _asked():
-            schema_check.check(self.centre, self.tables.values(), self.warn)
-            self._quorum = schema_check.quorum(self.centre)
+            setup.check(self.centre, self.tables.values(), self.warn)
+            self._quorum = setup.quorum(self.centre)
 
     def take(self, lane: str, progress: Progress) -> Batch | None:
         """Encode the next rows of a table."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from wiretape.viewer.ship.clickhouse import schema_check
+from wiretape.viewer.ship.clickhouse import setup
 from wiretape.viewer.source.clickhouse.client import Centre, Refused
 from wiretape.viewer.source.clickhouse.ddl import literal
 
@@ -68,7 +68,7 @@ def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
 
     A query of all servers of a cluster needs a privilege that an account for reading may lack: then `note` reports it.
     """
-    cluster = schema_check.cluster(centre)
+    cluster = setup.cluster(centre)
     parts = "system.parts" if cluster is None else f"cluster('{cluster}', system, parts)"
     statement = (
         f"SELECT table, sum(rows), sum(bytes_on_disk) FROM {parts} "

@@ -3,13 +3,18 @@
 All are cumulative from the start of their series on: a message replaces those before it.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum
 from typing import Final
 
+import msgspec
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AGGREGATION_TEMPORALITY_CUMULATIVE,
-    ExponentialHistogram,
     ExponentialHistogramDataPoint,
     Metric,
     NumberDataPoint,
@@ -17,12 +22,166 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
     Sum,
 )
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    ExponentialHistogram as OtlpHistogram,
+)
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from wiretape.viewer.ship.otlp.attributes import of_labels, pairs
-from wiretape.viewer.ship.otlp.histogram import ExponentialHistogram as Values
-from wiretape.viewer.ship.otlp.series import Series
-from wiretape.viewer.stats.conventions import Family, Labels
-from wiretape.viewer.stats.dashboard import OWN
+from wiretape.viewer.ship.otlp.attributes import Origin, of_labels, pairs
+from wiretape.viewer.stats.conventions import VERSIONS, Conventions, Family, Labels
+from wiretape.viewer.stats.dashboard import OWN, Figures
+
+MOST_BUCKETS: Final = 160
+FINEST: Final = 20
+"""The scale of a histogram of values that are all alike."""
+
+
+@dataclass(slots=True)
+class ValueHistogram:
+    """Values of 0 and above, counted; `min` and `max` are None as long as there are none.
+
+    `counts` has the number of values by bucket, without empty ones.
+    """
+
+    scale: int = FINEST
+    count: int = 0
+    zeros: int = 0
+    sum: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, values: Iterable[float]) -> None:
+        """Count values; one below 0, which no time and no number of tokens is, counts as 0."""
+        known = [max(value, 0) for value in values]
+        if not known:
+            return
+        self.count += len(known)
+        self.sum += fsum(known)
+        self.min = min(known) if self.min is None else min(self.min, *known)
+        self.max = max(known) if self.max is None else max(self.max, *known)
+        places = Counter(self._place(value) for value in known if value > 0)
+        self.zeros += len(known) - places.total()
+        self.counts = dict(Counter(self.counts) + places)
+        self._fit()
+
+    @property
+    def offset(self) -> int:
+        """The number of the first bucket in `buckets`."""
+        return min(self.counts, default=0)
+
+    @property
+    def buckets(self) -> list[int]:
+        """The number of values in each bucket, from the first to the last that has any."""
+        return [self.counts.get(place, 0) for place in range(self.offset, max(self.counts, default=-1) + 1)]
+
+    def _place(self, value: float) -> int:
+        return math.ceil(math.ldexp(math.log2(value), self.scale)) - 1
+
+    def _fit(self) -> None:
+        if not self.counts:
+            return
+        first, last, shift = min(self.counts), max(self.counts), 0
+        while (last >> shift) - (first >> shift) >= MOST_BUCKETS:
+            shift += 1
+        if shift:
+            self.scale -= shift
+            merged = Counter[int]()
+            for place, count in self.counts.items():
+                merged[place >> shift] += count
+            self.counts = dict(merged)
+
+
+_VERSIONS: Final = {conventions.version: conventions for conventions in VERSIONS}
+
+
+@dataclass(slots=True)
+class Series:
+    """Counts from `started_ns` on, in ns since the epoch, and their origin, which includes `instance`."""
+
+    instance: str
+    origin: Origin
+    started_ns: int
+    figures: Figures[ValueHistogram]
+
+
+def new(instance: str, origin: Origin, started_ns: int) -> Series:
+    """Return a series that has counted nothing."""
+    return Series(instance, origin, started_ns, figures(origin.conventions))
+
+
+def figures(conventions: Conventions) -> Figures[ValueHistogram]:
+    """Return figures to which exchanges are to be added."""
+    return Figures(lambda _: ValueHistogram(), conventions)
+
+
+def encode(series: Sequence[Series]) -> bytes:
+    """Return series as JSON."""
+    return msgspec.json.encode([_stored(one) for one in series])
+
+
+def decode(data: bytes) -> list[Series]:
+    """Return the series of JSON, without those of another version of wiretape that this one cannot read."""
+    try:
+        stored = msgspec.json.decode(data, type=list[_Series] | None) or []
+    except msgspec.ValidationError:
+        return []
+    return [_read(one) for one in stored if one.semconv in _VERSIONS]
+
+
+_Values = tuple[str, ...]
+
+
+class _Series(msgspec.Struct):
+    """A series as JSON has it: metrics by their names, samples as pairs of labels and a value."""
+
+    instance: str
+    semconv: str
+    resource: bytes
+    scope: bytes
+    started_ns: int
+    outcomes: list[tuple[_Values, int]]
+    flags: dict[str, int]
+    folded: int
+    known: list[tuple[_Values, str]]
+    histograms: dict[str, list[tuple[_Values, ValueHistogram]]]
+    counters: dict[str, list[tuple[_Values, int]]]
+
+
+def _stored(one: Series) -> _Series:
+    counted, origin = one.figures, one.origin
+    return _Series(
+        instance=one.instance,
+        semconv=origin.conventions.version,
+        resource=origin.resource.SerializeToString(deterministic=True),
+        scope=origin.scope.SerializeToString(deterministic=True),
+        started_ns=one.started_ns,
+        outcomes=list(counted.outcomes.items()),
+        flags=counted.flags,
+        folded=counted.folded,
+        known=list(counted.known),
+        histograms={family.name: list(known.items()) for family, known in counted.histograms.items()},
+        counters={family.name: list(known.items()) for family, known in counted.counters.items()},
+    )
+
+
+def _read(stored: _Series) -> Series:
+    conventions = _VERSIONS[stored.semconv]
+    resource, scope = Resource.FromString(stored.resource), InstrumentationScope.FromString(stored.scope)
+    counted = figures(conventions)
+    counted.outcomes, counted.flags, counted.folded = (
+        Counter(dict(stored.outcomes)),
+        Counter(stored.flags),
+        stored.folded,
+    )
+    counted.known = {(Labels(*labels), error) for labels, error in stored.known}
+    for family in conventions.families:
+        if family.bounds:
+            counted.histograms[family] = dict(stored.histograms.get(family.name, ()))
+        else:
+            counted.counters[family] = Counter(dict(stored.counters.get(family.name, ())))
+    return Series(stored.instance, Origin(resource, scope, conventions), stored.started_ns, counted)
+
 
 _UNITS: Final = {"seconds": "s", "": "{token}"}
 """Units as UCUM has them, by their words in Prometheus."""
@@ -50,7 +209,9 @@ def request(series: Series, now_ns: int) -> ExportMetricsServiceRequest:
     return ExportMetricsServiceRequest(resource_metrics=[message])
 
 
-def _histogram(family: Family, histograms: Mapping[tuple[str, ...], Values], started_ns: int, now_ns: int) -> Metric:
+def _histogram(
+    family: Family, histograms: Mapping[tuple[str, ...], ValueHistogram], started_ns: int, now_ns: int
+) -> Metric:
     points = [
         ExponentialHistogramDataPoint(
             attributes=pairs(of_labels(family.labels, labels)),
@@ -66,7 +227,7 @@ def _histogram(family: Family, histograms: Mapping[tuple[str, ...], Values], sta
         )
         for labels, values in histograms.items()
     ]
-    data = ExponentialHistogram(data_points=points, aggregation_temporality=AGGREGATION_TEMPORALITY_CUMULATIVE)
+    data = OtlpHistogram(data_points=points, aggregation_temporality=AGGREGATION_TEMPORALITY_CUMULATIVE)
     return Metric(name=family.name, description=family.meaning, unit=_UNITS[family.unit], exponential_histogram=data)
 
 

@@ -16,10 +16,10 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
-from wiretape.viewer.ship.otlp import metrics, series, spans
+from wiretape.viewer.ship.otlp import metrics, spans
 from wiretape.viewer.ship.otlp.attributes import Origin
 from wiretape.viewer.ship.otlp.client import Answer, Client
-from wiretape.viewer.ship.otlp.series import Series
+from wiretape.viewer.ship.otlp.metrics import Series
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Report, Sink
 from wiretape.viewer.source.tape import following, session
 
@@ -91,7 +91,7 @@ class CollectorSink(Sink):
             del left[:most]
         if self._absent >= {_SPANS, _METRICS}:
             raise WiretapeError("the collector takes neither spans nor metrics: check its URL, without /v1/…")
-        self.known.state = series.encode(self._series)
+        self.known.state = metrics.encode(self._series)
 
     def report(self, report: Report, *, is_last: bool) -> None:
         """Send the metrics; that they are not taken holds up no spans before the end."""
@@ -108,7 +108,7 @@ class CollectorSink(Sink):
             return
         if self.known.of(_METRICS).until != self.known.of(_SPANS).until:
             del self._series[:-1]
-            self.known.state = series.encode(self._series)
+            self.known.state = metrics.encode(self._series)
             self.known.put(_METRICS, Progress(self.known.of(_SPANS).until))
 
     def _send_metrics(self, one: Series) -> None:
@@ -145,11 +145,11 @@ class CollectorSink(Sink):
 
         It cannot if the origin is another, which makes another series for a receiver, or if labels are at their limit.
         """
-        stored = series.decode(self.known.state)
+        stored = metrics.decode(self.known.state)
         last = stored[-1] if stored else None
         if last is not None and not last.figures.folded and self._origin(last.instance) == last.origin:
             return stored
         instance = str(uuid.uuid4())
-        begun = series.new(instance, self._origin(instance), self._clock.wall_ns())
+        begun = metrics.new(instance, self._origin(instance), self._clock.wall_ns())
         is_taken = self.known.of(_METRICS).until == self.known.of(_SPANS).until
         return [begun] if is_taken else [*stored, begun]

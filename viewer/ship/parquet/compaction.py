@@ -12,9 +12,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from wiretape.viewer.ship.parquet import layout
-from wiretape.viewer.ship.parquet.arrays import Arrays, ArrowValue
 from wiretape.viewer.ship.parquet.files import SUFFIX, File, Files, cause
-from wiretape.viewer.ship.parquet.layout import VERSION
+from wiretape.viewer.ship.parquet.layout import VERSION, Arrays, ArrowValue
 from wiretape.viewer.source.clickhouse.tables import EngineTable
 
 SMALL: Final = 64 << 20

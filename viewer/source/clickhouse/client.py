@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import httpx
@@ -19,8 +19,73 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.destinations import PASSWORD, Credentials, Target
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer.source.clickhouse import typed
-from wiretape.viewer.source.clickhouse.errors import UnknownExpression
+from wiretape.viewer.source.base import Unsupported
+
+Convert = Callable[[Any], Any]
+
+_PARTS: Final = re.compile(r"\w+|[(),]|'[^']*'")
+_PLAIN: Final[dict[str, Convert]] = {"Int64": int, "UInt64": int, "Float64": float, "Float32": float}
+"""Converters of JSON values, by type; values of other types need none."""
+
+
+def rows(types: Sequence[str], rows: list[list[Any]]) -> list[list[Any]]:
+    """Return rows with their values converted in place. Raises `ValueError` and `TypeError` for invalid values."""
+    converts = {place: convert for place, type in enumerate(types) if (convert := _convert(type)) is not None}
+    for row in rows:
+        for place, convert in converts.items():
+            if row[place] is not None:
+                row[place] = convert(row[place])
+    return rows
+
+
+def _convert(type: str) -> Convert | None:
+    """Return the converter for a type's values other than null, or None if none is needed."""
+    return _read(_PARTS.findall(type))
+
+
+def _read(parts: list[str]) -> Convert | None:
+    """Return the converter for the type at the front of these parts, which it consumes."""
+    name, inner = parts.pop(0), list[Convert | None]()
+    if parts and parts[0] == "(":
+        while parts.pop(0) != ")":  # an opening parenthesis, or a comma
+            inner.append(_read(parts))
+    match name:
+        case "Nullable" | "LowCardinality":
+            return inner[0]
+        case "Array":
+            return _each(inner[0])
+        case "Tuple":
+            return _together(inner)
+    return _PLAIN.get(name)
+
+
+def _each(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+    return lambda values: [None if value is None else convert(value) for value in values]
+
+
+def _together(converts: list[Convert | None]) -> Convert:
+    def converted(values: Sequence[object]) -> list[Any]:
+        pairs = zip(converts, values, strict=True)
+        return [value if convert is None or value is None else convert(value) for convert, value in pairs]
+
+    return converted
+
+
+class NotAtCentre(Unsupported):
+    """A query needs data that the server's table `exchanges` does not have."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"a centre does not look into {what}: name other fields, such as model:NAME, or copy to a tape, with "
+            "'wiretape pull', what is to be searched"
+        )
+
+
+class UnknownExpression(Unsupported):
+    """A regular expression is none that the engine knows."""
+
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
@@ -131,7 +196,7 @@ class Centre:
         try:
             answer = json.loads(text)
             columns = [(one["name"], one["type"]) for one in answer.get("meta", ())]
-            return Answer(columns, typed.rows([type for _, type in columns], answer["data"]))
+            return Answer(columns, rows([type for _, type in columns], answer["data"]))
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"{self.target.name} answered {_shown(text)!r}, not JSON") from error
 

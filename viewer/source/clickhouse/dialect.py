@@ -21,8 +21,8 @@ from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.tape import schema
 from wiretape.viewer import config
 from wiretape.viewer.source.clickhouse import driver
+from wiretape.viewer.source.clickhouse.client import NotAtCentre
 from wiretape.viewer.source.clickhouse.ddl import literal
-from wiretape.viewer.source.clickhouse.errors import NotAtCentre
 from wiretape.viewer.source.clickhouse.tables import EXCHANGES
 from wiretape.viewer.source.tape import columns, pricing
 from wiretape.viewer.stats.prices import UNITS

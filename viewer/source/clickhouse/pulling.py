@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import JSON, Boolean, LargeBinary
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.outcome import NOT_SHIPPED, Reads
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Reads
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.tape import cut, packing, schema
 from wiretape.recorder.tape.cells import declared

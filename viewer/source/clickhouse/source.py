@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, create_engine, pool, select
+from sqlalchemy import Connection, and_, create_engine, pool, select
 from sqlalchemy.dialects import registry
 
-from wiretape.recorder.clock import Clock
+from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.destinations import Target
 from wiretape.recorder.errors import NotFound
@@ -23,9 +23,10 @@ from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import ListRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import Selection
-from wiretape.viewer.source.clickhouse import arriving, driver, listing, pulling
+from wiretape.viewer.source.clickhouse import driver, listing, pulling
 from wiretape.viewer.source.clickhouse.client import Centre
-from wiretape.viewer.source.tape import live
+from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.source import Queried, condition
 
 if TYPE_CHECKING:
@@ -33,6 +34,60 @@ if TYPE_CHECKING:
     from wiretape.viewer.stats.metrics import Bound
     from wiretape.viewer.stats.summary import Figures
     from wiretape.viewer.stats.tools.summary import Addend
+
+
+POLL_SECONDS: Final = 2.0
+LATEST_SECONDS: Final = 3600
+"""Exchanges that began longer ago are not looked for."""
+
+
+def arrived(
+    connection: Connection,
+    fields: tuple[str, ...],
+    where: Condition | None = None,
+    *,
+    last: int = 10,
+    wait: Callable[[], None],
+    clock: Clock = SYSTEM,
+) -> Iterator[list[TableRow]]:
+    """Yield the newest `last`, then, for ever, those that arrive; each once, those of a batch as they began.
+
+    What began within the last hour, by the clock of this machine, is looked for. `wait` is called before each time.
+    """
+    seen = set(_numbers(connection, _since(clock, where)))
+    newest = list(_numbers(connection, where, newest_first=True, limit=last))[::-1]
+    seen |= set(newest)
+    yield list(_rows(connection, fields, newest))
+    while True:
+        wait()
+        recent = _since(clock, where)
+        if new := [no for no in _numbers(connection, recent) if no not in seen]:
+            seen = {no for no in seen if no >= _first(clock)} | set(new)
+            yield list(_rows(connection, fields, new))
+
+
+def _first(clock: Clock) -> str:
+    return clock.wall(clock.wall_ns() - LATEST_SECONDS * 10**9)
+
+
+def _since(clock: Clock, where: Condition | None) -> Condition:
+    recent = exchanges.c.started_at >= _first(clock)
+    return recent if where is None else and_(where, recent)
+
+
+def _numbers(connection: Connection, where: Condition | None, **order: Any) -> Iterator[str]:
+    """Yield the server's numbers of exchanges: start time and id."""
+    for batch in queries.in_batches(
+        connection, select(exchanges.c.no), where, fetch=lambda centre, numbers: centre.execute(numbers).all(), **order
+    ):
+        yield from (no for (no,) in batch)
+
+
+def _rows(connection: Connection, fields: tuple[str, ...], numbers: list[str]) -> Iterator[TableRow]:
+    if numbers:
+        began = exchanges.c.started_at >= min(numbers).partition(" ")[0]
+        yield from queries.numbered(connection, fields, numbers, began)  # type: ignore[arg-type]
+
 
 registry.register("clickhouse", "wiretape.viewer.source.clickhouse.dialect", "Dialect")
 
@@ -137,7 +192,7 @@ class ServerSource(Queried):
     """A server that is connected."""
 
     empty = "the centre holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
-    poll_s = arriving.POLL_SECONDS
+    poll_s = POLL_SECONDS
 
     def absent(self, tool: str) -> list[str]:
         """Return the metrics of a tool that need bytes."""
@@ -188,7 +243,7 @@ class ServerSource(Queried):
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
     ) -> Iterator[list[TableRow]]:
-        return arriving.arrived(self.connection, fields, condition(selection), last=last, wait=wait)
+        return arrived(self.connection, fields, condition(selection), last=last, wait=wait)
 
     def listed(self, filter: Filter | None, order: base.Order | None, clock: Clock) -> base.Listed:
         began = clock.now()

@@ -48,7 +48,6 @@ from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.query.fields import FIELDS, having
 from wiretape.viewer.query.operators import ORDERINGS, Number, Span
-from wiretape.viewer.query.patterns import Searches
 from wiretape.viewer.query.syntax import (
     Among,
     And,
@@ -62,6 +61,7 @@ from wiretape.viewer.query.syntax import (
     Regex,
     Word,
 )
+from wiretape.viewer.query.values import Searches
 from wiretape.viewer.source.tape.columns import Expression, column, each_label, label
 
 Condition = ColumnElement[bool]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
 
-from wiretape.recorder.decode.outcome import FAILURES
+from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
 from wiretape.viewer.listing.conversations import tree

@@ -18,7 +18,7 @@ from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.outcome import Exchange, Read, Reads
+from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.prompt import Prompt
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.process import Run

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, LargeBinary, Text, bindparam, case, cast, fun
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures
-from wiretape.recorder.decode.outcome import Exchange, Reads
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer import rows

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 from wiretape.recorder import children
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import among

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
 
-from wiretape.recorder.decode.outcome import OUTCOMES
+from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import COVERED, exchanges, measures
 from wiretape.viewer.rows import TableRow

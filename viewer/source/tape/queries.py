@@ -24,8 +24,8 @@ from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.exchange import FAILURES, NOT_SHIPPED, Exchange, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION
-from wiretape.recorder.decode.outcome import FAILURES, NOT_SHIPPED, Exchange, Reads
 from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import cells, file, reading
@@ -34,7 +34,7 @@ from wiretape.recorder.tape.schema import bodies as _bodies
 from wiretape.recorder.tape.schema import exchanges as _exchanges
 from wiretape.recorder.tape.schema import measures as _measures
 from wiretape.viewer import rows
-from wiretape.viewer.query.patterns import Searches, TooSlow
+from wiretape.viewer.query.values import Searches, TooSlow
 from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged

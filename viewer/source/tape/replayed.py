@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, and_, func, select
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.outcome import NOT_SHIPPED, Exchange, Reads
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange, Reads
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer.rows import Headers

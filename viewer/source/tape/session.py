@@ -7,14 +7,13 @@ from typing import Any
 from sqlalchemy import Column, Connection, select
 
 from wiretape.recorder.clock import wall_ns
-from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.source.tape.columns import JOINED, among
 from wiretape.viewer.stats import prices
-from wiretape.viewer.stats.dashboard import Ended
+from wiretape.viewer.stats.dashboard import Ended, Traced
 from wiretape.viewer.stats.tools.request import Judged
-from wiretape.viewer.stats.traced import Traced
 
 
 def _columns(record: type[Ended] | type[Traced], *worked_out: str) -> dict[str, Column[Any]]:

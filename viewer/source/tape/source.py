@@ -13,7 +13,7 @@ from sqlalchemy import Connection, not_
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.commands import options, status
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.outcome import Exchange, Reads
+from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED

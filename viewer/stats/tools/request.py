@@ -19,7 +19,7 @@ import msgspec
 
 from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
 from wiretape.recorder.decode.dialects import chat, registry
-from wiretape.recorder.decode.outcome import NOT_SHIPPED, Exchange
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange
 from wiretape.recorder.decode.values import JsonObject
 
 Numbers = dict[str, "float | list[float] | array[float] | None"]

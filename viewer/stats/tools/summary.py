@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.outcome import Exchange
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
 from wiretape.viewer.stats.tools.request import (

@@ -13,7 +13,7 @@ from rich.style import Style
 from textual.events import Click
 from textual.message import Message
 
-from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange.clocks import Times

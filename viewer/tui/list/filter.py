@@ -6,11 +6,14 @@ which is read and written beside the loop.
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Final
 
+import platformdirs
 from rich.highlighter import Highlighter
 from rich.text import Text
 from textual.app import ComposeResult
@@ -27,6 +30,7 @@ from textual.worker import Worker
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer import outfile
 from wiretape.viewer.listing import drilling
 from wiretape.viewer.query import completion, parser
 from wiretape.viewer.query.completion import Offer
@@ -36,9 +40,54 @@ from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.tui.base import paint, theme
-from wiretape.viewer.tui.list import history
 from wiretape.viewer.tui.list.listing import Query, Vocabulary
 from wiretape.viewer.tui.widgets.cursor import Toned
+
+MOST_FILTERS: Final = 200
+"""Number of filters that are kept, the newest ones."""
+
+_LONGEST_FILTER: Final = 4000
+_LARGEST_HISTORY: Final = MOST_FILTERS * 8 * _LONGEST_FILTER
+
+
+def file() -> Path:
+    """Return the path of the history, in the user's state directory; neither need exist."""
+    return Path(platformdirs.user_state_path("wiretape")) / "filters.json"
+
+
+def read(path: Path) -> list[str]:
+    """Return the filters, the newest last; none if there is no file.
+
+    Raises `OSError`, or `ValueError` where the file is broken: others may have written to it.
+    """
+    try:
+        with path.open("rb") as file:
+            filters = json.loads(file.read(_LARGEST_HISTORY))
+    except FileNotFoundError:
+        return []
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(filters, list):
+        raise ValueError("no list of filters")
+    return [text for text in filters if isinstance(text, str) and 0 < len(text) <= _LONGEST_FILTER][-MOST_FILTERS:]
+
+
+def with_filters(known: Sequence[str], *texts: str) -> list[str]:
+    """Return a history with filters added at the end, each once; an empty one is left out."""
+    new = [text for text in dict.fromkeys(reversed(texts)) if text.strip() and len(text) <= _LONGEST_FILTER][::-1]
+    return [*(text for text in known if text not in new), *new][-MOST_FILTERS:]
+
+
+def add(path: Path, text: str) -> None:
+    """Add a filter to the history, which is made where there is none, or a broken one. Raises `OSError`."""
+    try:
+        known = read(path)
+    except ValueError:  # `read` reports it
+        known = []
+    if (filters := with_filters(known, text)) != known:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        outfile.replace_private(path, json.dumps(filters, indent=0).encode())
+
 
 AFTER_SECONDS: Final = 0.12
 """Delay between the last key and applying a filter, in seconds."""
@@ -219,13 +268,13 @@ class FilterLine(Vertical):
 
     async def _recall(self) -> None:
         try:
-            self.box.recall(await asyncio.to_thread(history.read, history.file()))
+            self.box.recall(await asyncio.to_thread(read, file()))
         except (OSError, ValueError) as error:
             self._report("The filters of earlier runs cannot be read", error)
 
     async def _keep(self, text: str) -> None:
         try:
-            await asyncio.to_thread(history.add, history.file(), text)
+            await asyncio.to_thread(add, file(), text)
         except OSError as error:
             self._report("Filters cannot be kept for later runs", error)
 
@@ -312,13 +361,13 @@ class FilterInput(Input):
 
     def remember(self, text: str) -> None:
         """Keep a filter for `up`."""
-        self.history = history.with_filters(self.history, text)
+        self.history = with_filters(self.history, text)
         self._at = len(self.history)
 
     def recall(self, texts: Sequence[str]) -> None:
         """Put filters of earlier runs before those of this one; `up` goes on from where it was."""
         from_end = len(self.history) - self._at
-        self.history = history.with_filters(texts, *self.history)
+        self.history = with_filters(texts, *self.history)
         self._at = len(self.history) - from_end
 
     def insert(self, text: str, index: int) -> None:

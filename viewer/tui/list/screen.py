@@ -26,7 +26,7 @@ from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import drilling, notices
 from wiretape.viewer.listing.catalog import Marks
-from wiretape.viewer.query.patterns import TooSlow
+from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import Unsupported
 from wiretape.viewer.text.cells import Part

@@ -13,10 +13,10 @@ from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from tests.viewer.query.reference import matches, needed
 from tests.viewer.random_filters import GAPS, LEAVES, TREES, Stored, cases, ended, engine, fill
-from wiretape.viewer.query import patterns
+from wiretape.viewer.query import values
 from wiretape.viewer.query.parser import parse
-from wiretape.viewer.query.patterns import TooSlow
 from wiretape.viewer.query.syntax import Filter
+from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.source.tape import conditions, queries
 
 EVERY = [COMPLETE, TOOLS, TRUNCATED, LIMITED, FAILED, ODD, LIVE]
@@ -76,7 +76,7 @@ def test_the_hard_cases_are_the_same_too(memory: Connection, text: str, given: d
 def test_an_expression_that_would_go_on_for_ever_is_a_slip_of_the_one_who_typed_it(
     memory: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patterns, "LONGEST_SECONDS", 0.02)
+    monkeypatch.setattr(values, "LONGEST_SECONDS", 0.02)
     fill(memory, ended(content="a" * 40 + "b"))
     assert list(queries.exchanges(memory, ("id",), where=conditions.condition(parse('text~"(a+)+$"')))) == []
     fill(memory, ended(content="a" * 60_000 + "b"))

@@ -10,7 +10,7 @@ from sqlalchemy.exc import NoResultFound
 
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS, TRUNCATED
 from tests.viewer.exchange_rows import full
-from wiretape.recorder.decode.outcome import Read
+from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.viewer import rows
 from wiretape.viewer.source.tape import exchange, queries

@@ -12,9 +12,9 @@ from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.recorder import errors
 from wiretape.viewer import rows
-from wiretape.viewer.query import patterns
+from wiretape.viewer.query import values
 from wiretape.viewer.query.parser import parse
-from wiretape.viewer.query.patterns import TooSlow
+from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.source.tape import columns, conditions, exchange, queries
 
 ALL = [COMPLETE, TOOLS, TRUNCATED]
@@ -48,7 +48,7 @@ def test_each_query_may_search_for_so_long_anew(tape: Path) -> None:
     with queries.opened(tape) as connection:
         expected = queries.count(connection, where)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(patterns, "WHOLE_SECONDS", -1)
+            patch.setattr(values, "WHOLE_SECONDS", -1)
             with pytest.raises(TooSlow), queries.explained(tape):
                 queries.count(connection, where)
         assert queries.count(connection, where) == expected > 1

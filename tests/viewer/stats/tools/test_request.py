@@ -8,7 +8,7 @@ import pytest
 from tests.cases import each_case
 from wiretape.recorder.decode.decoder import Run, decode
 from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.stats.tools import request as seen
 from wiretape.viewer.stats.tools.request import ToolError
 from wiretape.viewer.stats.tools.summary import measure

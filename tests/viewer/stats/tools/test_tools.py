@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.outcome import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.stats.tools.summary import Observed, measure, measure_observed, report_of
 from wiretape.viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, authority
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.viewer.tui.base import crash
+from wiretape.viewer.tui import app
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def broken(text: str) -> Exception:
 
 
 def test_a_fault_is_told_and_its_traceback_kept(state: Path) -> None:
-    told = crash.report(broken("no such thing"), SYSTEM).splitlines()
+    told = app.report(broken("no such thing"), SYSTEM).splitlines()
     (kept,) = state.rglob("view-*.txt")
     assert told[1] == "  LookupError: no such thing"
     assert "in broken" in kept.read_text("utf-8")
@@ -31,6 +31,6 @@ def test_a_fault_is_told_and_its_traceback_kept(state: Path) -> None:
 
 
 def test_what_a_fault_quotes_cannot_control_the_terminal() -> None:
-    told = crash.report(broken("\x1b]0;title\x07\n[bold]"), SYSTEM)
+    told = app.report(broken("\x1b]0;title\x07\n[bold]"), SYSTEM)
     assert len(told.splitlines()) == 5
     assert "\x1b" not in told

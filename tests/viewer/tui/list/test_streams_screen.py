@@ -21,13 +21,13 @@ from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import retention
 from wiretape.recorder.tape.schema import APPLICATION_ID
 from wiretape.viewer.listing.layout import COLUMNS
-from wiretape.viewer.query import patterns
+from wiretape.viewer.query import values
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.place import Tape
 from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.help import entries
-from wiretape.viewer.tui.list import history
+from wiretape.viewer.tui.list import filter
 from wiretape.viewer.tui.list import offers as list_offers
 from wiretape.viewer.tui.list.filter import FilterInput
 from wiretape.viewer.tui.list.rows import StreamRows
@@ -655,11 +655,11 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
         async with viewed(tape) as pilot:
             await type_filter(pilot, "is:live")
             press(pilot, "enter")
-            await wait_for(pilot, lambda: history.file().exists())
-            assert history.read(history.file()) == ["is:live"]
+            await wait_for(pilot, lambda: filter.file().exists())
+            assert filter.read(filter.file()) == ["is:live"]
 
     async def second() -> None:
-        history.add(history.file(), "\x1b]0;t\x07")
+        filter.add(filter.file(), "\x1b]0;t\x07")
         async with viewed(tape) as pilot:
             box = await type_filter(pilot, "dra")
             await wait_for(pilot, lambda: len(box.history) == 2)
@@ -670,7 +670,7 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
             press(pilot, "down", "down")
             await wait_for(pilot, lambda: box.value == "dra")
 
-    assert history.file().is_relative_to(tmp_path)
+    assert filter.file().is_relative_to(tmp_path)
     journey(first())
     journey(second())
 
@@ -678,7 +678,7 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
 def test_a_history_that_is_broken_and_cannot_be_kept_is_told_of_once(
     tape: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history.file().mkdir(parents=True)
+    filter.file().mkdir(parents=True)
     toasts: list[str] = []
     monkeypatch.setattr(ViewerApp, "notify", lambda app, message, **more: toasts.append(message))
 
@@ -763,7 +763,7 @@ def test_a_mistake_in_the_configuration_is_shown_instead_of_the_saved_views(
 def test_an_expression_that_would_go_on_for_ever_is_taken_for_a_slip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patterns, "LONGEST_SECONDS", 0.02)
+    monkeypatch.setattr(values, "LONGEST_SECONDS", 0.02)
     with recorder(tmp_path / "tape.db") as writing:
         parts = [(10, event({"content": "a" * 60_000 + "b"})), (20, event({}) + b"data: [DONE]\n\n")]
         writing.record("a" * 16, parts)
