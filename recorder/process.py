@@ -137,7 +137,7 @@ LOST_MS: Final = 15_000
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecorderRun:
     """One run of a recorder, as its tape has it. Times are wall times in UTC, ISO 8601.
 
     `gone` is whether its process is known to have ended; `upstreams` are pairs of a name and a URL.

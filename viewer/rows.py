@@ -218,7 +218,7 @@ class TurnRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestRow:
     """A request as on the tape; `body` may be only its beginning, `size` and `sha256` cover the whole body received.
 
     They are None until the body is complete, and if the recorder died before that.
@@ -457,7 +457,7 @@ def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
     return [None if a is None or b is None else b - a for a, b in itertools.pairwise(at_ns)]
 
 
-def request(one: Request) -> TableRow:
+def request(one: RequestRow) -> TableRow:
     """Return the row of a request: its body as text, and in base64 as it came if it was not that text in UTF-8."""
     text = one.text
     is_text = text is not None and encoding.is_identity(encoding.coding_of(one.headers))

@@ -4,7 +4,7 @@
     >>> tape = wiretape.open_tape("tape.db")
     >>> frame = tape.exchanges("model:gpt-* since:2h")
 
-`WiretapeServer` is the type of the pytest plugin's fixture, and `Timeline` the return type of its `timeline()`.
+`WiretapeServer` is the type of the pytest plugin's fixture, and `RequestTimeline` the return type of its `timeline()`.
 
 Importing this package is cheap: pandas and the database library are loaded when a name that needs them is first used.
 Every error that wiretape foresees is a `WiretapeError`, except that an invalid filter is a `ValueError`.
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     )
     from wiretape.viewer.export.frames import Tape, open_tape
     from wiretape.viewer.replay.background import WiretapeServer
-    from wiretape.viewer.replay.timeline import Timeline
+    from wiretape.viewer.replay.timeline import RequestTimeline
 
 __all__ = [
     "ForeignFile",
     "NotFound",
+    "RequestTimeline",
     "SchemaMismatch",
     "Tape",
     "TapeBusy",
     "TapeDamaged",
     "TapeError",
-    "Timeline",
     "WiretapeError",
     "WiretapeServer",
     "__version__",
@@ -46,7 +46,7 @@ __all__ = [
 
 _IN = {
     "Tape": "wiretape.viewer.export.frames",
-    "Timeline": "wiretape.viewer.replay.timeline",
+    "RequestTimeline": "wiretape.viewer.replay.timeline",
     "WiretapeServer": "wiretape.viewer.replay.background",
     "open_tape": "wiretape.viewer.export.frames",
 }

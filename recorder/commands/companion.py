@@ -26,7 +26,7 @@ _MOST_AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class CompanionProgram:
     """A module that is run, with its arguments; `does` says what for, as in "serves metrics"."""
 
     module: str
@@ -49,10 +49,10 @@ class Shipment:
             return f"otlp        {Redactor(None).url(self.destination.url)}/v1/traces, /v1/metrics"
         return f"ship        {self.destination.shown}{', with bodies' if self.bodies else ''}"
 
-    def program(self, settings: "Options") -> Program:
+    def program(self, settings: "Options") -> CompanionProgram:
         """Return the program for the tape of a recorder: `wiretape ship`."""
         does = "sends OTLP" if isinstance(self.destination, Collector) else "ships the tape"
-        return Program("wiretape.viewer.cli", does, tuple(self._arguments(settings)))
+        return CompanionProgram("wiretape.viewer.cli", does, tuple(self._arguments(settings)))
 
     def _arguments(self, settings: "Options") -> Iterator[str]:
         to, labels, files = self.destination, Redactor(None).labels(settings.labels), {"--ca-file": settings.ca_file}
@@ -88,7 +88,7 @@ async def shipped(
 
 
 async def keep_running(
-    program: Program, attend: Callable[[asyncio.subprocess.Process], Awaitable[int]], screen: "Screen"
+    program: CompanionProgram, attend: Callable[[asyncio.subprocess.Process], Awaitable[int]], screen: "Screen"
 ) -> None:
     """Start a program, and again when it ends, until cancelled; `attend` returns its exit code when it has ended.
 
@@ -148,7 +148,7 @@ async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dic
 class Companion:
     """A process that reads the tape of a recorder, and the end of that process."""
 
-    def __init__(self, program: Program, screen: "Screen") -> None:
+    def __init__(self, program: CompanionProgram, screen: "Screen") -> None:
         self._program, self._screen = program, screen
         self._process: asyncio.subprocess.Process | None = None
         self._keeping = asyncio.create_task(keep_running(program, self._attend, screen))

@@ -54,7 +54,7 @@ def left_behind(mark: str) -> list[str]:
     return lines
 
 
-class Watch:
+class DaemonWatch:
     """The processes that ran before a command, and that its own are connected to on this machine."""
 
     def __init__(self, mark: str, recorder: int) -> None:

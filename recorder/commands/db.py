@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from sqlalchemy import Connection
 
-    from wiretape.recorder.tape.retention import Size, Summary
+    from wiretape.recorder.tape.retention import DeletionSummary, Size
     from wiretape.recorder.tape.store import Store
 
 _DAMAGED_SHOWN = 10
@@ -169,7 +169,7 @@ def prune(
     from wiretape.recorder.tape import file, retention
 
     path = options.tape_path(db)
-    limits = retention.Limits(older, max_size)
+    limits = retention.TapeLimits(older, max_size)
     with file.reading(path) as connection:
         ids = retention.past(connection, limits, SYSTEM)
     delete(
@@ -215,7 +215,7 @@ def delete(
         _delete(path, work, summary.exchanges, by=by, vacuum=vacuum)
 
 
-def _described(summary: "Summary") -> str:
+def _described(summary: "DeletionSummary") -> str:
     began = (at[:16].replace("T", " ") for at in (summary.oldest, summary.newest) if at)
     bodies = f"{bytes_(summary.body_bytes)} of response bodies"
     return f"{counted(summary.exchanges, 'exchange')} ({' … '.join(dict.fromkeys(began))} UTC, {bodies})"

@@ -8,7 +8,7 @@ from wiretape.recorder import process
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import environment
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.pointing import Plan
+from wiretape.recorder.relay.pointing import PointingPlan
 
 _NAMED = 4
 """Limit of variables, hosts or refusals named in one line."""
@@ -22,7 +22,7 @@ _CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
 class Attempt:
     """A recorder's view of a command: connections, the hosts requested from the proxy and the treatment of each."""
 
-    plan: Plan
+    plan: PointingPlan
     is_intercepting: bool = False
     connections: int = 0
     asked: dict[str, str] = field(default_factory=dict)

@@ -28,7 +28,7 @@ CUT = b"cut\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecorderProcess:
     """The process of a recorder, and the line to it."""
 
     pid: int
@@ -54,7 +54,7 @@ class Recording:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def record(main: Callable[[socket.socket], int]) -> Recording:
+def record(main: Callable[[socket.socket], int]) -> RecorderProcess:
     """Start a recorder; `main` gets the line to this process, on which it sends its base URL, and returns a code.
 
     When this process ends, however that happens, the line ends.
@@ -66,7 +66,7 @@ def record(main: Callable[[socket.socket], int]) -> Recording:
     pid = os.fork()
     if pid:
         theirs.close()
-        return Recording(pid, ours)
+        return RecorderProcess(pid, ours)
     ours.close()
     _become_recorder(main, theirs)
 
@@ -126,7 +126,7 @@ class Job:
             elif number in _FORWARDED and not is_shared:
                 os.kill(child, number)
 
-    def finish(self, recording: Recording) -> int:
+    def finish(self, recording: RecorderProcess) -> int:
         """Wait for the recorder's end, and return its exit code; what would end a command cuts the recorder short."""
         while True:
             ended, status = os.waitpid(recording.pid, os.WNOHANG)

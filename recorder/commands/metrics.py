@@ -16,7 +16,7 @@ import msgspec
 
 from wiretape.recorder import __version__
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.commands.companion import Program, keep_running
+from wiretape.recorder.commands.companion import CompanionProgram, keep_running
 from wiretape.recorder.relay import server
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Setup(msgspec.Struct, frozen=True):
     hosts: frozenset[str]
 
 
-class Pulse(msgspec.Struct, frozen=True):
+class RecorderState(msgspec.Struct, frozen=True):
     """Each further line: the state of the recorder."""
 
     open: int
@@ -65,7 +65,7 @@ async def served(
     url = server.base_url(sock)
     hosts = settings.allow_hosts | {url.removeprefix("http://").rpartition(":")[0]}
     setup = msgspec.json.encode(Setup(settings.tape, recorder.session, __version__, hosts), enc_hook=str)
-    program = Program(PROGRAM, "serves metrics", (str(sock.fileno()),), (sock.fileno(),))
+    program = CompanionProgram(PROGRAM, "serves metrics", (str(sock.fileno()),), (sock.fileno(),))
     keeping = asyncio.create_task(keep_running(program, lambda process: _feed(process, setup, recorder), screen))
     screen.line(f"metrics     {url}/metrics")
     try:
@@ -98,9 +98,9 @@ async def _feed(process: asyncio.subprocess.Process, setup: bytes, recorder: "Re
             await process.wait()
 
 
-def _pulse(recorder: "Recorder", event_loop_lag_ns: int) -> Pulse:
+def _pulse(recorder: "Recorder", event_loop_lag_ns: int) -> RecorderState:
     counts = recorder.counts
-    return Pulse(
+    return RecorderState(
         open=recorder.live,
         event_loop_lag_ns=event_loop_lag_ns,
         write_lag_ns=recorder.lag_ns(),

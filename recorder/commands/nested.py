@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.apis import BY_NAME, BY_VARIABLE
-from wiretape.recorder.relay.pointing import Plan
+from wiretape.recorder.relay.pointing import PointingPlan
 from wiretape.recorder.relay.providers import Upstream
 
 VARIABLE = "WIRETAPE_RECORDING"
@@ -18,7 +18,7 @@ _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class OuterRecorder:
     """The recorder of a command: its process, its base URL, its tape.
 
     `own` names the APIs that it relays to at their own URL; `intercepts`, whether it is a forward proxy.
@@ -37,28 +37,28 @@ class Marker:
         return self.boot == boot_id() and not is_gone(self.pid, self.boot)
 
 
-def mark(pid: int, base: str, tape: Path, plan: Plan, *, intercepts: bool = False) -> dict[str, str]:
+def mark(pid: int, base: str, tape: Path, plan: PointingPlan, *, intercepts: bool = False) -> dict[str, str]:
     """Return the variable that names the recorder to a command."""
     import msgspec
 
     own = [one.name for one in plan.upstreams if one.name in BY_NAME and one.url == BY_NAME[one.name].url]
-    marker = Marker(pid, boot_id(), base, str(tape.resolve()), own, intercepts)
+    marker = OuterRecorder(pid, boot_id(), base, str(tape.resolve()), own, intercepts)
     return {VARIABLE: msgspec.json.encode(marker).decode()}
 
 
-def read(environ: Mapping[str, str]) -> Marker | None:
+def read(environ: Mapping[str, str]) -> OuterRecorder | None:
     """Return the mark of the environment; None if it has none, or one that cannot be read."""
     if VARIABLE not in environ:
         return None
     import msgspec
 
     try:
-        return msgspec.json.decode(environ[VARIABLE], type=Marker)
+        return msgspec.json.decode(environ[VARIABLE], type=OuterRecorder)
     except msgspec.DecodeError:
         return None
 
 
-def without(environ: Mapping[str, str], marker: Marker) -> dict[str, str]:
+def without(environ: Mapping[str, str], marker: OuterRecorder) -> dict[str, str]:
     """Return the environment without a recorder's variables, where their former values are known.
 
     The former value of a variable is lost if it was not its API's own URL: one that points at a running recorder stays.
@@ -90,7 +90,7 @@ def resolved(environ: Mapping[str, str], base: str, upstreams: Sequence[Upstream
     return {**environ, **{name: f"{one.url}{rest.decode()}" for name, (one, rest) in known.items()}}
 
 
-def _is_left(name: str, value: str, marker: Marker) -> bool:
+def _is_left(name: str, value: str, marker: OuterRecorder) -> bool:
     """Return True if a variable names the recorder as a proxy, or certificates that went with a recorder."""
     if _CERTIFICATES in value:
         return not Path(value).exists()

@@ -116,7 +116,7 @@ def deleting(command: F) -> F:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordingValues:
     """The values of the options that every recording command takes."""
 
     db: Path | None
@@ -150,7 +150,7 @@ class Recording:
         """
         from wiretape.recorder.relay import intercept
         from wiretape.recorder.relay.service import Options
-        from wiretape.recorder.relay.upstream import Limits
+        from wiretape.recorder.relay.upstream import Timeouts
 
         if self.hosts and not self.intercepts:
             raise click.UsageError("--host is for --intercept: use that")
@@ -160,7 +160,7 @@ class Recording:
             labels={**(added or {}), **read_labels(self.labels)},
             keep_encoding=self.keep_encoding,
             websocket=not self.no_websocket,
-            limits=Limits(self.connect_timeout, self.headers_timeout, self.idle_timeout),
+            limits=Timeouts(self.connect_timeout, self.headers_timeout, self.idle_timeout),
             ca_file=self.ca_file,
             interception=intercept.make(self.hosts, _password()) if self.intercepts else None,
             **more,
@@ -207,7 +207,7 @@ _RECORDING = (
 
 def recording(intercept: Callable[[Any], Any]) -> Callable[[F], F]:
     """Return a decorator that adds the options of a recording command, which gets `common`; one is its own."""
-    return gathered("common", Recording, intercept, *_RECORDING)
+    return gathered("common", RecordingValues, intercept, *_RECORDING)
 
 
 intercepting = click.option(

@@ -63,7 +63,7 @@ _NAMED = 3
               help="With --ship, ship the bodies, too: requests, answers, and their reads.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
 def record(
-    common: options.Recording,
+    common: options.RecordingValues,
     listen: str,
     allow_hosts: tuple[str, ...],
     verbose: bool,

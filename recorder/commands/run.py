@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from wiretape.recorder.commands import daemons, job, nested, options
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import apis, pointing, providers
-from wiretape.recorder.relay.pointing import Plan
+from wiretape.recorder.relay.pointing import PointingPlan
 from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @options.recording(options.intercepting_by_default)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
-def run(common: options.Recording, command: tuple[str, ...]) -> None:
+def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
     """Record one command: wiretape run [OPTIONS] -- CMD …
 
     The command runs behind a forward proxy, which records requests to the hosts of known APIs and to each --host:
@@ -126,7 +126,7 @@ def run(common: options.Recording, command: tuple[str, ...]) -> None:
     job.end(code)
 
 
-def make_plan(common: options.Recording, environ: Mapping[str, str], command: Sequence[str]) -> Plan:
+def make_plan(common: options.RecordingValues, environ: Mapping[str, str], command: Sequence[str]) -> PointingPlan:
     """Return the upstreams and variables for a command, by the options, else by its environment."""
     given = options.read_upstreams(common.upstreams) if common.upstreams else ()
     if common.intercepts:
@@ -137,7 +137,7 @@ def make_plan(common: options.Recording, environ: Mapping[str, str], command: Se
         raise click.UsageError(str(error)) from error
 
 
-def _asks_for_more(common: options.Recording, marker: nested.Marker) -> bool:
+def _asks_for_more(common: options.RecordingValues, marker: nested.OuterRecorder) -> bool:
     """Return True if the command line asks for another tape or upstream than those of the recorder around it."""
     source = click.get_current_context().get_parameter_source
     is_other_tape = source("db") is ParameterSource.COMMANDLINE and str(common.tape.resolve()) != marker.tape
@@ -158,7 +158,7 @@ def _recorders_in(environ: Mapping[str, str], tape: Path) -> "list[tuple[str, li
         return []
 
 
-def _without(environ: Mapping[str, str], marker: nested.Marker) -> dict[str, str]:
+def _without(environ: Mapping[str, str], marker: nested.OuterRecorder) -> dict[str, str]:
     try:
         return nested.without(environ, marker)
     except ValueError as error:
@@ -181,7 +181,7 @@ def _not_started(command: Sequence[str], error: OSError) -> int:
     return NOT_EXECUTABLE
 
 
-def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str]) -> int:
+def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]) -> int:
     """Run and record a command; return its exit code, or -N if signal N ended it."""
     from wiretape.recorder.relay import environment as variables
     from wiretape.recorder.relay import loop
@@ -194,7 +194,7 @@ def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: S
         return recording.wait()
     marked = nested.mark(recording.pid, base, settings.tape, plan, intercepts=settings.interception is not None)
     (mark,) = map("=".join, marked.items())
-    watch = daemons.Watch(mark, recording.pid)
+    watch = daemons.DaemonWatch(mark, recording.pid)
     with _environment(settings, plan, environ, base) as environment:
         with job.Job(command, {**environment, **marked}, watch.look) as running:
             try:
@@ -212,7 +212,7 @@ def _run(settings: "Options", plan: Plan, environ: Mapping[str, str], command: S
 
 
 async def _record(
-    settings: "Options", plan: Plan, environ: Mapping[str, str], command: Sequence[str], line: "socket.socket"
+    settings: "Options", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str], line: "socket.socket"
 ) -> int:
     """Record until the line says that the command has ended, or ends; return 0, or another code for losses."""
     from wiretape.recorder.commands import explain
@@ -293,7 +293,9 @@ def _report(message: str) -> None:
 
 
 @contextlib.contextmanager
-def _environment(settings: "Options", plan: Plan, environ: Mapping[str, str], base: str) -> Iterator[Mapping[str, str]]:
+def _environment(
+    settings: "Options", plan: PointingPlan, environ: Mapping[str, str], base: str
+) -> Iterator[Mapping[str, str]]:
     """Yield a command's environment; its certificate files exist until the end."""
     if settings.interception is None:
         yield {**environ, **plan.values(base), **past_proxies(environ)}

@@ -17,7 +17,7 @@ from wiretape.recorder.decode.values import JsonObject, count
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import (
-        Run,  # it loads the parser of JSON: a shell that completes a line waits for it
+        ItemRun,  # it loads the parser of JSON: a shell that completes a line waits for it
     )
 
 _MARKERS: Final = 16
@@ -37,7 +37,7 @@ class Answer:
     flags: frozenset[str]
 
 
-def assemble(runs: "Iterable[Run]", cleaner: Cleaner) -> Answer:
+def assemble(runs: "Iterable[ItemRun]", cleaner: Cleaner) -> Answer:
     """Put the chunks of one answer together."""
     builder = _Builder()
     for run in runs:
@@ -182,7 +182,7 @@ class _Builder:
         if chunk.flags:
             self._flags.update(chunk.flags)
 
-    def extend(self, run: "Run") -> None:
+    def extend(self, run: "ItemRun") -> None:
         """Add the chunks of a run behind the first, which has been added: they differ from it in one text only."""
         (piece,) = run.chunk.pieces
         choice = self._choices[piece.index]

@@ -39,7 +39,7 @@ _LONGEST_ASKED: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """A request as it is on the tape: its headers, each `[name, value]`, and its body."""
 
     headers: Sequence[Sequence[str]]
@@ -47,7 +47,7 @@ class Asked:
 
 
 def belonging(
-    asked: Asked, operation: str, content: str | None, calls: Sequence[Mapping[str, Any]] | None
+    asked: RecordedRequest, operation: str, content: str | None, calls: Sequence[Mapping[str, Any]] | None
 ) -> JsonObject:
     """Return the fields of `Measures` about the conversation of a request; its body is read only for a generation.
 

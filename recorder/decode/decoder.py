@@ -2,8 +2,8 @@
 
 An *item* is a piece of the body: an event (by the standard, or a record of another framing), a comment, a record
 outside of any event, or a body that is no stream. A *chunk* is a payload in an item. Of a long answer nearly every
-payload repeats an earlier one but for one text: those are found several at a time (`templates`) and kept as one `Run`,
-without an object for each event.
+payload repeats an earlier one but for one text: those are found several at a time (`templates`) and kept as one
+`ItemRun`, without an object for each event.
 
 The time of an item, and of the chunks in it, is that of the read which holds its last byte. No body, however broken or
 hostile, is an error: what cannot be read is left out and flagged. Measures are derived in `derive`.
@@ -23,14 +23,14 @@ from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuc
 from wiretape.recorder.decode.dialect import Chunk, Dialect
 from wiretape.recorder.decode.dialects import chat, cohere
 from wiretape.recorder.decode.dialects.registry import BY_API
-from wiretape.recorder.decode.exchange import Close, Exchange, Read, Reads
+from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Read, Reads
 from wiretape.recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
 from wiretape.recorder.decode.operation import api_asked
-from wiretape.recorder.decode.payloads import Reader
+from wiretape.recorder.decode.payloads import PayloadReader
 from wiretape.recorder.decode.templates import Templates, filler
 
 if TYPE_CHECKING:
-    from wiretape.recorder.decode.websocket import Turn
+    from wiretape.recorder.decode.websocket import ResponseTurn
 
 MAX_ITEMS: Final = 1_000_000
 """Items and payloads decoded of one body: more than 64 MiB of a real stream holds."""
@@ -98,7 +98,7 @@ class TimedChunk(NamedTuple):
 
 
 @dataclass(slots=True)
-class Run:
+class ItemRun:
     """One chunk, or several in a row that are equal but for one text, each in an item of its own.
 
     `part` (one of `templates.PARTS`) names that text, `texts` has it for each chunk; a chunk by itself has the part
@@ -157,7 +157,7 @@ class Decoded:
     ends: list[int] = field(default_factory=list)
     at_ns: Sequence[int | None] = ()
     reads: Sequence[int | None] = ()
-    runs: list[Run] = field(default_factory=list)
+    runs: list[ItemRun] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)
     api: str | None = None
     done_item: int | None = None
@@ -167,8 +167,8 @@ class Decoded:
     ids: dict[int, str] = field(default_factory=dict)
     fields: dict[int, tuple[str, str]] = field(default_factory=dict)
     sent: set[int] = field(default_factory=set)
-    turns: "list[Turn]" = field(default_factory=list)
-    close: Close | None = None
+    turns: "list[ResponseTurn]" = field(default_factory=list)
+    close: CloseFrame | None = None
 
     @property
     def stream(self) -> bool:
@@ -200,7 +200,7 @@ class Decoded:
 
     def add(self, chunk: Chunk, item: int) -> None:
         """Add a chunk that stands in an item."""
-        self.runs.append(Run(chunk, None, [""], item))
+        self.runs.append(ItemRun(chunk, None, [""], item))
         if chunk.ends:
             self.end_item = item
 
@@ -294,9 +294,9 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
         decoded.flags.add(plain.flag)
     try:
         if decoded.framing == "sse":
-            _StreamDecoder(decoded, Reader(exchange.request), Allowance(clock)).run()
+            _StreamDecoder(decoded, PayloadReader(exchange.request), Allowance(clock)).run()
         elif decoded.stream:
-            _decode_records(decoded, Reader(exchange.request), Allowance(clock))
+            _decode_records(decoded, PayloadReader(exchange.request), Allowance(clock))
         elif plain.data:
             _decode_whole(decoded)
     except TooMuchError:
@@ -344,7 +344,7 @@ def _is_whole_answer(data: bytes) -> bool:
     return chunk.fault is None and bool(chunk.pieces) and all(piece.finish_reason for piece in chunk.pieces)
 
 
-def _decode_records(decoded: Decoded, reader: Reader, allowance: Allowance) -> None:
+def _decode_records(decoded: Decoded, reader: PayloadReader, allowance: Allowance) -> None:
     """Decode a stream of records that are no server-sent events; a record is an event with one payload."""
     for record in _RECORDS[decoded.framing].records(decoded.data):
         allowance.take()
@@ -404,7 +404,7 @@ def _decode_whole(decoded: Decoded) -> None:
         if chunk is payloads.UNREAD:
             raise TooMuchError
         if chunk is not payloads.MALFORMED:
-            decoded.runs.append(Run(chunk, None, [""], 0))
+            decoded.runs.append(ItemRun(chunk, None, [""], 0))
 
 
 def _set_times(
@@ -451,12 +451,12 @@ def _api(decoded: Decoded) -> str | None:
 class _StreamDecoder:
     """Fills a `Decoded` from its data: standard events first, then the data between them."""
 
-    def __init__(self, decoded: Decoded, reader: Reader, allowance: Allowance) -> None:
+    def __init__(self, decoded: Decoded, reader: PayloadReader, allowance: Allowance) -> None:
         self._decoded = decoded
         self._allowance = allowance
         self._data = decoded.data
         self._reader = reader
-        self._cursor = sse.Cursor(self._data)
+        self._cursor = sse.EventCursor(self._data)
         self._covered = self._cursor.at
         self._templates = Templates()
         self._blank = _CRLF if b"\r" in self._data else _LF
@@ -490,7 +490,7 @@ class _StreamDecoder:
         room = (MAX_ITEMS - self._count + 1) // 2
         borders = list(accumulate(sizes[:room], initial=start))
         decoded = self._decoded
-        decoded.runs.append(Run(template.chunk, template.part, texts[:room], len(decoded.kinds)))
+        decoded.runs.append(ItemRun(template.chunk, template.part, texts[:room], len(decoded.kinds)))
         decoded.kinds += bytes((EVENT,)) * (len(borders) - 1)
         decoded.starts += borders[:-1]
         # A line ends at its CR: the LF after it is not waited for.
@@ -630,7 +630,7 @@ class _StreamDecoder:
         decoded.done_item = None if decoded.done_item is None else numbers[decoded.done_item]
         decoded.end_item = None if decoded.end_item is None else numbers[decoded.end_item]
         alone = [
-            Run(chunk, None, [""], numbers[item])
+            ItemRun(chunk, None, [""], numbers[item])
             for run in decoded.runs
             for item, chunk in enumerate(run.chunks(), run.item)
         ]

@@ -10,9 +10,9 @@ from typing import Any
 
 from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.assembly import Answer, assemble
-from wiretape.recorder.decode.conversation import Asked, belonging
+from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
-from wiretape.recorder.decode.dialect import Fault
+from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
@@ -30,7 +30,11 @@ _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_t
 
 
 def derive(
-    exchange: Exchange, reads: Sequence[Read], body: bytes, decoded: Decoded | None = None, asked: Asked | None = None
+    exchange: Exchange,
+    reads: Sequence[Read],
+    body: bytes,
+    decoded: Decoded | None = None,
+    asked: RecordedRequest | None = None,
 ) -> Measures:
     """Derive the measures of an exchange from its facts, and from its body if that is `decoded` already.
 
@@ -85,19 +89,23 @@ def _known(values: JsonObject, decoded: Decoded) -> JsonObject:
     return values | dict.fromkeys(_OF_THE_END & values.keys()) if is_cut else values
 
 
-def _reported(fault: Fault | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> JsonObject:
+def _reported(fault: ReportedError | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> JsonObject:
     """Return the error that upstream reported, also as the reason for which it closed a WebSocket."""
     if outcome == "truncated" and decoded.close is not None:
-        fault = Fault(str(decoded.close.code), decoded.close.reason)
+        fault = ReportedError(str(decoded.close.code), decoded.close.reason)
     if fault is None:
         return {}
     return {"error_code": cleaner.optional(fault.code), "error_message": cleaner.optional(fault.message)}
 
 
-def _with_message(asked: Asked, decoded: Decoded) -> Asked:
+def _with_message(asked: RecordedRequest, decoded: Decoded) -> RecordedRequest:
     """Return a request whose body, over a WebSocket, is the first message that asked for an answer."""
     first = next((turn.asked for turn in decoded.turns if turn.asked is not None and turn.generates), None)
-    return asked if first is None else Asked(asked.headers, decoded.data[decoded.starts[first] : decoded.ends[first]])
+    return (
+        asked
+        if first is None
+        else RecordedRequest(asked.headers, decoded.data[decoded.starts[first] : decoded.ends[first]])
+    )
 
 
 def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
@@ -107,7 +115,7 @@ def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
     return (claimed if answered else None) or api_asked(exchange) or claimed
 
 
-def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Fault | None, Evidence]:
+def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[ReportedError | None, Evidence]:
     place = next((place for place, run in enumerate(decoded.runs) if run.chunk.fault is not None), None)
     fault = decoded.runs[place].chunk.fault if place is not None else None
     if not succeeded and fault is None and decoded.data:

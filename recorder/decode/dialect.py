@@ -11,7 +11,7 @@ from wiretape.recorder.decode.values import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ReportedError:
     """An error that the upstream reports in its own words; `code` falls back to the error's type."""
 
     code: str | None
@@ -62,7 +62,7 @@ class Chunk:
     reasoning: bool = False
     tool: bool = False
     usage: JsonObject | None = None
-    fault: Fault | None = None
+    fault: ReportedError | None = None
     flags: tuple[str, ...] = ()
     ends: bool = False
     ping: bool = False
@@ -95,7 +95,7 @@ class Tokens:
     cache_write_1h: int | None = None
 
 
-Parse = Callable[[JsonObject, str, Fault | None], Chunk | None]
+Parse = Callable[[JsonObject, str, ReportedError | None], Chunk | None]
 """Reads one JSON object, which came in an event of this type ("message" by default) and reports this error, if any.
 
 Returns None if the object is not of the dialect.

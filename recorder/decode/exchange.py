@@ -247,7 +247,7 @@ class Exchange:
         return "no_timing" if self.clock == "none" else None
 
 
-class Close(NamedTuple):
+class CloseFrame(NamedTuple):
     """The close frame of a WebSocket that came first: its code, and whether the client sent it."""
 
     code: int
@@ -277,7 +277,7 @@ class Evidence:
     finished: bool = False
     error: Literal["before_output", "mid_stream", "finish"] | None = None
     malformed: bool = False
-    close: Close | None = None
+    close: CloseFrame | None = None
     pending: bool = False
     broken: bool = False
 
@@ -289,7 +289,7 @@ def judge(exchange: Exchange, evidence: Evidence) -> Verdict:
     return _without_answer(exchange, evidence) or _error(exchange, evidence) or _ended(exchange, evidence)
 
 
-def transport_flags(exchange: Exchange, outcome: Outcome, close: Close | None = None) -> set[str]:
+def transport_flags(exchange: Exchange, outcome: Outcome, close: CloseFrame | None = None) -> set[str]:
     """Return the flags that follow from the facts alone, given the outcome they led to."""
     explained = outcome not in ("complete", "malformed", "error_event", "http_error") or close is not None
     raised = {

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from wiretape.recorder.decode.allowance import may_be_parsed
-from wiretape.recorder.decode.dialect import Chunk, Fault, Parse
+from wiretape.recorder.decode.dialect import Chunk, Parse, ReportedError
 from wiretape.recorder.decode.dialects.registry import DIALECTS
 from wiretape.recorder.decode.values import JsonObject, compact, text
 
@@ -41,7 +41,7 @@ _PARSERS: Final[list[Parse]] = [one.parse for one in DIALECTS]
 _MADE_FOR_STREAMS: Final = [(place, one.parser) for place, one in enumerate(DIALECTS) if one.parser is not None]
 
 
-class Reader:
+class PayloadReader:
     """Reads the JSON objects of one stream: each is a chunk of the dialect that claims it.
 
     `request` is the body of the request, None where it is not known.
@@ -68,12 +68,12 @@ class Reader:
         return Chunk("", fault=error)
 
 
-def read(data: str, event: str = "message", reader: Reader | None = None) -> Chunk:
+def read(data: str, event: str = "message", reader: PayloadReader | None = None) -> Chunk:
     """Read the data of one event: a chunk, `DONE`, `EMPTY`, `UNREAD`, or `MALFORMED`, which `repair` may still save."""
     if data == "[DONE]":
         return DONE
     if not data:
-        return Chunk("", fault=Fault(None, None)) if event == "error" else EMPTY
+        return Chunk("", fault=ReportedError(None, None)) if event == "error" else EMPTY
     if not may_be_parsed(data):
         return UNREAD
     try:
@@ -81,17 +81,17 @@ def read(data: str, event: str = "message", reader: Reader | None = None) -> Chu
     except (msgspec.DecodeError, ValueError, RecursionError):
         payload = _decode_slowly(data)
     if type(payload) is dict:
-        return (reader or Reader())(payload, event)
+        return (reader or PayloadReader())(payload, event)
     stripped = data.strip()
     if stripped == "[DONE]":
         return DONE
     listed = _fault_in_list(payload)
     if listed or (event == "error" and not stripped):
-        return Chunk("", fault=listed or Fault(None, None))
+        return Chunk("", fault=listed or ReportedError(None, None))
     return MALFORMED if stripped else EMPTY
 
 
-def fault(payload: JsonObject) -> Fault | None:
+def fault(payload: JsonObject) -> ReportedError | None:
     """Find the error that a JSON object reports, in any of the shapes seen on real wires."""
     error = payload.get("error")
     if error and not _is_blank(error):
@@ -106,7 +106,7 @@ def fault(payload: JsonObject) -> Fault | None:
     return None if _GATEWAY_KEYS.isdisjoint(payload) else _fault_of_gateway(payload)
 
 
-def body_fault(body: str) -> Fault:
+def body_fault(body: str) -> ReportedError:
     """Find the error in the body of an HTTP error that is not an event stream: in its JSON, else its text."""
     payload = _decode_slowly(body) if may_be_parsed(body) else None
     if isinstance(payload, list) and payload:
@@ -114,18 +114,18 @@ def body_fault(body: str) -> Fault:
     if isinstance(payload, dict) and payload:
         return fault(payload) or _described(payload, payload)
     text = payload if isinstance(payload, str) else body
-    return Fault(None, text.strip()[:MAX_TEXT_ERROR] or None)
+    return ReportedError(None, text.strip()[:MAX_TEXT_ERROR] or None)
 
 
-def error_field(value: str) -> Fault:
+def error_field(value: str) -> ReportedError:
     """Read the value of an `error:` line, a field that the standard ignores: a JSON error, or its text."""
     payload = _decode_slowly(value) if may_be_parsed(value) else None
     if isinstance(payload, dict) and payload:
         return fault(payload) or _described(payload, payload)
-    return Fault(None, value.strip() or None)
+    return ReportedError(None, value.strip() or None)
 
 
-def repair(block: str, event: str = "message", reader: Reader | None = None) -> tuple[list[Chunk], list[str]]:
+def repair(block: str, event: str = "message", reader: PayloadReader | None = None) -> tuple[list[Chunk], list[str]]:
     """Read an event's block again, leniently: payloads over several lines, several payloads in one event.
 
     Returns the chunks before the first thing that cannot be read, `MALFORMED` in its place, and the repair's flags.
@@ -134,14 +134,14 @@ def repair(block: str, event: str = "message", reader: Reader | None = None) -> 
     found = [chunk for chunk, _ in sequence("\n".join(lines), event, reader)]
     if found == [MALFORMED]:
         # The text of an error event need not be JSON.
-        return ([Chunk("", fault=Fault(None, "\n".join(lines).strip()))] if event == "error" else found), []
+        return ([Chunk("", fault=ReportedError(None, "\n".join(lines).strip()))] if event == "error" else found), []
     flags = ["glued"] if len(found) > 1 else []
     if bare:
         flags.append("unframed" if block.startswith(("{", "[")) else "pretty_printed")
     return found, flags
 
 
-def sequence(body: str, event: str = "message", reader: Reader | None = None) -> list[tuple[Chunk, int]]:
+def sequence(body: str, event: str = "message", reader: PayloadReader | None = None) -> list[tuple[Chunk, int]]:
     """Read the JSON objects and `[DONE]` that follow each other, each with the index where it ends.
 
     Stops at the first thing that is neither, which is `MALFORMED`.
@@ -149,14 +149,14 @@ def sequence(body: str, event: str = "message", reader: Reader | None = None) ->
     if not may_be_parsed(body):
         return [(UNREAD, len(body))]
     found: list[tuple[Chunk, int]] = []
-    position, reader = 0, reader or Reader()
+    position, reader = 0, reader or PayloadReader()
     while len(found) < MAX_SEQUENCE and (start := _VISIBLE.search(body, position)):
         chunk, position = _next(body, start.start(), event, reader)
         found.append((chunk, position))
     return found
 
 
-def unframed(region: str, reader: Reader | None = None) -> list[tuple[Chunk, int]]:
+def unframed(region: str, reader: PayloadReader | None = None) -> list[tuple[Chunk, int]]:
     """Read the JSON that stands outside of any event, from its first line on, each chunk with the index of its end."""
     first = _JSON_LINE.search(region)
     if first is None:
@@ -167,7 +167,7 @@ def unframed(region: str, reader: Reader | None = None) -> list[tuple[Chunk, int
     ]
 
 
-def _next(body: str, position: int, event: str, reader: Reader) -> tuple[Chunk, int]:
+def _next(body: str, position: int, event: str, reader: PayloadReader) -> tuple[Chunk, int]:
     if body.startswith("[DONE]", position):
         return DONE, position + len("[DONE]")
     try:
@@ -200,7 +200,7 @@ def _decode_slowly(data: str) -> Any:
         return None
 
 
-def _fault_in_list(payload: object) -> Fault | None:
+def _fault_in_list(payload: object) -> ReportedError | None:
     # Gemini's array transport wraps its error in a list.
     return fault(payload[0]) if isinstance(payload, list) and payload and isinstance(payload[0], dict) else None
 
@@ -210,12 +210,12 @@ def _is_blank(error: object) -> bool:
     return isinstance(error, dict) and all(value is None for value in error.values())
 
 
-def _fault_of_gateway(payload: JsonObject) -> Fault | None:
+def _fault_of_gateway(payload: JsonObject) -> ReportedError | None:
     if payload.get("error_message") or payload.get("error_type"):
         return _described(payload, payload)
     minimax, groq = payload.get("base_resp"), payload.get("x_groq")
     if isinstance(minimax, dict) and minimax.get("status_code"):
-        return Fault(_code(minimax["status_code"]), text(minimax.get("status_msg")) or None)
+        return ReportedError(_code(minimax["status_code"]), text(minimax.get("status_msg")) or None)
     if isinstance(groq, dict) and groq.get("error"):
         return _described(groq["error"], {})
     code = _code(payload.get("code"))
@@ -224,14 +224,14 @@ def _fault_of_gateway(payload: JsonObject) -> Fault | None:
     return _described(payload, payload)
 
 
-def _described(error: object, payload: JsonObject) -> Fault:
+def _described(error: object, payload: JsonObject) -> ReportedError:
     """Name an error: `error` is its description, `payload` the object around it."""
     if not isinstance(error, dict):
         code = next(filter(None, (_code(payload.get(key)) for key in _CODE_KEYS)), None)
-        return Fault(code, _message(error))
+        return ReportedError(code, _message(error))
     code = next(filter(None, (_code(holder.get(key)) for holder in (error, payload) for key in _CODE_KEYS)), None)
     message = next(filter(None, (_message(error.get(key)) for key in _MESSAGE_KEYS)), None)
-    return Fault(code, message or compact(error)[:MAX_TEXT_ERROR] or None)
+    return ReportedError(code, message or compact(error)[:MAX_TEXT_ERROR] or None)
 
 
 def _code(value: object) -> str | None:

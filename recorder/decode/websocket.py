@@ -19,16 +19,16 @@ from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.dialects import responses
-from wiretape.recorder.decode.exchange import Close, Exchange, Reads, Sent
+from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Reads, Sent
 from wiretape.recorder.decode.framings import websocket
-from wiretape.recorder.decode.framings.websocket import Kind, Message
+from wiretape.recorder.decode.framings.websocket import Kind, WebSocketMessage
 from wiretape.recorder.decode.operation import api_asked
-from wiretape.recorder.decode.payloads import Reader
+from wiretape.recorder.decode.payloads import PayloadReader
 from wiretape.recorder.decode.values import JsonObject
 
 
 @dataclass(slots=True)
-class Turn:
+class ResponseTurn:
     """A response over a WebSocket: from which item on it is, and the item that ended it.
 
     `asked` is the item with the client's message that asked for it, None if the tape does not have that. `generates`:
@@ -44,7 +44,7 @@ class Turn:
 class Came(NamedTuple):
     """A message, and the read that completed it; `order` is its timestamp in ns, or the latest one before it."""
 
-    message: Message
+    message: WebSocketMessage
     order: int
     at_ns: int | None
     read: int | None
@@ -75,7 +75,7 @@ def messages(exchange: Exchange, reads: Reads, body: bytes, clock: Clock = THREA
     return heapq.merge(asked, came, key=lambda one: one.order)  # of two at once, the client's is the first
 
 
-def _timed(messages: Iterator[Message], reads: Reads, size: int, *, is_client: bool = False) -> Iterator[Came]:
+def _timed(messages: Iterator[WebSocketMessage], reads: Reads, size: int, *, is_client: bool = False) -> Iterator[Came]:
     ends, places = encoding.spans(reads.start, reads.size, size)
     order = 0
     for message in messages:
@@ -96,7 +96,7 @@ class Conversation:
 
     def __init__(self, is_understood: bool) -> None:
         self._is_understood = is_understood
-        self._reader = Reader()
+        self._reader = PayloadReader()
         self._asked: deque[tuple[int, bool]] = deque()
         """The messages that ask for a response that has not begun, and whether it is to be an answer."""
         self._answers = 0
@@ -109,8 +109,8 @@ class Conversation:
         self.reads: list[int | None] = []
         self.sent: set[int] = set()
         self.chunks: list[tuple[Chunk, int]] = []
-        self.turns: list[Turn] = []
-        self.close: Close | None = None
+        self.turns: list[ResponseTurn] = []
+        self.close: CloseFrame | None = None
         self.has_fault = False
         self.is_whole = True
 
@@ -135,7 +135,7 @@ class Conversation:
             self.sent.add(item)
         if message.kind == "close" and self.close is None:
             code, _, reason = message.data.decode().partition(" ")
-            self.close = Close(int(code), reason, one.is_client)
+            self.close = CloseFrame(int(code), reason, one.is_client)
         elif message.kind == "broken" and not one.is_client:
             self.has_fault = True
         elif message.kind == "text" and self._is_understood:
@@ -148,15 +148,15 @@ class Conversation:
             if self._turn() is None:
                 self._begin(item)
 
-    def _turn(self) -> Turn | None:
+    def _turn(self) -> ResponseTurn | None:
         """Return the response that is coming."""
         return self.turns[-1] if self.turns and self.turns[-1].last is None else None
 
     def _begin(self, item: int) -> None:
         asked, generates = self._asked.popleft() if self._asked else (None, True)
         self._answers += generates
-        self.turns.append(Turn(asked, item, generates=generates))
-        self._reader = Reader()  # its parts are counted anew
+        self.turns.append(ResponseTurn(asked, item, generates=generates))
+        self._reader = PayloadReader()  # its parts are counted anew
 
     def _answer(self, text: str, item: int) -> None:
         if self._turn() is None and _typed(text).type == responses.CREATED:

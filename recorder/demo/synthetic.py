@@ -1,7 +1,7 @@
 """Synthetic exchanges, of any number and the same for the same seed: for measuring speed and trying commands.
 
 Building and decoding a body is slow, drawing timestamps is fast. So each distinct body (a model, an ending, a
-variation) is one `Template`, decoded once, and `timed` gives it timestamps and has `metrics` time it like any
+variation) is one `SyntheticExchange`, decoded once, and `timed` gives it timestamps and has `metrics` time it like any
 recording. Gaps are lognormal with rare stalls; models differ in pace, in how many chunks share a read, and in whether
 they report usage. `fill` writes them to a tape: rows go through the schema's tables, in bulk, and only ever onto a tape
 without exchanges.
@@ -77,7 +77,7 @@ _CUT: Final = frozenset({"client_closed", "truncated", "timeout", "interrupted",
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class SyntheticExchange:
     """An exchange without instants: its body, where its reads end in it, and what decoding it gave."""
 
     model: Model
@@ -89,7 +89,7 @@ class Template:
     derived: Measures
 
 
-def template(model: Model, ending: str, chunks: int, variation: int) -> Template:
+def template(model: Model, ending: str, chunks: int, variation: int) -> SyntheticExchange:
     """Build and decode a body of up to `chunks` output chunks; the same arguments give the same body."""
     random = np.random.default_rng([chunks, variation])
     facts = _facts(ending, variation)
@@ -97,10 +97,10 @@ def template(model: Model, ending: str, chunks: int, variation: int) -> Template
     body, ends = b"".join(pieces), _ends(pieces, model.together, random)
     its_reads = _reads(ends, [1] * len(ends))
     decoded = decode(facts, its_reads, body)
-    return Template(model, ending, facts, body, ends, decoded, derive(facts, its_reads, body))
+    return SyntheticExchange(model, ending, facts, body, ends, decoded, derive(facts, its_reads, body))
 
 
-def timed(one: Template, random: Generator) -> tuple[Exchange, Reads, Measures]:
+def timed(one: SyntheticExchange, random: Generator) -> tuple[Exchange, Reads, Measures]:
     """Return a template's facts, reads and measures with drawn timestamps; the measures are those of `derive`."""
     first, at = _instants(one.model, len(one.ends), random)
     waited = 30_000 * _MS if one.ending == "timeout" else 300_000
@@ -114,7 +114,7 @@ def timed(one: Template, random: Generator) -> tuple[Exchange, Reads, Measures]:
     return facts, its_reads, _measured(one, facts, its_reads)
 
 
-def _measured(one: Template, facts: Exchange, its_reads: Reads) -> Measures:
+def _measured(one: SyntheticExchange, facts: Exchange, its_reads: Reads) -> Measures:
     """Derive the measures that depend on timestamps, as `derive` does; the body's were derived already."""
     timeline = Timeline(facts, its_reads)
     flags = set(one.derived.flags)
@@ -242,7 +242,7 @@ _TEAMS: Final = ("search", "support", "batch")
 class _Packed:
     """A template and its body as the tape keeps it."""
 
-    template: Template
+    template: SyntheticExchange
     sha256: str
     data: bytes
 
@@ -341,7 +341,7 @@ def _identity_columns(at: int, seed: int, random: Generator) -> JsonObject:
     }
 
 
-def _exchange_columns(one: Template, exchange: Exchange, its_reads: Reads) -> JsonObject:
+def _exchange_columns(one: SyntheticExchange, exchange: Exchange, its_reads: Reads) -> JsonObject:
     """Return the columns of a row of exchanges other than those of `_identity_columns`."""
     request = json.dumps({"model": one.model.name, "stream": True}).encode()
     has_response = exchange.status is not None

@@ -21,7 +21,7 @@ from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import authority, environment, guard, hello, providers
 from wiretape.recorder.relay.authority import Authority, Certificates
 from wiretape.recorder.relay.guard import Origin, Refusal
-from wiretape.recorder.relay.proxy import Exchange, Proxy, Way
+from wiretape.recorder.relay.proxy import Proxy, RelayedExchange, Way
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, App, Client, Request
 from wiretape.recorder.relay.sockets import Ends, Socket, TlsSocket
@@ -148,7 +148,7 @@ class Forward:
         self._observer.asked(origin.authority, "intercepted" if is_recorded else "relayed")
         return self.relay(client, request, origin, Way(is_recorded))
 
-    def relay(self, client: Client, request: Request, origin: Origin, how: Way) -> Exchange | None:
+    def relay(self, client: Client, request: Request, origin: Origin, how: Way) -> RelayedExchange | None:
         """Relay a request that names no host but `origin`."""
         refusal = guard.check_proxied(request.method, request.target, request.headers, origin)
         if refusal := refusal or self._proxy.admit(client, request):
@@ -262,7 +262,7 @@ class Inside:
     origin: Origin
     how: Way
 
-    def serve(self, client: Client, request: Request) -> Exchange | None:
+    def serve(self, client: Client, request: Request) -> RelayedExchange | None:
         """Relay a request to the server that was connected to."""
         request.headers = guard.without_proxy_headers(request.headers)
         return self.forward.relay(client, request, self.origin, self.how)

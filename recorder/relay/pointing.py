@@ -12,7 +12,7 @@ _URL = re.compile(r"(https?://[^/?#]*)(.*)", re.IGNORECASE)
 
 
 @dataclass(slots=True)
-class Plan:
+class PointingPlan:
     """The upstreams to serve, and for each variable to set, the path below the recorder's base URL.
 
     `left` has the variables that stay as they are although programs read them, and why; `is_given`, whether the
@@ -36,14 +36,14 @@ class Plan:
         return {name: base + path for name, path in self.variables.items()}
 
 
-def plan(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> Plan:
+def plan(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> PointingPlan:
     """Return the plan for a command behind a forward proxy: its variables stay as they are, but those for plain HTTP.
 
     Many clients ask no proxy for a server of plain HTTP, such as a local model: a variable that names one is pointed at
     the recorder. One that names a host with TLS is left, and its host is an upstream. The variables of `given`
     upstreams are set.
     """
-    made = Plan(list(given), providers.sdk_bases("", given), is_given=bool(given))
+    made = PointingPlan(list(given), providers.sdk_bases("", given), is_given=bool(given))
     for api in () if given else APIS:
         preset = [variable.name for variable in api.variables if environ.get(variable.name)]
         for name in preset:
@@ -59,14 +59,14 @@ def plan(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequenc
     return made
 
 
-def plan_base_urls(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> Plan:
+def plan_base_urls(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> PointingPlan:
     """Return the plan for a command without a forward proxy; without `given` upstreams, for all well-known APIs.
 
     A variable that is set already names the upstream for its own API, so that its meaning does not change. Then others
     of that API stay unset: a program that reads only those would send its key to a new place. Raise ValueError, which
     names the variable, if one is not set to a URL.
     """
-    made = Plan(list(given), providers.sdk_bases("", given), is_given=bool(given))
+    made = PointingPlan(list(given), providers.sdk_bases("", given), is_given=bool(given))
     for api in () if given else APIS:
         preset = [variable.name for variable in api.variables if environ.get(variable.name)]
         for name in preset:
@@ -83,7 +83,7 @@ def plan_base_urls(given: Sequence[Upstream], environ: Mapping[str, str], comman
     return made
 
 
-def _reject(made: Plan, environ: Mapping[str, str], command: Sequence[str]) -> None:
+def _reject(made: PointingPlan, environ: Mapping[str, str], command: Sequence[str]) -> None:
     """Remove the variables that break a command's program."""
     program = program_of(command)
     for name in list(made.variables):
@@ -92,7 +92,7 @@ def _reject(made: Plan, environ: Mapping[str, str], command: Sequence[str]) -> N
             made.left[name] = f"{program.words} does not work with it: {program.reason}"
 
 
-def _keep_preset(made: Plan, api: Api, name: str, value: str) -> None:
+def _keep_preset(made: PointingPlan, api: Api, name: str, value: str) -> None:
     """Leave a variable as it is, unless it names a server that speaks plain HTTP."""
     try:
         found = providers.make(name.lower(), _split(name, value)[0])
@@ -105,7 +105,7 @@ def _keep_preset(made: Plan, api: Api, name: str, value: str) -> None:
         made.upstreams.append(providers.make(found.name, f"https://{found.authority.decode()}"))
 
 
-def _serve_preset(made: Plan, api: Api, name: str, value: str) -> None:
+def _serve_preset(made: PointingPlan, api: Api, name: str, value: str) -> None:
     """Serve the URL of a variable, and keep its path: programs may depend on it."""
     url, path = _split(name, value)
     serving = next((one for one in made.upstreams if one.name == api.name), None)

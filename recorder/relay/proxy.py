@@ -24,12 +24,12 @@ from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.recording import Recording, Unrecorded
+from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
 from wiretape.recorder.relay.states import STAGE, RequestBody, Stage, step
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.upstream import Connection, Head, Transport
+from wiretape.recorder.relay.upstream import Connection, ResponseHead, Transport
 from wiretape.recorder.relay.websocket import WebSocket
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
@@ -122,14 +122,14 @@ class Proxy(HttpApp):
     on_refused: Callable[[Refusal], None] = lambda _: None
     on_trouble: Callable[[str], None] = lambda _: None
     sends_continue = False
-    live: "set[Exchange | WebSocket]" = field(default_factory=set)
+    live: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
     _watching: asyncio.TimerHandle | None = None
     _due: int = 0
     _stalls_at: int = 0
     lag: tuple[int, int] = 0, 0
     """The last check of the exchanges for which the event loop was late: its due time and the delay, in ns."""
 
-    def respond(self, client: Client, request: Request) -> "Exchange | None":
+    def respond(self, client: Client, request: Request) -> "RelayedExchange | None":
         """Relay a request to the upstream that its path names."""
         route = providers.route(self.upstreams, request.target)
         if route is None:
@@ -163,13 +163,13 @@ class Proxy(HttpApp):
         rest: bytes,
         how: Way = DIRECT,
         own_labels: Mapping[str, str] = _NO_LABELS,
-    ) -> "Exchange | None":
+    ) -> "RelayedExchange | None":
         """Relay an admitted request to an upstream, as its target `rest`; `own_labels` are its alone."""
         labels = guard.labels(request.headers) if b"x-wiretape-label" in request.spelling else {}
         if isinstance(labels, Refusal):
             self.reject(client, labels)
             return None
-        exchange = Exchange(self, client, request, upstream, how)
+        exchange = RelayedExchange(self, client, request, upstream, how)
         self.live.add(exchange)
         if self._watching is None:
             self._watch()
@@ -221,7 +221,7 @@ class Proxy(HttpApp):
             exchange.cut("shutdown", "wiretape was stopped")
 
 
-class Exchange(Responder):
+class RelayedExchange(Responder):
     """One request, on its way upstream, and its answer, on its way back; `wiretape.recorder.relay.states` has its
     stages."""
 
@@ -234,7 +234,7 @@ class Exchange(Responder):
     def __init__(self, proxy: Proxy, client: Client, request: Request, upstream: providers.Upstream, how: Way) -> None:
         self._proxy, self._client, self._request, self._upstream, self._how = proxy, client, request, upstream, how
         self._now = proxy.clock.now
-        kind = Recording if how.is_recorded else Unrecorded
+        kind = ExchangeFrames if how.is_recorded else Unrecorded
         self._recording = kind(proxy.tap, proxy.clock, new())
         self._stage = Stage.WAITING
         self._upload = RequestBody.WHOLE if request.complete else RequestBody.COMING
@@ -418,7 +418,7 @@ class Exchange(Responder):
         if self._upload is RequestBody.COMING:
             self._client.hold_body(False)
 
-    def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         """Send a read to the client at once, then to the tap."""
         if head is None and not over:
             taken, relayed = self._client.send(body), self._now()
@@ -435,7 +435,7 @@ class Exchange(Responder):
         elif over:
             self._finish()
 
-    def _send_edge(self, at: int, head: Head | None, body: bytes, *, ends: bool, is_whole: bool) -> None:
+    def _send_edge(self, at: int, head: ResponseHead | None, body: bytes, *, ends: bool, is_whole: bool) -> None:
         """Send a read that holds the head or the end of an answer."""
         client = self._client
         if body:
@@ -450,7 +450,7 @@ class Exchange(Responder):
         if body:
             self._relayed(at, relayed if taken else None, body)
 
-    def _start(self, head: Head) -> None:
+    def _start(self, head: ResponseHead) -> None:
         """Begin the answer."""
         self._stage = step(STAGE, self._stage, "answer")
         if self._continue is not None:
@@ -497,7 +497,7 @@ class Exchange(Responder):
 
     # a WebSocket
 
-    def switched(self, at: int, head: Head, rest: bytes) -> None:
+    def switched(self, at: int, head: ResponseHead, rest: bytes) -> None:
         """Hand both connections over to a WebSocket."""
         assert self._connection is not None
         self._stage = step(STAGE, self._stage, "switch")
@@ -648,7 +648,7 @@ class Exchange(Responder):
             instants.clock_error_ns = max(instants.clock_error_ns or 0, lag)
 
 
-def _passed(head: Head, id: str | None) -> Headers:
+def _passed(head: ResponseHead, id: str | None) -> Headers:
     """Return the headers of a response that the client gets."""
     is_empty = head.framing == "none" and head.status in (204, 304)
     passed = guard.end_to_end(head.headers, without=_LENGTH_TOO if is_empty else _OWN_NAMES)
@@ -662,7 +662,7 @@ def _passed(head: Head, id: str | None) -> Headers:
     return passed
 
 
-def _speaks_no_websocket(head: Head) -> bool:
+def _speaks_no_websocket(head: ResponseHead) -> bool:
     """Return True if the answer to an upgrade is that of a server without WebSocket at this path."""
     lengths = [value for name, value in head.headers if name.lower() == b"content-length"]
     return head.status in _NO_WEBSOCKET or (head.status == 403 and lengths == [b"0"])

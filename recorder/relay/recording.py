@@ -23,7 +23,7 @@ _REDACTOR = Redactor(None)
 
 
 @dataclass(slots=True)
-class _Upload:
+class _UploadProgress:
     """Progress of a request body of the `length` in its head, if any; `has_gap`: a piece could not be kept."""
 
     length: int | None
@@ -53,7 +53,7 @@ class ClientSide:
             self._on_gap()
 
 
-class Recording:
+class ExchangeFrames:
     """The frames of one exchange; instants are given as the clock's and stored relative to T0."""
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Recording:
         self._gathered = Gathered(id)
         self._storable = STORED_BYTES
         self._gap = 0
-        self._upload: _Upload | None = None
+        self._upload: _UploadProgress | None = None
         self.bytes = 0
         self.instants = Instants()
         self.client_closed: int | None = None
@@ -97,7 +97,7 @@ class Recording:
         if frame.body and not self._tap.has_room_for_request(min(len(frame.body), REQUEST_STORED_BYTES)):
             frame = msgspec.structs.replace(frame, body=None)
         if frame.body_size is None:
-            self._upload = _Upload(_length(frame.headers))
+            self._upload = _UploadProgress(_length(frame.headers))
         elif frame.body is None:
             self._tap.counts.dropped_bytes += min(frame.body_size, REQUEST_STORED_BYTES)
         self._unrecorded = not self._tap.admits()
@@ -259,7 +259,7 @@ class _Unentered(ClientSide):
         """Enter nothing."""
 
 
-class Unrecorded(Recording):
+class Unrecorded(ExchangeFrames):
     """An exchange that is relayed without being recorded, nor counted as missing."""
 
     def begin(self, frame: journal.Frame) -> None:

@@ -25,10 +25,10 @@ from wiretape.recorder.relay.guard import Policy
 from wiretape.recorder.relay.intercept import Forward, Interception
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import Proxy
-from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.relay.sockets import tls_context
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.upstream import Limits, Transport
+from wiretape.recorder.relay.upstream import Timeouts, Transport
 from wiretape.recorder.relay.workers import Observer as Observer
 from wiretape.recorder.relay.workers import Workers
 from wiretape.recorder.tape import journal
@@ -59,7 +59,7 @@ class Options:
     allow_hosts: frozenset[str] = frozenset()
     keep_encoding: bool = False
     websocket: bool = True
-    limits: Limits = field(default_factory=Limits)
+    limits: Timeouts = field(default_factory=Timeouts)
     ca_file: Path | None = None
     purpose: str = "wiretape record"
     keep: journal.Keep | None = None
@@ -160,7 +160,7 @@ class Recorder:
             on_trouble=observer.trouble,
             on_notice=observer.notice,
             keep=options.keep,
-            place=Place(others=self._others),
+            place=WorkerPlace(others=self._others),
         )
 
     def _new_session(self) -> journal.Session:

@@ -24,7 +24,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerPlace:
     """A relay's place among those of its recorder; the default is that of the only one.
 
     A recorder has one relay that ends its session: its `others` returns the workers' shares. A worker's `on_share`

@@ -25,7 +25,7 @@ from wiretape.recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeEr
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import link, sharing
 from wiretape.recorder.relay.link import Link
-from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.lock import Identity, identity
 from wiretape.recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed, Totals, Unstored, reconcile
@@ -54,7 +54,7 @@ _NOTICE_SECONDS = 1.0, 5.0
 _BEFORE_READS = (journal.Begin, journal.Upload, journal.Uploaded, journal.Head)
 
 
-class _Pending(NamedTuple):
+class _UnacknowledgedFrame(NamedTuple):
     """A frame that is not acknowledged yet; `ends` is the id of the exchange that it ends, or empty."""
 
     seq: int
@@ -71,14 +71,14 @@ class Gathered:
     __slots__ = ("data", "run")
 
     def __init__(self, id: str, *, is_client: bool = False) -> None:
-        self.run = journal.Run(id, 0, [], [], [], is_client)
+        self.run = journal.ReadRun(id, 0, [], [], [], is_client)
         self.data: list[bytes] = []
 
-    def take(self, data: list[bytes]) -> journal.Run:
+    def take(self, data: list[bytes]) -> journal.ReadRun:
         """Return the reads that wait, and append their bytes to `data`."""
         run = self.run
         data += self.data
-        self.run = journal.Run(run.id, run.seq + len(run.sizes), [], [], [], run.is_client)
+        self.run = journal.ReadRun(run.id, run.seq + len(run.sizes), [], [], [], run.is_client)
         self.data = []
         return run
 
@@ -113,16 +113,16 @@ class Tap:
         clock: Clock = SYSTEM,
         queue_bytes: int = QUEUE_BYTES,
         keep: journal.Keep | None = None,
-        place: Place | None = None,
+        place: WorkerPlace | None = None,
     ) -> None:
         self.counts = Counts()
         self._path, self._session, self._purpose, self._keep = path, session, purpose, keep
-        self._place = place or Place()
+        self._place = place or WorkerPlace()
         self._announced: journal.Deleting | None = None
         self._on_finished, self._on_trouble, self._on_notice = on_finished, on_trouble, on_notice
         self._clock, self.queue_bytes = clock, queue_bytes
         self._seq = self._lost = 0
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_UnacknowledgedFrame] = deque()
         self._gathered: list[Gathered] = []
         self._pending_bytes = self._gathered_bytes = 0
         self._outbox: deque[bytes] = deque()
@@ -455,7 +455,7 @@ class Tap:
         data = journal.encode(self._seq, frame)
         body, begins, ends = 0, False, ""
         match frame:
-            case journal.Reads():
+            case journal.SocketReads():
                 body = len(frame.data)
             case journal.Begin():
                 begins = True
@@ -464,7 +464,7 @@ class Tap:
                 ends = frame.id
         if not self._pending:
             self._all_stored.clear()
-        self._pending.append(_Pending(self._seq, self._clock.now(), data, body, begins, ends))
+        self._pending.append(_UnacknowledgedFrame(self._seq, self._clock.now(), data, body, begins, ends))
         self._pending_bytes += len(data)
         self._outbox.append(data)
         self._flush_soon()
@@ -495,7 +495,7 @@ class Tap:
             self._gathered_bytes = 0
             data: list[bytes] = []
             runs = [one.take(data) for one in gathered]
-            self.put(journal.Reads(runs, b"".join(data)))
+            self.put(journal.SocketReads(runs, b"".join(data)))
 
     def _flush_soon(self) -> None:
         if self._flush_at is None:

@@ -73,7 +73,7 @@ class Tunnel(Responder, Takeover):
         self._task.cancel()
 
 
-class _Direction:
+class _TunnelDirection:
     """One direction of the tunnel; `passed` counts its reads."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,7 +102,7 @@ async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> None
     near_reader, near_writer = await asyncio.open_connection(sock=near, limit=_READ_BYTES)
     far_reader, far_writer = await asyncio.open_connection(sock=far, limit=_READ_BYTES)
     far_writer.write(early)
-    directions = _Direction(near_reader, far_writer), _Direction(far_reader, near_writer)
+    directions = _TunnelDirection(near_reader, far_writer), _TunnelDirection(far_reader, near_writer)
     tasks = [asyncio.create_task(direction.run()) for direction in directions]
     try:
         ended, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -35,7 +35,7 @@ _RUNNING = (_STREAMING, *_HEADLESS)
 _FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
 
 
-class _Wanted(Enum):
+class _ExpectedAnswer(Enum):
     """The answer that a request asks for."""
 
     BODY = "a head and perhaps a body"
@@ -60,7 +60,7 @@ class Instants:
 
 
 @dataclass(slots=True)
-class Head:
+class ResponseHead:
     """A response head as it came; `keeps` says whether the peer keeps the connection after the response."""
 
     status: int = 0
@@ -78,7 +78,7 @@ class Taker(Protocol):
     def told_to_continue(self) -> None:
         """100 (Continue) came."""
 
-    def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         """Handle one read: perhaps the head, body bytes, and the end of the response."""
 
     def request_progressed(self) -> None:
@@ -90,7 +90,7 @@ class Taker(Protocol):
     def taker_failed(self, error: Exception) -> None:
         """One of the above raised."""
 
-    def switched(self, at: int, head: Head, rest: bytes) -> None:
+    def switched(self, at: int, head: ResponseHead, rest: bytes) -> None:
         """Upstream has switched to the requested protocol; `rest` are its first bytes."""
 
 
@@ -162,7 +162,9 @@ class Connection:
         self.state, self.sending = step(RECEIVING, self.state, "begin"), Sending.OPEN
         self._taker, self._instants = taker, instants
         self._socket.expect()
-        self._wanted = _Wanted.SWITCH if switches else _Wanted.HEAD if bodiless else _Wanted.BODY
+        self._wanted = (
+            _ExpectedAnswer.SWITCH if switches else _ExpectedAnswer.HEAD if bodiless else _ExpectedAnswer.BODY
+        )
         self._parser = self._parser or httptools.HttpResponseParser(self)
         self._clear()
 
@@ -171,7 +173,7 @@ class Connection:
         self._body: list[bytes] = []
         self._overhead = self._received = self._limit_ns = self.ended_at = self.merged_at = self.paused = 0
         self._expected: int | None = None
-        self.head = Head()
+        self.head = ResponseHead()
         self.failure: UpstreamError | None = None
 
     def send(self, data: bytes, *, last: bool) -> None:
@@ -279,7 +281,7 @@ class Connection:
 
     def _switch(self, taker: Taker, at: int, data: memoryview, error: Exception) -> bool:
         """Hand the connection over if it has switched to the requested protocol; return True if it has."""
-        is_asked_for = self._wanted is _Wanted.SWITCH and self.head.status == 101 and self.state in _HEADLESS
+        is_asked_for = self._wanted is _ExpectedAnswer.SWITCH and self.head.status == 101 and self.state in _HEADLESS
         if not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
             return False
         self.state = step(RECEIVING, self.state, "switch")
@@ -359,7 +361,7 @@ class Connection:
         if self.state not in _HEADLESS:
             self._note_surplus()  # the answer stays the first one's
         elif self.head.status:  # of an informational response
-            self.head = Head()
+            self.head = ResponseHead()
 
     def on_status(self, reason: bytes) -> None:
         if self.state in _HEADLESS and reason.translate(None, _FORBIDDEN) == reason:
@@ -387,7 +389,7 @@ class Connection:
         self._delimit(self._parser.get_http_version())
         self.state = step(RECEIVING, self.state, "head")
         self._instants.headers = self._active_at
-        if self._wanted is _Wanted.HEAD:
+        if self._wanted is _ExpectedAnswer.HEAD:
             self.state = step(RECEIVING, self.state, "end")
             self._parser = None  # which waits for a body
 
@@ -397,7 +399,7 @@ class Connection:
         length = named.get(b"content-length")
         if codings not in ([], [b"chunked"], [b"identity"]):
             raise ValueError("a transfer coding that was not asked for (RFC 9112, 6.1)")
-        if self._wanted is _Wanted.HEAD or self.head.status in _NO_BODY:
+        if self._wanted is _ExpectedAnswer.HEAD or self.head.status in _NO_BODY:
             self.head.framing = "none"
         elif codings == [b"chunked"]:
             self.head.framing = "chunked"
@@ -520,7 +522,7 @@ def words(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Timeouts:
     """Seconds to connect (TLS included), to the response head, and between two reads of the body."""
 
     connect: float = 10.0
@@ -531,9 +533,11 @@ class Limits:
 class Transport:
     """Opens connections to API servers. TLS sessions are resumed where the server offers it."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None, limits: Limits | None = None, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, limits: Timeouts | None = None, clock: Clock = SYSTEM
+    ) -> None:
         self._tls = tls or ssl.create_default_context()
-        self.limits = limits or Limits()
+        self.limits = limits or Timeouts()
         self._clock = clock
         self._kernel_time = KernelTime(clock)
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.responder import Takeover
 from wiretape.recorder.relay.server import LINGER_SECONDS, Client, Headers
 from wiretape.recorder.relay.sockets import Socket
-from wiretape.recorder.relay.upstream import Connection, Head, words
+from wiretape.recorder.relay.upstream import Connection, ResponseHead, words
 
 UNSENT_BYTES = 256 << 10
 """Limit of unsent bytes towards one side; beyond it the other has to wait."""
@@ -37,7 +37,7 @@ class Owner(Protocol):
         """Note that reads may be stamped late."""
 
 
-class _Direction:
+class _SocketDirection:
     """One direction of a WebSocket."""
 
     def __init__(self, source: Socket, target: Socket, enter: Enter, now: Callable[[], int]) -> None:
@@ -87,19 +87,19 @@ class _Direction:
 class WebSocket(Takeover):
     """A WebSocket between a client and upstream, which takes the client's connection over."""
 
-    def __init__(self, client: Client, connection: Connection, recording: Recording, owner: Owner) -> None:
+    def __init__(self, client: Client, connection: Connection, recording: ExchangeFrames, owner: Owner) -> None:
         self._client, self._connection, self._recording, self._owner = client, connection, recording, owner
         self._ending: tuple[str, str | None, int] | None = None
         """Upstream's ending, while the client has still to take its last bytes."""
         self._is_over = False
 
-    def begin(self, at: int, head: Head, headers: Headers, rest: bytes, now: Callable[[], int]) -> None:
+    def begin(self, at: int, head: ResponseHead, headers: Headers, rest: bytes, now: Callable[[], int]) -> None:
         """Pass on the head that switched protocols, and the bytes after it, and relay from then on."""
         self._now, self._upstream = now, self._connection.release(self)
         self._near, early = self._client.switch(head.status, head.reason, headers, self)
         self._near.stamp_as(self._upstream)
-        self._down = _Direction(self._upstream, self._near, self._recording.read, now)
-        self._up = _Direction(self._near, self._upstream, self._recording.switch().read, now)
+        self._down = _SocketDirection(self._upstream, self._near, self._recording.read, now)
+        self._up = _SocketDirection(self._near, self._upstream, self._recording.switch().read, now)
         if rest:
             self._down.relay(at, rest)
         if early:

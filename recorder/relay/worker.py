@@ -14,9 +14,9 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay import loop, server, service
 from wiretape.recorder.relay.service import Front, WorkerSettings
-from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.workers import LINE_BYTES, Command, Observer, Report
+from wiretape.recorder.relay.workers import LINE_BYTES, Command, Observer, WorkerReport
 
 _UNREAD_BYTES = 8 << 20
 """Limit of reports that wait for the recorder; beyond it they are dropped."""
@@ -45,7 +45,7 @@ class _Reporter:
         self._transport.close()
         await self._pipe.closed.wait()
 
-    def send(self, report: Report) -> None:
+    def send(self, report: WorkerReport) -> None:
         if self._transport.get_write_buffer_size() < _UNREAD_BYTES and not self._transport.is_closing():
             self._transport.write(msgspec.json.encode(report) + b"\n")
 
@@ -54,20 +54,20 @@ class _Reporter:
         encoded = msgspec.json.encode(share)
         if encoded != self._last_share:
             self._last_share = encoded
-            self.send(Report(share=share))
+            self.send(WorkerReport(share=share))
 
     def observer(self) -> Observer:
         return Observer(
-            finished=lambda one: self.send(Report(finished=one)),
-            trouble=lambda message: self.send(Report(trouble=message)),
-            refused=lambda refusal: self.send(Report(refused=(refusal.status, refusal.message))),
-            failed=lambda message: self.send(Report(fault=message)),
-            asked=lambda host, how: self.send(Report(asked=(host, how))),
-            notice=lambda message: self.send(Report(notice=message)),
+            finished=lambda one: self.send(WorkerReport(finished=one)),
+            trouble=lambda message: self.send(WorkerReport(trouble=message)),
+            refused=lambda refusal: self.send(WorkerReport(refused=(refusal.status, refusal.message))),
+            failed=lambda message: self.send(WorkerReport(fault=message)),
+            asked=lambda host, how: self.send(WorkerReport(asked=(host, how))),
+            notice=lambda message: self.send(WorkerReport(notice=message)),
         )
 
 
-class _Worker:
+class _RelayWorker:
     """Relays until the recorder tells it to end."""
 
     def __init__(self, settings: WorkerSettings, reporter: _Reporter) -> None:
@@ -82,7 +82,7 @@ class _Worker:
             options.purpose,
             on_finished=observer.finished,
             on_trouble=observer.trouble,
-            place=Place(is_worker=True, on_share=lambda share: reporter.share(self._with_live(share))),
+            place=WorkerPlace(is_worker=True, on_share=lambda share: reporter.share(self._with_live(share))),
         )
 
     def _with_live(self, share: Share) -> Share:
@@ -91,7 +91,7 @@ class _Worker:
     async def run(self, commands: asyncio.StreamReader) -> None:
         await self._tap.start()
         self._front.start(self._tap)
-        self._reporter.send(Report(is_ready=True))
+        self._reporter.send(WorkerReport(is_ready=True))
         self._reporter.share(self._tap.share())
         obeying = asyncio.create_task(self._obey(commands))
         await self._front.stopping.wait()
@@ -99,7 +99,7 @@ class _Worker:
         await self._front.drain()
         lost = await self._tap.close(max(service.WRITER_SECONDS, (deadline - SYSTEM.now()) / 1e9))
         obeying.cancel()
-        self._reporter.send(Report(share=self._with_live(self._tap.share()), lost=lost))
+        self._reporter.send(WorkerReport(share=self._with_live(self._tap.share()), lost=lost))
 
     async def _obey(self, commands: asyncio.StreamReader) -> None:
         while line := await commands.readline():
@@ -126,9 +126,9 @@ async def _main() -> int:
     code = 0
     try:
         settings = msgspec.json.decode(await commands.readline(), type=WorkerSettings, dec_hook=_decode)
-        await _Worker(settings, reporter).run(commands)
+        await _RelayWorker(settings, reporter).run(commands)
     except WiretapeError as error:
-        reporter.send(Report(failure=(error.exit_code, str(error))))
+        reporter.send(WorkerReport(failure=(error.exit_code, str(error))))
         code = error.exit_code
     await reporter.close()
     return code

@@ -33,7 +33,7 @@ Treatment = Literal["intercepted", "tunnelled", "relayed", "refused", "untrusted
 `untrusted`: the client does not accept our certificate."""
 
 
-class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkerReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """A worker's report, with one field at a time, but for `lost`, which comes last and with the last `share`.
 
     `failure` is an exit code and a message; `refused` is a status and a message; `lost` counts frames.
@@ -108,13 +108,13 @@ class _Worker:
             self.send("cut")
         with contextlib.suppress(ValueError, msgspec.MsgspecError, ConnectionError):  # then it is of no more use
             while (line := await process.stdout.readline()).endswith(b"\n"):
-                self._take(msgspec.json.decode(line, type=Report))
+                self._take(msgspec.json.decode(line, type=WorkerReport))
         self.kill()
         code = await process.wait()
         if self.lost is None:
             self._note_death(process.pid, code)
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: WorkerReport) -> None:
         if report.share is not None:
             self.share = report.share
             self.lost = report.lost
@@ -127,7 +127,7 @@ class _Worker:
         else:
             self._pass_on(report)
 
-    def _pass_on(self, report: Report) -> None:
+    def _pass_on(self, report: WorkerReport) -> None:
         """Call the observer."""
         if report.finished is not None:
             self._observer.finished(report.finished)

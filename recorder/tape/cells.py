@@ -55,7 +55,7 @@ _ROWS_AT_ONCE: Final = 1000
 _SHORT: Final = 256
 
 
-class ToolCall(msgspec.Struct):
+class StoredToolCall(msgspec.Struct):
     """A tool call as `measures.tool_calls` has it."""
 
     index: int | None = None
@@ -150,7 +150,7 @@ _NAMED: Final = {
     **{f"{table}.{column}": _DIGITS for table in _BODIES for column in ("at_ns", "relayed_ns", "sizes")},
     "settlements.version": _SIZE,
     "measures.usage": _json(dict[str, Any]),
-    "measures.tool_calls": _json(list[ToolCall]),
+    "measures.tool_calls": _json(list[StoredToolCall]),
     "measures.choices": _json(list[dict[str, Any]]),
     "measures.outcome": Kind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),
     "measures.icl": _GAPS,
@@ -180,7 +180,7 @@ def _kind(declared: TypeEngine[Any], name: str) -> Kind:
     return next(kind for type, kind in _DECLARED if isinstance(declared, type))
 
 
-class Cell(TypeDecorator[Any]):
+class ColumnType(TypeDecorator[Any]):
     """The type of one column: the declared one, checked when it is read.
 
     `nullable` is the column's; if it is `joined` to others, None is good nevertheless. `decoded` is whether JSON is
@@ -256,9 +256,9 @@ def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...
     columns: list[Sequence[Any]] = [*zip(*_unchecked(connection, statement), strict=True)]
     for place, (column, values) in enumerate(zip(statement.selected_columns, columns, strict=False)):
         kind = column.type
-        if isinstance(kind, Cell) and kind.takes(values):
+        if isinstance(kind, ColumnType) and kind.takes(values):
             continue
-        processor = kind if isinstance(kind, Cell) else kind.dialect_impl(connection.dialect)
+        processor = kind if isinstance(kind, ColumnType) else kind.dialect_impl(connection.dialect)
         if process := processor.result_processor(connection.dialect, None):
             columns[place] = [*map(process, values)]
     return [*zip(*columns, strict=True)]
@@ -293,18 +293,18 @@ def check_when_read(metadata: MetaData) -> None:
         joined = table.name not in ("exchanges", "sessions")
         for column in table.c:
             if column.name not in _KEYS:
-                column.type = Cell(column.type, f"{table.name}.{column.name}", bool(column.nullable), joined)
+                column.type = ColumnType(column.type, f"{table.name}.{column.name}", bool(column.nullable), joined)
 
 
 def declared(column: Column[Any]) -> TypeEngine[Any]:
     """Return the type that a column was declared with."""
-    return column.type.declared if isinstance(column.type, Cell) else column.type
+    return column.type.declared if isinstance(column.type, ColumnType) else column.type
 
 
-def text_of(column: Column[Any]) -> Cell:
+def text_of(column: Column[Any]) -> ColumnType:
     """Return the type that gives a JSON column as text, checked all the same."""
     cell: Any = column.type
-    return Cell(cell.declared, cell.name, cell.nullable, cell.joined, decoded=False)
+    return ColumnType(cell.declared, cell.name, cell.nullable, cell.joined, decoded=False)
 
 
 def least(column: Column[Any]) -> ColumnElement[Any]:
@@ -319,7 +319,7 @@ def greatest(column: Column[Any]) -> ColumnElement[Any]:
 
 def _of_rows(expression: ColumnElement[Any], column: Column[Any]) -> ColumnElement[Any]:
     cell: Any = column.type
-    return type_coerce(expression, Cell(cell.declared, cell.name, cell.nullable, joined=True))
+    return type_coerce(expression, ColumnType(cell.declared, cell.name, cell.nullable, joined=True))
 
 
 @dataclass(slots=True)
@@ -367,7 +367,7 @@ def damage_of(reader: Dialect | Engine | Connection) -> Damage:
 
 def faults(connection: Connection, columns: Iterable[Column[Any]]) -> Iterator[tuple[int, str]]:
     """Find the damaged cells of columns of one table; yield the key of the row and the problem."""
-    checked = [column for column in columns if isinstance(column.type, Cell)]
+    checked = [column for column in columns if isinstance(column.type, ColumnType)]
     table = checked[0].table
     key = table.c["no" if "no" in table.c else "exchange_no"]
     cells: list[Any] = [column.type for column in checked]

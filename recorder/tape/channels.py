@@ -57,7 +57,7 @@ class Channel:
             case journal.End(id=id):
                 self.open.discard(id)
                 self.ended.add(id)
-            case journal.Reads(runs=runs):
+            case journal.SocketReads(runs=runs):
                 self.open.update(run.id for run in runs)
             case journal.Begin(id=id) | journal.Upload(id=id) | journal.Uploaded(id=id) | journal.Head(id=id):
                 self.open.add(id)

@@ -75,14 +75,14 @@ _NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Statements:
+class _GroupStatements:
     """The statements that read one direction of a group of exchanges."""
 
     bodies: Select[Any]
     segments: Select[Any]
 
     @classmethod
-    def of(cls, stream: Stream) -> "_Statements":
+    def of(cls, stream: Stream) -> "_GroupStatements":
         no, segment_no = stream.bodies.c.exchange_no, stream.segments.c.exchange_no
         held = func.coalesce(func.sum(func.length(stream.segments.c.data)), 0)
         return cls(
@@ -91,7 +91,7 @@ class _Statements:
         )
 
 
-_OF = {stream: _Statements.of(stream) for stream in STREAMS}
+_OF = {stream: _GroupStatements.of(stream) for stream in STREAMS}
 
 
 @dataclass(frozen=True, slots=True)

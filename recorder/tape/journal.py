@@ -147,7 +147,7 @@ class Head(_Frame, tag="head", frozen=True):
     clock: str | None = None
 
 
-class Run(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
+class ReadRun(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
     """Socket reads of one exchange that follow each other, by columns; `seq` is the number of the first.
 
     `is_client`: the client sent them over a WebSocket; they are not of the body. Without timestamps, their times are
@@ -162,13 +162,13 @@ class Run(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=
     is_client: bool = False
 
 
-class Reads(_Frame, tag="reads", frozen=True):
+class SocketReads(_Frame, tag="reads", frozen=True):
     """Socket reads of exchanges: a run for each body or client's side, and the bytes of all runs in their order."""
 
-    runs: list[Run]
+    runs: list[ReadRun]
     data: bytes
 
-    def parts(self) -> Iterator[tuple[Run, bytes]]:
+    def parts(self) -> Iterator[tuple[ReadRun, bytes]]:
         """Yield each run with its bytes."""
         start = 0
         for run in self.runs:
@@ -214,7 +214,7 @@ class Left(_Frame, tag="left", frozen=True):
     """This relay, one of several of its recorder, ended in good order."""
 
 
-Frame = Relay | Session | Keep | Begin | Upload | Uploaded | Head | Reads | End | Heartbeat | Close | Left
+Frame = Relay | Session | Keep | Begin | Upload | Uploaded | Head | SocketReads | End | Heartbeat | Close | Left
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -295,7 +295,7 @@ class Verified(msgspec.Struct, tag="verified", frozen=True):
 
 Answer = Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified
 
-_KINDS = [(kind.__name__, kind.__struct_fields__) for kind in (*get_args(Frame), Run, *get_args(Answer))]
+_KINDS = [(kind.__name__, kind.__struct_fields__) for kind in (*get_args(Frame), ReadRun, *get_args(Answer))]
 PROTOCOL = f"{__version__}-{zlib.crc32(repr(_KINDS).encode()):08x}"
 """Version of the protocol, which relay and writer must share: wiretape's, and a checksum of all messages' fields."""
 

@@ -7,8 +7,8 @@ lock on the whole file, which a network server (and macOS) would hold against SQ
 POSIX lock that excludes nobody: from it the kernel reports the process that holds the tape now.
 
 Beside the tape, `<tape>.lock` is locked as a whole. It says in words who holds the tape, and older recorders look at
-nothing else. The operating system frees all of them when the holder dies. `Watch` notices when the files themselves are
-removed, replaced or cut short under their writer.
+nothing else. The operating system frees all of them when the holder dies. `FileWatch` notices when the files themselves
+are removed, replaced or cut short under their writer.
 
 The lock file also names the Unix socket of the tape's writer, the one way to it. A client that finds the lock free
 takes it (`claim`), names a socket that it already listens at (`Claim.name`), and hands both to the writer that it
@@ -390,7 +390,7 @@ def identity(path: Path) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
-class Watch:
+class FileWatch:
     """The files of a tape that is open for writing, as they were at the start.
 
     SQLite keeps on writing to files that have lost their names: its commits are gone when it closes them. A

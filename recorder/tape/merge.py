@@ -30,7 +30,7 @@ _SETTLED = """INSERT INTO main.settlements (exchange_no, version)
 
 
 @dataclass(slots=True)
-class Plan:
+class MergePlan:
     """The plan of a merge: `(started_at, source, no)` of each exchange to copy, in the order of their new numbers.
 
     `present` counts those that are on the tape already, `running` those that a recorder still runs: both are left out,
@@ -43,12 +43,12 @@ class Plan:
     damaged: list[str] = field(default_factory=list)
 
 
-def plan(connection: Connection | None, sources: Sequence[Path], selected: Collection[int] | None = None) -> Plan:
+def plan(connection: Connection | None, sources: Sequence[Path], selected: Collection[int] | None = None) -> MergePlan:
     """Return the plan for the tape of `connection` (None: a new one); `selected`: numbers of a sole source's exchanges.
 
     Raises `WiretapeError`, also of the kinds of `TapeError` for a source that is not a tape of this schema.
     """
-    result = Plan()
+    result = MergePlan()
     known: set[str] = set()
     if connection is not None:
         with connection.begin():
@@ -89,7 +89,7 @@ def _damaged_rows(source: Connection) -> dict[int, str]:
     return problems
 
 
-def copy(connection: Connection, sources: Sequence[Path], plan: Plan) -> Iterator[int]:
+def copy(connection: Connection, sources: Sequence[Path], plan: MergePlan) -> Iterator[int]:
     """Copy the planned exchanges onto the tape of its only writing connection; yield the count of each transaction."""
     driver = file.driver_of(connection)
     driver.execute("CREATE TEMP TABLE numbered (source INTEGER, was INTEGER, no INTEGER, PRIMARY KEY (source, no))")

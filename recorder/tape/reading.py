@@ -27,7 +27,7 @@ from sqlalchemy.types import NullType
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import Exchange, Reads, Sent
 from wiretape.recorder.errors import NotShipped, TapeDamaged
-from wiretape.recorder.process import LOST_MS, Run, is_gone
+from wiretape.recorder.process import LOST_MS, RecorderRun, is_gone
 from wiretape.recorder.tape import cells, packing
 from wiretape.recorder.tape.packing import Packed
 from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, Stream, bodies, exchanges, measures, sessions
@@ -59,7 +59,7 @@ _ARRAYS = ("at_ns", "relayed_ns", "sizes")
 
 
 @dataclass(frozen=True, slots=True)
-class _Statements:
+class _DirectionQueries:
     """The queries for the bytes of one direction."""
 
     reads: Select[Any]
@@ -68,7 +68,7 @@ class _Statements:
     segments: Select[Any]
 
     @classmethod
-    def of(cls, stream: Stream) -> "_Statements":
+    def of(cls, stream: Stream) -> "_DirectionQueries":
         bodies, segments = stream.bodies.c, stream.segments.c
         packed = (type_coerce(bodies[name], NullType()) for name in _ARRAYS)
         pieces = (type_coerce(segments[name], NullType()) for name in ("seq", "start", *_ARRAYS))
@@ -83,7 +83,7 @@ class _Statements:
         )
 
 
-_OF: Final = {stream: _Statements.of(stream) for stream in (FROM_UPSTREAM, FROM_CLIENT)}
+_OF: Final = {stream: _DirectionQueries.of(stream) for stream in (FROM_UPSTREAM, FROM_CLIENT)}
 _REQUEST = select(exchanges.c.request_body).where(exchanges.c.no == _OF_NO)
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
 
@@ -247,7 +247,7 @@ def readable_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREA
         return b""
 
 
-def running(connection: Connection) -> list[Run]:
+def running(connection: Connection) -> list[RecorderRun]:
     """Read the runs of recorders that have not ended and whose process may be there, the newest first.
 
     One that has fallen silent while another is heard of is left out: its process's number is somebody else's by now.
@@ -262,7 +262,7 @@ def running(connection: Connection) -> list[Run]:
     return [run for run, at in zip(runs, heard, strict=True) if at + LOST_MS >= max(heard)]
 
 
-def newest_run(connection: Connection) -> Run | None:
+def newest_run(connection: Connection) -> RecorderRun | None:
     """Read the newest run of a recorder that is running, else the newest of all; None if there is none."""
     if runs := running(connection):
         return runs[0]
@@ -270,15 +270,15 @@ def newest_run(connection: Connection) -> Run | None:
     return None if row is None else _run(row)
 
 
-def run_of(connection: Connection, no: int) -> Run:
+def run_of(connection: Connection, no: int) -> RecorderRun:
     """Read the run that recorded an exchange. Raises sqlalchemy's `NoResultFound`."""
     joined = exchanges.c.session_no == sessions.c.no
     return _run(connection.execute(_RUN.where(joined, exchanges.c.no == no)).one())
 
 
-def _run(row: Row[Any]) -> Run:
+def _run(row: Row[Any]) -> RecorderRun:
     gone = is_gone(row.pid, row.boot_id)
-    return Run(row.pid, row.heartbeat_at, row.ended_at, gone, row.listen, row.upstreams)
+    return RecorderRun(row.pid, row.heartbeat_at, row.ended_at, gone, row.listen, row.upstreams)
 
 
 def runs(connection: Connection) -> int:

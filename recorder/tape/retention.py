@@ -48,7 +48,7 @@ _ROOM = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TapeLimits:
     """Limits of a tape: exchanges younger than `age`, and at most `size` bytes of pages in use."""
 
     age: timedelta | None = None
@@ -59,7 +59,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class DeletionSummary:
     """Summary of a deletion: the number of exchanges, the bytes of their bodies, the first and the last start."""
 
     exchanges: int
@@ -104,7 +104,7 @@ def size(connection: Connection) -> Size:
 
 
 def past(
-    connection: Connection, limits: Limits, clock: Clock, *, settled: bool = False, most: int | None = None
+    connection: Connection, limits: TapeLimits, clock: Clock, *, settled: bool = False, most: int | None = None
 ) -> list[str]:
     """Return the ids of the exchanges that are past the limits, the oldest first.
 
@@ -127,7 +127,7 @@ def past(
     return list(ids)
 
 
-def summary(connection: Connection, ids: Sequence[str]) -> Summary:
+def summary(connection: Connection, ids: Sequence[str]) -> DeletionSummary:
     """Return the summary of deleting these exchanges."""
     count = total = 0
     began: list[str] = []
@@ -139,7 +139,7 @@ def summary(connection: Connection, ids: Sequence[str]) -> Summary:
         number, bytes_, first, last = connection.execute(statement).one()
         count, total = count + number, total + (bytes_ or 0)
         began += [at for at in (first, last) if at is not None]
-    return Summary(count, total, min(began, default=None), max(began, default=None))
+    return DeletionSummary(count, total, min(began, default=None), max(began, default=None))
 
 
 def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
@@ -157,15 +157,15 @@ def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
         yield len(numbers)
 
 
-def enforce(connection: Connection, limits: Limits, clock: Clock) -> Iterator[int]:
+def enforce(connection: Connection, limits: TapeLimits, clock: Clock) -> Iterator[int]:
     """Delete exchanges past the limits, also those still open when their recorder died; yield as `erase` does."""
     if limits.age is not None:
         with connection.begin():
-            ids = past(connection, Limits(limits.age), clock)
+            ids = past(connection, TapeLimits(limits.age), clock)
         yield from erase(connection, ids)
     while limits.size is not None:
         with connection.begin():
-            ids = past(connection, Limits(size=limits.size), clock, most=_BATCH)
+            ids = past(connection, TapeLimits(size=limits.size), clock, most=_BATCH)
         if not ids:
             return
         yield from erase(connection, ids)
@@ -205,7 +205,7 @@ class Pruner:
     Running and unmeasured exchanges are never deleted; so a tape may exceed its limit by their size.
     """
 
-    def __init__(self, connection: Connection, limits: Limits, clock: Clock) -> None:
+    def __init__(self, connection: Connection, limits: TapeLimits, clock: Clock) -> None:
         self._connection, self._limits, self._clock = connection, limits, clock
         self._is_shrinking = False
         self.due = clock.now()
@@ -235,11 +235,11 @@ class Pruner:
         with self._connection.begin():
             return self._connection.execute(first).scalar() is None
 
-    def _target(self) -> Limits:
+    def _target(self) -> TapeLimits:
         limit = self._limits.size
         if limit is None or not self._is_shrinking:
             return self._limits
-        return Limits(self._limits.age, int(limit * _ROOM))
+        return TapeLimits(self._limits.age, int(limit * _ROOM))
 
     def _removed(self, ids: Sequence[str]) -> Removed:
         failed = func.count().filter(COVERED, measures.c.outcome.in_(FAILURES))

@@ -27,7 +27,7 @@ from sqlalchemy import JSON, Connection, Row, exists, insert, select, update
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.conversation import Asked
+from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION, Measures
@@ -39,7 +39,7 @@ from wiretape.recorder.tape.file import compact_json, driver_of
 from wiretape.recorder.tape.losses import Relayed, Unstored
 from wiretape.recorder.tape.packing import Array
 from wiretape.recorder.tape.redact import Redactor
-from wiretape.recorder.tape.retention import Limits, Pruner
+from wiretape.recorder.tape.retention import Pruner, TapeLimits
 from wiretape.recorder.tape.schema import (
     AUTO_VACUUM,
     FROM_CLIENT,
@@ -101,7 +101,7 @@ class Returning:
     pid: int
 
 
-class _Request(msgspec.Struct):
+class _RequestRow(msgspec.Struct):
     model: str | None = None
 
 
@@ -113,9 +113,9 @@ class _Facts:
     """
 
     row: dict[str, Any]
-    asked: Asked
+    asked: RecordedRequest
     response_headers: list[list[str]] | None = None
-    runs: list[tuple[journal.Run, bytes]] = dataclasses.field(default_factory=list)
+    runs: list[tuple[journal.ReadRun, bytes]] = dataclasses.field(default_factory=list)
     size: int = 0
 
     def again(self) -> "_Facts":
@@ -145,7 +145,7 @@ class _Come:
     stored: int = 0
     segments: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
 
-    def add(self, run: journal.Run, data: bytes) -> None:
+    def add(self, run: journal.ReadRun, data: bytes) -> None:
         """Append reads that follow the present ones."""
         self.segments.append((*packing.packed(run.seq, self.stored, run.at_ns, run.relayed_ns, run.sizes), data))
         self.next_seq += len(run.sizes)
@@ -180,7 +180,7 @@ class _Open:
         facts = self.facts and self.facts.again()
         return dataclasses.replace(self, body=body, client=client, facts=facts, changes={})
 
-    def come(self, run: journal.Run) -> _Come:
+    def come(self, run: journal.ReadRun) -> _Come:
         """Return the direction that reads are of."""
         if not run.is_client:
             return self.body
@@ -193,7 +193,7 @@ class _Open:
         if self.facts is not None and self.facts.row is not self.changes:
             self.facts.row.update(values)
 
-    def keep(self, run: journal.Run, data: bytes) -> None:
+    def keep(self, run: journal.ReadRun, data: bytes) -> None:
         """Keep reads in memory, up to the size limit."""
         if self.facts is not None:
             self.facts.runs.append((run, data))
@@ -203,7 +203,7 @@ class _Open:
 
 
 @dataclasses.dataclass(slots=True)
-class _Upload:
+class _UploadPart:
     """A batch's part of a request body."""
 
     pieces: list[journal.Upload] = dataclasses.field(default_factory=list)
@@ -231,7 +231,7 @@ class Unsettled:
     exchange: Exchange
     reads: Reads
     body: bytes
-    asked: Asked
+    asked: RecordedRequest
     is_settled: bool
 
     @property
@@ -265,11 +265,11 @@ class _Stored:
         row = self.rows[no]
         facts = (row.id, row.method, row.path, row.request_model, reading.facts_of(self.connection, row))
         body = reading.readable_body(self.connection, no) if row.is_settled else self.unpacked.get(no, b"")
-        asked = Asked(row.request_headers or [], row.request_body)
+        asked = RecordedRequest(row.request_headers or [], row.request_body)
         return Unsettled(no, *facts, self.reads.get(no, reading.NO_READS), body, asked, row.is_settled)
 
 
-class _Body(NamedTuple):
+class _BodyRow(NamedTuple):
     """A row of `bodies`, without its key."""
 
     size: int
@@ -280,7 +280,7 @@ class _Body(NamedTuple):
     data: bytes
 
     @classmethod
-    def of(cls, reads: Reads, data: bytes) -> "_Body":
+    def of(cls, reads: Reads, data: bytes) -> "_BodyRow":
         packed = packing.pack(reads) if reads or not data else packing.untimed(len(data))
         return cls(len(data), hashlib.sha256(data).hexdigest(), *packed[2:], zlib.compress(data, _COMPRESSION))
 
@@ -293,15 +293,15 @@ class Settled:
     """
 
     facts: Unsettled
-    bodies: dict[Stream, _Body]
+    bodies: dict[Stream, _BodyRow]
     measures: Measures | None
 
 
 def settle(facts: Unsettled) -> Settled:
     """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
-    packed = {FROM_UPSTREAM: _Body.of(facts.reads, facts.body)}
+    packed = {FROM_UPSTREAM: _BodyRow.of(facts.reads, facts.body)}
     if (sent := facts.exchange.sent) is not None:
-        packed[FROM_CLIENT] = _Body.of(sent.reads, sent.data)
+        packed[FROM_CLIENT] = _BodyRow.of(sent.reads, sent.data)
     return Settled(facts, packed, _derived(facts))
 
 
@@ -342,7 +342,7 @@ class Store:
         """The data that the last `append` could not store, as they continue nothing that is on the tape."""
         return list(self._lost.values())
 
-    def pruner(self, limits: Limits, clock: Clock) -> Pruner:
+    def pruner(self, limits: TapeLimits, clock: Clock) -> Pruner:
         """Return the pruner that deletes exchanges past the limits while the tape is recorded."""
         return Pruner(self.connection, limits, clock)
 
@@ -614,7 +614,7 @@ class Store:
             self._cut_request(known)
         return [known.no for known in ended if known.no is not None]
 
-    def _append_one(self, frame: journal.Frame, session_no: int, uploads: dict[str, _Upload]) -> None:
+    def _append_one(self, frame: journal.Frame, session_no: int, uploads: dict[str, _UploadPart]) -> None:
         match frame:
             case journal.Begin():
                 self._begin(frame, session_no, uploads)
@@ -660,7 +660,7 @@ class Store:
         for known in begun:
             known.changes = {}
 
-    def _begin(self, frame: journal.Begin, session_no: int, uploads: dict[str, _Upload]) -> None:
+    def _begin(self, frame: journal.Begin, session_no: int, uploads: dict[str, _UploadPart]) -> None:
         """Enter an exchange; if all of its request body is in the same batch, that, too."""
         if frame.id in self._stored or frame.id in self._touched:
             return
@@ -710,9 +710,9 @@ class Store:
         known = self._touched[frame.id] = _Open(None, uploaded=0 if is_coming else None, changes=row)
         size = _KEPT_BESIDES + len(frame.body or b"")
         if not is_coming and size <= _KEPT_BYTES:
-            known.facts = _Facts(row, Asked(headers, frame.body), size=size)
+            known.facts = _Facts(row, RecordedRequest(headers, frame.body), size=size)
 
-    def _append_uploads(self, uploads: dict[str, _Upload]) -> None:
+    def _append_uploads(self, uploads: dict[str, _UploadPart]) -> None:
         for id, upload in uploads.items():
             known = self._find(id)
             if known is None:
@@ -765,7 +765,7 @@ class Store:
             if known.facts is not None:
                 known.facts.response_headers = headers
 
-    def _append_reads(self, batch: dict[tuple[str, bool], list[tuple[journal.Run, bytes]]]) -> None:
+    def _append_reads(self, batch: dict[tuple[str, bool], list[tuple[journal.ReadRun, bytes]]]) -> None:
         for (id, _), runs in batch.items():
             known = self._find(id)
             if known is None:
@@ -778,12 +778,12 @@ class Store:
                 known.keep(new, data)
 
     def _following(
-        self, runs: list[tuple[journal.Run, bytes]], come: _Come, *, ended: bool
-    ) -> tuple[journal.Run, bytes]:
+        self, runs: list[tuple[journal.ReadRun, bytes]], come: _Come, *, ended: bool
+    ) -> tuple[journal.ReadRun, bytes]:
         """Return, as one, the runs that continue a stream; reads that are on the tape, or repeated, are skipped."""
         if len(runs) == 1 and runs[0][0].seq == come.next_seq and not ended:  # nearly always
             return runs[0]
-        whole, body = journal.Run(runs[0][0].id, come.next_seq, [], [], []), []
+        whole, body = journal.ReadRun(runs[0][0].id, come.next_seq, [], [], []), []
         for run, data in runs:
             present = come.next_seq + len(whole.sizes) - run.seq
             if present < 0 or (ended and present < len(run.sizes)):  # one before them is missing
@@ -947,22 +947,22 @@ def _measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def _uploads(frames: Iterable[journal.Frame]) -> dict[str, _Upload]:
+def _uploads(frames: Iterable[journal.Frame]) -> dict[str, _UploadPart]:
     """Return a batch's parts of request bodies, by the ids of their exchanges."""
-    uploads: dict[str, _Upload] = {}
+    uploads: dict[str, _UploadPart] = {}
     for frame in frames:
         if isinstance(frame, journal.Upload):
-            uploads.setdefault(frame.id, _Upload()).pieces.append(frame)
+            uploads.setdefault(frame.id, _UploadPart()).pieces.append(frame)
         elif isinstance(frame, journal.Uploaded):
-            uploads.setdefault(frame.id, _Upload()).end = frame
+            uploads.setdefault(frame.id, _UploadPart()).end = frame
     return uploads
 
 
-def _runs(frames: Iterable[journal.Frame]) -> dict[tuple[str, bool], list[tuple[journal.Run, bytes]]]:
+def _runs(frames: Iterable[journal.Frame]) -> dict[tuple[str, bool], list[tuple[journal.ReadRun, bytes]]]:
     """Return the reads that a batch brings, by the ids of their exchanges and whether they are the client's."""
-    runs: dict[tuple[str, bool], list[tuple[journal.Run, bytes]]] = {}
+    runs: dict[tuple[str, bool], list[tuple[journal.ReadRun, bytes]]] = {}
     for frame in frames:
-        if isinstance(frame, journal.Reads):
+        if isinstance(frame, journal.SocketReads):
             for run, data in frame.parts():
                 runs.setdefault((run.id, run.is_client), []).append((run, data))
     return runs
@@ -976,7 +976,7 @@ def _stored_request(body: bytes, end: journal.Uploaded | None) -> bytes | None:
 def _model_in(headers: Iterable[Sequence[str]], body: bytes | None) -> str | None:
     """Return the model that a request's body names."""
     try:
-        model = msgspec.json.decode(encoding.uncoded(headers, body or b""), type=_Request).model
+        model = msgspec.json.decode(encoding.uncoded(headers, body or b""), type=_RequestRow).model
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return model and model.replace("\0", "�")

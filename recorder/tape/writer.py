@@ -49,8 +49,8 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.tape import checks, file, journal, losses
 from wiretape.recorder.tape.channels import Channel, Channels
-from wiretape.recorder.tape.lock import Claim, LogGone, Watch, identity, remove_socket
-from wiretape.recorder.tape.retention import Limits, Pruner, Removed
+from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
+from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
 from wiretape.recorder.tape.store import Batch, Settled, Store, Unsettled, settle
 
 WINDOW_NS = 200_000_000
@@ -81,7 +81,7 @@ _LAST_SETTLING_NS = 5_000_000_000
 
 _BEFORE_ALL = journal.Relay | journal.Keep | journal.Session
 _OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
-_NOT_URGENT = (journal.Reads, journal.Upload, journal.Heartbeat)
+_NOT_URGENT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
 _SETTLED_TOGETHER = 32
 _SETTLED_BYTES = 1 << 20
 """Limits of exchanges, and bytes of their bodies, settled in one transaction; …"""
@@ -122,7 +122,7 @@ class Writer:
     ) -> None:
         self._store = store
         self._path = path
-        self._watch: Watch | None = None
+        self._watch: FileWatch | None = None
         self._clock = clock
         self._keep_lock, self._name_holder = keep_lock, name_holder
         self._relays = relays
@@ -363,7 +363,7 @@ class Writer:
             losses.prepare(self._path, session.uuid, recording)
         for one in dead:
             losses.remove(self._path, one.session)
-        self._watch = Watch(self._path)
+        self._watch = FileWatch(self._path)
         self._leftover.extend(self._store.unsettled())
         self._answer_ready(relay, [*warnings, *_losses_of_dead(lacking, self._count_missing(dead))])
 
@@ -419,7 +419,7 @@ class Writer:
 
     def _report_announced(self, relay: Channel, keep: journal.Keep) -> None:
         """Report the deletion that the previous writer announced, if it was done."""
-        if keep.announced and self._store.pruner(Limits(), self._clock).is_done(keep.announced):
+        if keep.announced and self._store.pruner(TapeLimits(), self._clock).is_done(keep.announced):
             relay.answer(keep.announced.what)
 
     def _is_due(self) -> bool:
@@ -505,7 +505,7 @@ class Writer:
                     owner.answer(trouble)
                 else:
                     self._relays.tell(trouble)
-                size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.Reads))
+                size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.SocketReads))
                 return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
         results = [self._append(part) for part in parts.values()]
         return [no for ended, _ in results for no in ended], [one for _, lost in results for one in lost]
@@ -562,8 +562,8 @@ def _losses_of_dead(before: tuple[int, int], after: tuple[int, int]) -> list[str
     ]
 
 
-def _limits(keep: journal.Keep) -> Limits:
-    return Limits(None if keep.age_seconds is None else timedelta(seconds=keep.age_seconds), keep.size)
+def _limits(keep: journal.Keep) -> TapeLimits:
+    return TapeLimits(None if keep.age_seconds is None else timedelta(seconds=keep.age_seconds), keep.size)
 
 
 def _by_exchange(batch: Batch) -> dict[str, dict[int, list[journal.Frame]]]:
@@ -578,8 +578,8 @@ def _by_exchange(batch: Batch) -> dict[str, dict[int, list[journal.Frame]]]:
 
 def _pieces(frame: journal.Frame) -> Iterator[tuple[str, journal.Frame]]:
     """Yield the parts of a frame by exchange, each with the exchange's id; empty for a frame of none."""
-    if isinstance(frame, journal.Reads):
-        yield from ((run.id, journal.Reads([run], data)) for run, data in frame.parts())
+    if isinstance(frame, journal.SocketReads):
+        yield from ((run.id, journal.SocketReads([run], data)) for run, data in frame.parts())
     else:
         yield (frame.id if isinstance(frame, _OF_EXCHANGE) else ""), frame
 

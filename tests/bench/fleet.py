@@ -31,7 +31,7 @@ from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import file
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.ship.clickhouse import setup
-from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.ship.sink import ShippedLabels
 from wiretape.viewer.source.clickhouse import figures, tables
 from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.clickhouse.source import connected
@@ -88,7 +88,7 @@ def make(tape: Path, host: int, exchanges: int, wall_ns: int) -> None:
 def shipped(tape: Path, engine: FailingEngine, host: int) -> bool:
     """Ship what a tape has; False if the shipper was killed, or gave up."""
     try:
-        ship(tape, engine, origin=Origin(f"host-{host}"))
+        ship(tape, engine, origin=ShippedLabels(f"host-{host}"))
     except (KeyboardInterrupt, WiretapeError):
         return False
     return True

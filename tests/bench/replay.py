@@ -45,8 +45,8 @@ def write(path: Path, at_ms: list[float]) -> None:
         journal.Head(ID, 200, [(b"content-type", b"text/event-stream")], "chunked", 0, 0, MS),
     ]  # fmt: skip
     at_ns = [int(at * MS) for at in at_ms]
-    run = journal.Run(ID, 0, at_ns, [at + 50_000 for at in at_ns], [*map(len, bodies)])
-    frames.append(journal.Reads([run], b"".join(bodies)))
+    run = journal.ReadRun(ID, 0, at_ns, [at + 50_000 for at in at_ns], [*map(len, bodies)])
+    frames.append(journal.SocketReads([run], b"".join(bodies)))
     frames.append(journal.End(ID, "end", None, at_ns[-1] + MS, None, 0, 0, sum(run.sizes), 0, 0, False))
     session = journal.Session(
         "bench", "0", 1, None, "http://127.0.0.1", [("", "http://a")], "2026-01-01T00:00:00.000000Z"

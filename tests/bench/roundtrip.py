@@ -115,7 +115,7 @@ def write(path: Path, streams: int, seconds: float, rate: float) -> None:
             journal.Begin(id, "2026-01-01T00:00:00.000000Z", "POST", "/v1/chat/completions", "http://a", [], request,
                           len(request), digest, {}),
             journal.Head(id, 200, HEADERS, "chunked", 0, 0, at_ns[0] - MS),
-            journal.Reads([journal.Run(id, 0, at_ns, [at + 50_000 for at in at_ns], sizes)], body),
+            journal.SocketReads([journal.ReadRun(id, 0, at_ns, [at + 50_000 for at in at_ns], sizes)], body),
             journal.End(id, "end", None, at_ns[-1] + MS, None, 0, 0, len(body), 0, 0, False),
         ]  # fmt: skip
     session = journal.Session("s", "0", 1, None, "http://127.0.0.1", [("", "http://a")], "2026-01-01T00:00:00.000000Z")

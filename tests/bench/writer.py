@@ -65,7 +65,7 @@ def frames(streams: int, chunks: int) -> Iterator[journal.Frame]:
     for read, piece in zip(reads, pieces, strict=True):
         columns = [read.at_ns], [read.at_ns + 40_000], [read.size]
         for few in (ids[first : first + GATHERED] for first in range(0, streams, GATHERED)):
-            yield journal.Reads([journal.Run(id, read.seq, *columns) for id in few], piece * len(few))
+            yield journal.SocketReads([journal.ReadRun(id, read.seq, *columns) for id in few], piece * len(few))
     for id in ids:
         end_ns = reads[-1].at_ns + 1_000_000
         yield journal.End(id, "end", None, end_ns, None, 1_000_000, 2_000_000, len(body), 0, 0, False)

@@ -55,12 +55,12 @@ def head(id: str, headers: Sequence[tuple[bytes, bytes]] = ((b"content-type", b"
     return journal.Head(id, 200, list(headers), "chunked", STEP, 2 * STEP, 3 * STEP)
 
 
-def read(id: str, seq: int, at_ns: int, relayed_ns: int | None, data: bytes) -> journal.Reads:
+def read(id: str, seq: int, at_ns: int, relayed_ns: int | None, data: bytes) -> journal.SocketReads:
     """Give the frame of a single read."""
-    return journal.Reads([journal.Run(id, seq, [at_ns], [relayed_ns], [len(data)])], data)
+    return journal.SocketReads([journal.ReadRun(id, seq, [at_ns], [relayed_ns], [len(data)])], data)
 
 
-def body(id: str, pieces: Sequence[bytes]) -> Iterator[journal.Reads]:
+def body(id: str, pieces: Sequence[bytes]) -> Iterator[journal.SocketReads]:
     for seq, data in enumerate(pieces):
         at_ns = (4 + seq) * STEP
         yield read(id, seq, at_ns, at_ns + 5000, data)
@@ -79,7 +79,7 @@ def websocket(id: str, pieces: Sequence[bytes], sent: Sequence[bytes]) -> list[j
     """Give the frames of a WebSocket: what came from upstream, and what the client sent, by turns."""
     came = [*body(id, pieces)]
     runs = [msgspec.structs.replace(frame.runs[0], is_client=True) for frame in body(id, sent)]
-    client = [journal.Reads([run], data) for run, data in zip(runs, sent, strict=True)]
+    client = [journal.SocketReads([run], data) for run, data in zip(runs, sent, strict=True)]
     by_turns = [frame for two in zip_longest(client, came) for frame in two if frame is not None]
     switched = msgspec.structs.replace(head(id, ()), status=101, framing="websocket")
     ended = msgspec.structs.replace(end(id, pieces), client_bytes=sum(map(len, sent)), client_gap_bytes=0)

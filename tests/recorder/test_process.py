@@ -8,7 +8,7 @@ import pytest
 
 from tests.cases import each_case
 from wiretape.recorder import process
-from wiretape.recorder.process import LOST_MS, Run, boot_id, is_gone
+from wiretape.recorder.process import LOST_MS, RecorderRun, boot_id, is_gone
 
 NOBODY = 2**22 + 1
 """Above any number that Linux gives a process."""
@@ -43,17 +43,17 @@ def test_somebody_elses_process_is_there(monkeypatch: pytest.MonkeyPatch) -> Non
 @each_case(
     ("run", "state"),
     [
-        (Run(1, NOON), "running"),
-        (Run(1, NOON, gone=True), "lost"),
-        (Run(1, NOON, ended_at=NOON, gone=True), "ended"),
-        (Run(1, "no time"), "running"),
-        (Run(1, "no time", gone=True), "lost"),
+        (RecorderRun(1, NOON), "running"),
+        (RecorderRun(1, NOON, gone=True), "lost"),
+        (RecorderRun(1, NOON, ended_at=NOON, gone=True), "ended"),
+        (RecorderRun(1, "no time"), "running"),
+        (RecorderRun(1, "no time", gone=True), "lost"),
     ],
 )
-def test_a_run_is_running_ended_or_lost(run: Run, state: str) -> None:
+def test_a_run_is_running_ended_or_lost(run: RecorderRun, state: str) -> None:
     assert run.state(NOON_NS) == state
 
 
 def test_a_run_is_lost_when_it_was_not_heard_of_for_long() -> None:
-    assert Run(1, NOON).state(NOON_NS + LIMIT_NS) == "running"
-    assert Run(1, NOON).state(NOON_NS + LIMIT_NS + 10**6) == "lost"
+    assert RecorderRun(1, NOON).state(NOON_NS + LIMIT_NS) == "running"
+    assert RecorderRun(1, NOON).state(NOON_NS + LIMIT_NS + 10**6) == "lost"

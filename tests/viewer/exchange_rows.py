@@ -6,7 +6,7 @@ from typing import Any
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.viewer import rows
-from wiretape.viewer.rows import DetailRow, ListRow, Request
+from wiretape.viewer.rows import DetailRow, ListRow, RequestRow
 from wiretape.viewer.source.tape.exchange import FullExchange
 
 _USUAL: dict[str, Any] = {
@@ -38,5 +38,5 @@ def full(
 ) -> FullExchange:
     """Make all of an exchange, with a row of such values."""
     facts = Exchange(None, None, None, None, connected_ns, headers_ns, end_ns)
-    request, decoded = Request("", "POST", "/v1", "", [], None, 0, "", {}), decoded or Decoded(b"", "json")
+    request, decoded = RequestRow("", "POST", "/v1", "", [], None, 0, "", {}), decoded or Decoded(b"", "json")
     return FullExchange(detailed(**stored), request, [], facts, sent_ns, 0, Reads.of(reads), b"", decoded)

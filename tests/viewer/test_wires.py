@@ -18,7 +18,7 @@ from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.viewer.exchange import events, markers, tree
-from wiretape.viewer.exchange.answer import Answer
+from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.transcript import KINDS, Transcript
 from wiretape.viewer.source.tape import queries
@@ -77,7 +77,7 @@ def test_an_answer_grows_event_by_event_and_folds_its_reasoning(recorded: Connec
     assert (call.name.text, call.arguments.text) == (TOOL, ARGUMENTS)
     assert (len(voice.reasoning.events), len(voice.content.events)) == (2, 2)
     assert len(call.arguments.events) == (1 if name in WITHOUT_PIECES else 2)
-    parts = Answer(told, 40).parts
+    parts = AnswerLayout(told, 40).parts
     assert [(part.kind, part.folded) for part in parts] == [("reasoning", True), ("content", False), ("tool", False)]
 
 
@@ -206,4 +206,4 @@ def test_no_damage_to_a_body_keeps_its_events_from_being_shown(name: str, data: 
         parts = tree.of(told, number)
         assert all(0 <= part.start <= part.end <= len(body) for part in parts)
     assert len(list(events.table(told, decoded))) == len(told)
-    assert Answer(told, 40).parts is not None
+    assert AnswerLayout(told, 40).parts is not None

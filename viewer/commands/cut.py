@@ -14,7 +14,7 @@ from wiretape.recorder.commands.options import db
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.commands import completion, options, output
-from wiretape.viewer.commands.progress import Bar
+from wiretape.viewer.commands.progress import ProgressBar
 
 if TYPE_CHECKING:
     from wiretape.recorder.tape.cut import Redact
@@ -59,12 +59,12 @@ def cut(
     from wiretape.recorder.tape import cut as cutting
     from wiretape.recorder.tape.lock import TEXT_SUFFIX
     from wiretape.viewer import outfile
-    from wiretape.viewer.source.tape.place import Tape
+    from wiretape.viewer.source.tape.place import TapePlace
 
     redact = options.parsed("--redact", lambda _: _redactor(patterns), "") if patterns else bytes
     path, is_stdout = options.tape(db), str(file) == "-"
-    bar = Bar("cutting", lambda: len(numbers), "exchange", hidden=is_stdout and sys.stdout.isatty())
-    with output.opened(Tape(path)) as source, bar:
+    bar = ProgressBar("cutting", lambda: len(numbers), "exchange", hidden=is_stdout and sys.stdout.isatty())
+    with output.opened(TapePlace(path)) as source, bar:
         numbers = source.numbers(options.named(source, ids, where))[::-1]
         if not numbers:
             options.report_nothing(source, where, ids)

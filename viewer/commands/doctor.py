@@ -23,7 +23,7 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.commands import options
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.relay import apis, local, providers
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import output
@@ -222,7 +222,7 @@ def of_terminal() -> Finding:
     return judge_terminal(output.on_terminal(), output.has_utf8(), colours, console.width)
 
 
-def _newest_run(path: Path) -> tuple[Run | None, str | None]:
+def _newest_run(path: Path) -> tuple[RecorderRun | None, str | None]:
     """Return the newest run of a recorder on a tape, or the reason why the tape cannot be read."""
     from wiretape.recorder.tape import reading
     from wiretape.viewer.source.tape import queries
@@ -311,7 +311,7 @@ def judge_privacy(modes: Mapping[str, int], foreign: Sequence[str]) -> Finding:
     return Finding("ok", "mode", ", ".join(f"{name} {mode:04o}" for name, mode in modes.items()))
 
 
-def judge_recorder(holder: str, run: Run | None, wall_ns: int) -> Finding:
+def judge_recorder(holder: str, run: RecorderRun | None, wall_ns: int) -> Finding:
     """Judge the recorder: the process that holds the tape, and its newest run. None: absent or unknown."""
     state = run.state(wall_ns) if run is not None else "ended"
     silent_ms = run.silent_ms(wall_ns) if run is not None else None

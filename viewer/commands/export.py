@@ -37,7 +37,7 @@ _SUFFIXES |= {".cast": "asciicast", ".html": "html"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _ExportJob:
     """The options of an export; `by` are the groups of a summary, `file` is None for stdout, `place` is the source."""
 
     table: str
@@ -124,7 +124,7 @@ def export(
         raise click.UsageError(f"--html and --format {out.format} exclude each other")
     format = "html" if html else out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"))
-    job = _Job(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
+    job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
     job = replace(job, every_operation=all_operations)
     _refuse(job, table, schema)
@@ -150,7 +150,7 @@ def export(
         sys.exit(_SIGINT_EXIT)
 
 
-def _report_unshipped(source: "Source", job: _Job, where: "Selection") -> None:
+def _report_unshipped(source: "Source", job: _ExportJob, where: "Selection") -> None:
     """Print the count of exchanges that lack the requested bytes, if there are any."""
     if job.format in ("har", "sse", "asciicast", "html") or job.table not in ("exchanges", "summary"):
         output.report_unshipped(source, where, "without texts and reads")
@@ -178,7 +178,7 @@ def _format_of(file: Path) -> str | None:
     return _SUFFIXES.get(suffix)
 
 
-def _refuse(job: _Job, table: str | None, schema: bool) -> None:
+def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
     """Raise a usage error if options do not go together."""
     if job.format in _WHOLE or job.table not in _OF_ALL:
         job.place.require("bodies", f"--format {job.format}" if job.format in _WHOLE else f"--table {job.table}")
@@ -195,7 +195,7 @@ def _refuse(job: _Job, table: str | None, schema: bool) -> None:
     _refuse_of_page(job)
 
 
-def _refuse_of_page(job: _Job) -> None:
+def _refuse_of_page(job: _ExportJob) -> None:
     """Raise a usage error if options do not go together with a page, or need one."""
     if job.format != "html":
         if job.with_text or job.with_bodies or job.sides:
@@ -208,7 +208,7 @@ def _refuse_of_page(job: _Job) -> None:
         raise click.UsageError("a page is for a browser: name its file with -o FILE")
 
 
-def _save(job: _Job, put: Put, noun: str) -> int:
+def _save(job: _ExportJob, put: Put, noun: str) -> int:
     """Write to stdout, or to a file that appears when it is complete; then report its size on stderr.
 
     Return how many things of the `noun` were written.
@@ -223,7 +223,7 @@ def _save(job: _Job, put: Put, noun: str) -> int:
     return count
 
 
-def _table(source: "Source", job: _Job, where: "Selection") -> Put:
+def _table(source: "Source", job: _ExportJob, where: "Selection") -> Put:
     from wiretape.viewer import rows
     from wiretape.viewer.export import fields
 
@@ -245,7 +245,7 @@ def _table(source: "Source", job: _Job, where: "Selection") -> Put:
     return put
 
 
-def _rows(source: "Source", job: _Job, where: "Selection", bar: progress.Bar) -> "Iterator[TableRow]":
+def _rows(source: "Source", job: _ExportJob, where: "Selection", bar: progress.ProgressBar) -> "Iterator[TableRow]":
     from wiretape.viewer.export import text
     from wiretape.viewer.rows import Chunks, Exchanges
     from wiretape.viewer.source.tape import queries
@@ -269,7 +269,7 @@ def _rows(source: "Source", job: _Job, where: "Selection", bar: progress.Bar) ->
     return Exchanges(names, bar.over(found.batches, rows=len, steps=len)) if isinstance(found, Exchanges) else found
 
 
-def _archive(source: "Source", job: _Job, where: "Selection") -> Put:
+def _archive(source: "Source", job: _ExportJob, where: "Selection") -> Put:
     from wiretape.recorder import __version__
     from wiretape.viewer.export import har
     from wiretape.viewer.source.tape import exchange, queries
@@ -284,7 +284,7 @@ def _archive(source: "Source", job: _Job, where: "Selection") -> Put:
     return put
 
 
-def _one(source: "Source", job: _Job, where: "Selection") -> Put:
+def _one(source: "Source", job: _ExportJob, where: "Selection") -> Put:
     from wiretape.viewer import config
     from wiretape.viewer.export import asciicast
     from wiretape.viewer.source.tape import exchange
@@ -305,7 +305,7 @@ def _one(source: "Source", job: _Job, where: "Selection") -> Put:
     return put
 
 
-def _page(source: "Source", job: _Job, where: "Selection") -> Put:
+def _page(source: "Source", job: _ExportJob, where: "Selection") -> Put:
     """Write the page of one exchange, or of a run where several are selected."""
     from wiretape.viewer import config
     from wiretape.viewer.page import sources
@@ -322,7 +322,7 @@ def _page(source: "Source", job: _Job, where: "Selection") -> Put:
     def put(stream: BinaryIO | None) -> int:
         with _opened(stream) as file:
             if is_run:
-                wanted = sources.Wanted(job.where, condition(where), job.sides, job.with_text, job.every_operation)
+                wanted = sources.PageContent(job.where, condition(where), job.sides, job.with_text, job.every_operation)
                 return sources.write_run(connection, wanted, limits, file)
             return sources.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
 
@@ -333,7 +333,7 @@ def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[Binary
     return output.stdout() if stream is None else contextlib.nullcontext(stream)
 
 
-def _bar(source: "Source", job: _Job, where: "Selection") -> progress.Bar:
+def _bar(source: "Source", job: _ExportJob, where: "Selection") -> progress.ProgressBar:
     def total() -> int | None:
         if job.limit is not None and job.table in ("chunks", "reads"):
             return None  # nobody knows in which exchange there will be that many rows
@@ -341,4 +341,4 @@ def _bar(source: "Source", job: _Job, where: "Selection") -> progress.Bar:
         return count if job.limit is None else min(count, job.limit)
 
     hidden = job.file is None and output.on_terminal()
-    return progress.Bar(f"exporting {job.table}", total, _WHOLE.get(job.format, "row"), hidden=hidden)
+    return progress.ProgressBar(f"exporting {job.table}", total, _WHOLE.get(job.format, "row"), hidden=hidden)

@@ -68,7 +68,7 @@ KEPT: Final = {
 """Treatment of the requests and answers that `serve --record` records."""
 
 
-class Section(NamedTuple):
+class TopicSection(NamedTuple):
     """A part of a topic: its title, its definitions, and the note before them."""
 
     title: str
@@ -118,7 +118,7 @@ def _command(root: click.Context, path: tuple[str, ...]) -> click.Context:
     return context
 
 
-def _print(sections: Iterator[Section]) -> None:
+def _print(sections: Iterator[TopicSection]) -> None:
     from wiretape.viewer.commands import output
 
     formatter = click.HelpFormatter(width=min(output.width() or output.PLAIN_WIDTH, output.PLAIN_WIDTH))
@@ -130,7 +130,7 @@ def _print(sections: Iterator[Section]) -> None:
     click.echo(formatter.getvalue().strip())
 
 
-def _filters() -> Iterator[Section]:
+def _filters() -> Iterator[TopicSection]:
     """Yield the parts of the language: terms, the values of each kind of field, and examples."""
     from wiretape.viewer.query.fields import CHOICES
     from wiretape.viewer.query.operators import KINDS, OPERATORS
@@ -139,17 +139,17 @@ def _filters() -> Iterator[Section]:
     compared = [
         (f"FIELD{sign}{operands.get(one.form, 'VALUE')}", one.meaning) for sign, one in OPERATORS.items() if one.meaning
     ]
-    yield Section("A filter is terms, all of which must hold", [*compared, *TERMS.items()])
+    yield TopicSection("A filter is terms, all of which must hold", [*compared, *TERMS.items()])
     values = {"text": "as it is, or with * for anything; in quotes * is itself"}
     values |= {kind: KINDS[kind].expected for kind in ("duration", "count", "rate", "share", "time")}
-    yield Section("Values", list(values.items()))
+    yield TopicSection("Values", list(values.items()))
     short = {"outcome": "is", "flags": "flag"}
     chosen = [(f"{short.get(name, name)}:", ", ".join(choices)) for name, choices in CHOICES.items()]
-    yield Section("Fields that have certain values only", chosen)
-    yield Section("Examples", list(EXAMPLES.items()))
+    yield TopicSection("Fields that have certain values only", chosen)
+    yield TopicSection("Examples", list(EXAMPLES.items()))
 
 
-def _fields() -> Iterator[Section]:
+def _fields() -> Iterator[TopicSection]:
     """Yield the fields of each kind: their names, meanings and units."""
     from wiretape.viewer.export import fields
     from wiretape.viewer.query.fields import FIELDS, MEANINGS, others
@@ -163,12 +163,12 @@ def _fields() -> Iterator[Section]:
         note = f"Operators: {' '.join(operators(own[0]))}{expected}."
         if kind == "duration":
             note += " T0 is when the request was sent; over a WebSocket, when the message came that asked first."
-        yield Section(
+        yield TopicSection(
             one.title, [(", ".join([field.name, *others(field.name)]), meanings[field.name]) for field in own], note
         )
 
 
-def _outcomes() -> Iterator[Section]:
+def _outcomes() -> Iterator[TopicSection]:
     """Yield the outcomes with their details, and the flags."""
     from wiretape.recorder.decode.exchange import DETAILS, FLAGS, OUTCOMES
 
@@ -177,23 +177,23 @@ def _outcomes() -> Iterator[Section]:
     note = (
         "An exchange has one outcome, judged by what came; of these, the first that fits. Behind it stand its details."
     )
-    yield Section("Outcomes", list(outcomes.items()), note)
-    yield Section("Flags", sorted(FLAGS.items()), "An exchange has any number of flags.")
+    yield TopicSection("Outcomes", list(outcomes.items()), note)
+    yield TopicSection("Flags", sorted(FLAGS.items()), "An exchange has any number of flags.")
 
 
-def _upstreams() -> Iterator[Section]:
+def _upstreams() -> Iterator[TopicSection]:
     """Yield the addresses of the well-known APIs, and the variables that point programs there."""
     from wiretape.recorder.relay import providers
     from wiretape.recorder.relay.apis import APIS, PROGRAMS
 
     served = [(f"/{api.name}/…", api.url) for api in APIS if api.url]
-    yield Section(
+    yield TopicSection(
         "Served at http://127.0.0.1:8377", served, "Others are named by --upstream URL or --upstream NAME=URL."
     )
     places: dict[str, list[str]] = {}
     for variable, place in providers.sdk_bases("", providers.well_known()).items():
         places.setdefault(place, []).append(variable)
-    yield Section(
+    yield TopicSection(
         "Variables that env prints, and run --base-url sets",
         [(f"{place} in", ", ".join(names)) for place, names in places.items()],
         "Each is set only where its own API is served: by its name, its host or, if it has neither, as OpenAI's. So a "
@@ -202,12 +202,12 @@ def _upstreams() -> Iterator[Section]:
         "only one path can be meant.",
     )
     preset = {api.name: [one.name for one in api.variables if one.path is None or not api.url] for api in APIS}
-    yield Section(
+    yield TopicSection(
         "Variables that run --base-url replaces only where they are set",
         [(name, ", ".join(names)) for name, names in preset.items() if names],
         "Programs expect different paths in them or behave otherwise with them, or the API has no fixed URL.",
     )
-    yield Section(
+    yield TopicSection(
         "Variables that run replaces without --base-url",
         [
             ("http://…", "pointed at the recorder, since many clients ask no proxy for a server without TLS"),
@@ -215,9 +215,9 @@ def _upstreams() -> Iterator[Section]:
         ],
         "These are variables of the lists above. Those of an --upstream are set with or without --base-url.",
     )
-    yield Section("Notes on some APIs", [(api.name, api.note) for api in APIS if api.note])
-    yield Section("Programs that are treated apart", [(one.words, _treatment(one)) for one in PROGRAMS])
-    yield Section("Hosts that are intercepted", [(api.name, ", ".join(api.hosts)) for api in APIS if api.hosts])
+    yield TopicSection("Notes on some APIs", [(api.name, api.note) for api in APIS if api.note])
+    yield TopicSection("Programs that are treated apart", [(one.words, _treatment(one)) for one in PROGRAMS])
+    yield TopicSection("Hosts that are intercepted", [(api.name, ", ".join(api.hosts)) for api in APIS if api.hosts])
 
 
 def _treatment(program: "apis.Program") -> str:
@@ -229,13 +229,13 @@ def _treatment(program: "apis.Program") -> str:
     return f"{', '.join(filter(None, parts))}: {program.reason}"
 
 
-def _intercept() -> Iterator[Section]:
+def _intercept() -> Iterator[TopicSection]:
     """Yield the variables of a program behind an intercepting recorder, and their treatment by program."""
     from wiretape.recorder.relay import authority, environment
     from wiretape.recorder.relay.apis import PROGRAMS
     from wiretape.recorder.relay.proxy import REST_SECONDS
 
-    yield Section(
+    yield TopicSection(
         "Variables that run and record --intercept set",
         [
             (", ".join(environment.PROXIES), "the recorder's URL, with a random password in it"),
@@ -252,14 +252,14 @@ def _intercept() -> Iterator[Section]:
         "their environment. record prints what to export, on a terminal; elsewhere, set WIRETAPE_PROXY_PASSWORD to 16 "
         f"characters or more of your own. Certificates last {authority.VALID_DAYS} days.",
     )  # fmt: skip
-    yield Section(
+    yield TopicSection(
         "Variables that name its certificates, and who reads them",
         list(environment.READERS.items()),
         f"{environment.ADDING} adds to what is trusted anyway. All others name a bundle: the system's roots, those "
         "that were named before, and the run's own. A program that reads none of them does not trust wiretape, which "
         "says so.",
     )
-    yield Section(
+    yield TopicSection(
         "Programs whose API cannot be reached",
         [
             (
@@ -273,7 +273,7 @@ def _intercept() -> Iterator[Section]:
         f"Before that, the rest of the request is read, for {REST_SECONDS:g} s at most, and stored. Through the proxy, "
         "the reason is printed, once for each server, and it is on the tape: wiretape show @err.",
     )
-    yield Section(
+    yield TopicSection(
         "Changes on the way",
         [
             ("Accept-Encoding", "becomes identity, unless --keep-encoding"),
@@ -284,7 +284,7 @@ def _intercept() -> Iterator[Section]:
         ],
         "The bodies of requests and answers are never changed.",
     )  # fmt: skip
-    yield Section(
+    yield TopicSection(
         "Programs that do not get the variables",
         [
             ("docker, podman", "--network host, -v for the directory of SSL_CERT_FILE, and -e NAME for each variable"),
@@ -292,7 +292,7 @@ def _intercept() -> Iterator[Section]:
         ],
         "A run of one that recorded nothing prints the lines to copy.",
     )
-    yield Section(
+    yield TopicSection(
         "Programs that leave a daemon behind",
         [(one.words, f"run starts it with {one.no_daemon}, if its help has that") for one in PROGRAMS if one.no_daemon],
         "A daemon that outlives the run keeps these variables, and the proxy that they name has ended: run names each "
@@ -303,11 +303,11 @@ def _intercept() -> Iterator[Section]:
     )
 
 
-def _cut() -> Iterator[Section]:
+def _cut() -> Iterator[TopicSection]:
     """Yield the lines of a tape as text."""
     from wiretape.recorder.tape import cut
 
-    yield Section(
+    yield TopicSection(
         "Lines of a tape as text (wiretape db cut -o FILE.jsonl)",
         list(cut.LINES.items()),
         "Each is a JSON object. What is unknown is left out, and so are counts of 0; 'wiretape db schema' says what a "
@@ -315,11 +315,11 @@ def _cut() -> Iterator[Section]:
     )
 
 
-def _testing() -> Iterator[Section]:
+def _testing() -> Iterator[TopicSection]:
     """Yield the use of tapes in test suites."""
     from wiretape.viewer.replay import marks, timeline
 
-    yield Section(
+    yield TopicSection(
         "Marker of pytest: @pytest.mark.wiretape(TAPE, ...)",
         list(marks.ARGUMENTS.items()),
         "A marked test is answered from the tape, a path beside its file, as text (.jsonl) or not; "
@@ -329,7 +329,7 @@ def _testing() -> Iterator[Section]:
         "tape fails, also if its program goes on. Markers of a module or a class hold for their tests; what a closer "
         "one says counts for more.",
     )
-    yield Section(
+    yield TopicSection(
         "Recording",
         [
             ("pytest --wiretape-record=once", "records what is missing for tests that have nothing of their own yet"),
@@ -341,7 +341,7 @@ def _testing() -> Iterator[Section]:
         "a request that is sent again only once, all each time, as retries need it. "
         "Several processes (pytest -n) may record to one tape.",
     )
-    yield Section(
+    yield TopicSection(
         "Options of pytest",
         [
             ("--wiretape-record=MODE", f"for all tests, whatever the markers say: {', '.join(marks.RECORD)}; where "
@@ -349,7 +349,7 @@ def _testing() -> Iterator[Section]:
             ("--wiretape-fault=FAULT", "break the answers of all tests, besides the markers' faults; may be repeated"),
         ],
     )  # fmt: skip
-    yield Section(
+    yield TopicSection(
         "Fixture: wiretape_server",
         [
             ("url, url_of(API)", "the base URL, and the one that the SDK of an API expects: url_of('openai')"),
@@ -359,12 +359,12 @@ def _testing() -> Iterator[Section]:
             ("is_recording", "whether anything may be recorded; an answer that is recorded has no times"),
         ],
     )
-    yield Section(
+    yield TopicSection(
         "What a timeline says of each request; all times are ms",
         list(timeline.MEANINGS.items()),
         "A program that reads into buffers of its own, as most HTTP clients do, has read before it uses what it read.",
     )
-    yield Section(
+    yield TopicSection(
         "Suites in other languages",
         [
             ("wiretape serve --db TAPE --ready-file FILE", "serves until it is stopped; FILE has the base URL as soon "
@@ -387,7 +387,7 @@ def _opt_in() -> tuple[str, str]:
     )
 
 
-def _metrics() -> Iterator[Section]:
+def _metrics() -> Iterator[TopicSection]:
     """Yield the metrics of a recorder, their labels, and the scraper's configuration."""
     from wiretape.viewer.stats.conventions import LABELS, LATEST, RELEASED, Conventions
     from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OWN
@@ -396,7 +396,7 @@ def _metrics() -> Iterator[Section]:
         labels = {family: f"; label {family.label}" if family.label else "" for family in conventions.families}
         return [(family.prometheus, family.meaning + label) for family, label in labels.items()]
 
-    yield Section(
+    yield TopicSection(
         f"OpenTelemetry's GenAI conventions (semconv v{RELEASED.version}), as histograms",
         metrics(RELEASED),
         "record --metrics 127.0.0.1:9377 serves http://127.0.0.1:9377/metrics, compressed if a client accepts gzip. "
@@ -405,13 +405,13 @@ def _metrics() -> Iterator[Section]:
         "value is no sample; an exchange whose client left has no times, and over a WebSocket, chunks have none.",
     )
     title, text = _opt_in()
-    yield Section(title, metrics(LATEST), text)
-    yield Section(
+    yield TopicSection(title, metrics(LATEST), text)
+    yield TopicSection(
         "wiretape's own",
         list(OWN.items()),
         "Another process reads the tape for all of them; the recorder tells it of its own state once a second.",
     )
-    yield Section(
+    yield TopicSection(
         "Labels",
         list(LABELS.items()),
         "Those of the histograms and of wiretape_exchanges_total; empty is unknown. Models, hosts and errors are texts "
@@ -420,12 +420,12 @@ def _metrics() -> Iterator[Section]:
     )
 
 
-def _otlp() -> Iterator[Section]:
+def _otlp() -> Iterator[TopicSection]:
     """Yield the data sent to a collector, its configuration, and its handling."""
     from wiretape.viewer.stats.conventions import LATEST, RELEASED
     from wiretape.viewer.stats.dashboard import EVENTS, OWN_ATTRIBUTES
 
-    yield Section(
+    yield TopicSection(
         "A span for each generation, and for each request of embeddings",
         [
             ("its trace", "that of the request's traceparent, whose span is its parent; else a trace of its own"),
@@ -440,9 +440,9 @@ def _otlp() -> Iterator[Section]:
         "is no span where the traceparent says that its trace is not sampled. No text of a request or an answer is "
         "sent, and what is unknown has no attribute.",
     )
-    yield Section("Attributes of wiretape's own", list(OWN_ATTRIBUTES.items()))
-    yield Section("Events of a span", list(EVENTS.items()))
-    yield Section(
+    yield TopicSection("Attributes of wiretape's own", list(OWN_ATTRIBUTES.items()))
+    yield TopicSection("Events of a span", list(EVENTS.items()))
+    yield TopicSection(
         "Metrics",
         [(family.name, family.meaning) for family in RELEASED.families],
         "Those of record --metrics (wiretape help metrics), here with exponential histograms, every 10 s and at the "
@@ -451,7 +451,7 @@ def _otlp() -> Iterator[Section]:
         "wiretape.flagged_exchanges and wiretape.folded_exchanges.",
     )
     title, text = _opt_in()
-    yield Section(
+    yield TopicSection(
         title,
         [
             *((family.name, family.meaning) for family in LATEST.families),
@@ -459,7 +459,7 @@ def _otlp() -> Iterator[Section]:
         ],
         f"{text} Spans and metrics name their conventions by the schema URL, and by wiretape.semconv in the scope.",
     )
-    yield Section(
+    yield TopicSection(
         "Variables and files",
         [
             ("OTEL_EXPORTER_OTLP_HEADERS", "headers, such as credentials: NAME=VALUE,NAME=VALUE, percent-encoded"),
@@ -471,7 +471,7 @@ def _otlp() -> Iterator[Section]:
         "They stand in the environment of whatever sends: record --otlp, or wiretape ship --to otlp+http://HOST:PORT, "
         "which does the same for a tape that was recorded before.",
     )
-    yield Section(
+    yield TopicSection(
         "What is promised",
         [
             ("a recorder", "never waits: another process reads the tape, which is the buffer, and sends"),
@@ -493,24 +493,24 @@ def _otlp() -> Iterator[Section]:
     )
 
 
-def _imports() -> Iterator[Section]:
+def _imports() -> Iterator[TopicSection]:
     """Yield the formats of imports, and the flags that show the limits of a source."""
     from wiretape.recorder.decode.exchange import FLAGS
     from wiretape.viewer.importing.formats import FORMATS
 
-    yield Section(
+    yield TopicSection(
         "Formats of wiretape import",
         list(FORMATS.items()),
         "Each is recognised by its content, or named by --from. What a source does not know is unknown, never 0.",
     )
     flags = ("imported", "no_timing", "coarse_clock", "rebuilt", "storage_gap", "request_not_stored")
-    yield Section("Flags", [(name, FLAGS[name]) for name in flags], "What was imported is found by flag:imported.")
+    yield TopicSection("Flags", [(name, FLAGS[name]) for name in flags], "What was imported is found by flag:imported.")
 
 
-def _cassettes() -> Iterator[Section]:
+def _cassettes() -> Iterator[TopicSection]:
     """Yield the rules of `serve --record`."""
-    yield Section("Modes of wiretape serve --record, for a request that …", list(RECORDED.items()))
-    yield Section("What becomes of a recording", list(KEPT.items()))
+    yield TopicSection("Modes of wiretape serve --record, for a request that …", list(RECORDED.items()))
+    yield TopicSection("What becomes of a recording", list(KEPT.items()))
 
 
 PRICES: Final = """\
@@ -534,26 +534,26 @@ output = 15
 """Prices as a configuration may have them; the numbers are made up."""
 
 
-def _prices() -> Iterator[Section]:
+def _prices() -> Iterator[TopicSection]:
     """Yield the format of prices, and the definition of an exchange's cost."""
     from wiretape.recorder.decode.dialects.registry import DIALECTS
     from wiretape.viewer.stats.prices import AMOUNTS, PATTERNS, SINCE
 
     example = [(text or " ", "") for text in PRICES.splitlines()]
-    yield Section(
+    yield TopicSection(
         "Prices in .wiretape.toml, or in config.toml of your configuration directory",
         example,
         "None are built in: they would go out of date. These are made up.",
     )
     entry = {**PATTERNS, "since": SINCE, **AMOUNTS}
-    yield Section(
+    yield TopicSection(
         "Keys of an entry",
         list(entry.items()),
         "An entry holds for the exchanges that fit all of its texts, in which * stands for anything; case is ignored. "
         "Of those that fit, the first one holds, so put newer before older ones, and special before general ones. "
         "Prices have six decimals at most, and are in one currency.",
     )
-    yield Section(
+    yield TopicSection(
         "What comes of it",
         [
             ("cost, currency", "of an exchange: show, view, --columns, filters (cost>0.01); sums: stats, ls --by"),
@@ -564,7 +564,7 @@ def _prices() -> Iterator[Section]:
         "billed by the call.",
     )
     apis = [", ".join(sorted(one.api for one in DIALECTS if one.input_has_cache is within)) for within in (True, False)]
-    yield Section(
+    yield TopicSection(
         "Tokens of a cache",
         [
             ("part of the input", f"{apis[0]}: a count that usage lacks is 0"),
@@ -580,14 +580,14 @@ def _prices() -> Iterator[Section]:
     )
 
 
-def _shipping() -> Iterator[Section]:
+def _shipping() -> Iterator[TopicSection]:
     """Yield the shipping of many recorders to one server: its address, its tables, and the guarantees."""
     from wiretape.recorder import destinations
     from wiretape.viewer.ship.clickhouse import status
     from wiretape.viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
     from wiretape.viewer.source.clickhouse import tables
 
-    yield Section(
+    yield TopicSection(
         "Where the centre is: wiretape ship --to, wiretape fleet init --to",
         [
             (destinations.CENTRE_FORM, "the nodes of a ClickHouse server or cluster; without a database, "
@@ -603,7 +603,7 @@ def _shipping() -> Iterator[Section]:
              "shipped"),
         ],
     )  # fmt: skip
-    yield Section(
+    yield TopicSection(
         "Tables that wiretape fleet init makes",
         [(table.name, table.meaning) for table in tables.TABLES],
         "Columns have the names and the meanings of the tape (wiretape db schema). Read them with FINAL: of rows with "
@@ -611,7 +611,7 @@ def _shipping() -> Iterator[Section]:
         "stay empty without ship --bodies. Rows expire after 13 months, streams after 14 days, where the server can do "
         "that (19.6 and later).",
     )
-    yield Section(
+    yield TopicSection(
         "What is promised",
         [
             ("a recorder", "never waits: shipping is a process of its own, which only reads the tape"),
@@ -627,11 +627,11 @@ def _shipping() -> Iterator[Section]:
             ("tenant", "ship --label tenant=NAME is a part of every key: a tape is shipped for one tenant"),
         ],
     )  # fmt: skip
-    yield Section(
+    yield TopicSection(
         "What wiretape fleet status shows of a host, and of a table",
         [(name, meaning) for name, meaning in status.MEANINGS.items() if name not in ("kind", "name")],
     )
-    yield Section(
+    yield TopicSection(
         "Asking a centre: --db clickhouse://…",
         [
             ("ls, stats, check, compare", "and export of exchanges and summary: filters and columns are worked out in "
@@ -653,12 +653,12 @@ def _shipping() -> Iterator[Section]:
     )  # fmt: skip
 
 
-def _archive() -> Iterator[Section]:
+def _archive() -> Iterator[TopicSection]:
     """Yield the location of an archive of Parquet files, its contents, and the queries of engines."""
     from wiretape.recorder import destinations
     from wiretape.viewer.ship.parquet import layout as archive_sql
 
-    yield Section(
+    yield TopicSection(
         "Where an archive is: wiretape ship --to, record --ship",
         [
             ("parquet:DIR", "a directory, which is made if it is not there"),
@@ -668,7 +668,7 @@ def _archive() -> Iterator[Section]:
         ],
         "Needs pyarrow: the extra wiretape[parquet].",
     )  # fmt: skip
-    yield Section(
+    yield TopicSection(
         "What is in it",
         [
             ("exchanges/date=YYYY-MM-DD/host=NAME/part-….parquet", "exchanges by the day when they started, UTC, with "
@@ -686,7 +686,7 @@ def _archive() -> Iterator[Section]:
         "and an id the highest row_version counts. A query that began before files were merged may not find one of "
         "them; ask again. Shipping to an archive takes about 130 MiB, of which 90 are Python's and pyarrow's code.",
     )  # fmt: skip
-    yield Section(
+    yield TopicSection(
         "How engines read it, each row once",
         [(engine, statement) for engine in archive_sql.ENGINES for statement in archive_sql.statements(engine)],
         "Without ship --bodies there is no table streams. An exchange and the run of its recorder: "
@@ -696,7 +696,7 @@ def _archive() -> Iterator[Section]:
     )
 
 
-_SECTIONS: Final[dict[str, Callable[[], Iterator[Section]]]] = {
+_SECTIONS: Final[dict[str, Callable[[], Iterator[TopicSection]]]] = {
     "filters": _filters, "fields": _fields, "outcomes": _outcomes, "upstreams": _upstreams,
     "intercept": _intercept, "imports": _imports, "cut": _cut, "testing": _testing, "metrics": _metrics, "otlp": _otlp,
     "cassettes": _cassettes, "prices": _prices, "shipping": _shipping, "archive": _archive,

@@ -15,10 +15,10 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer.commands import progress
 from wiretape.viewer.importing import formats
-from wiretape.viewer.importing.found import Data, NotImportable, Source
+from wiretape.viewer.importing.found import Data, ImportedFile, NotImportable
 
 if TYPE_CHECKING:
-    from wiretape.viewer.importing.tape import Report
+    from wiretape.viewer.importing.tape import ImportReport
 
 _SHOWN: Final = 20
 _REASON: Final = 300
@@ -59,15 +59,15 @@ def import_(
         raise NotImportable(f"{failed:,} could not be imported: see above")
 
 
-def _source(file: Path, url: str | None, date: datetime | None) -> Source:
+def _source(file: Path, url: str | None, date: datetime | None) -> ImportedFile:
     if not file.is_file():
         raise NotFound(f"no file at {click.format_filename(file)}")
     modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
     name = file.name.encode("utf-8", "replace").decode()
-    return Source(name, modified, date and date.date(), url)
+    return ImportedFile(name, modified, date and date.date(), url)
 
 
-def _import(path: Path, file: Path, source: Source, format: str | None, labels: dict[str, str]) -> int:
+def _import(path: Path, file: Path, source: ImportedFile, format: str | None, labels: dict[str, str]) -> int:
     """Import one file; return the number of failures."""
     from wiretape.recorder.tape import file as tape
     from wiretape.recorder.tape.store import Store
@@ -80,7 +80,7 @@ def _import(path: Path, file: Path, source: Source, format: str | None, labels: 
             found = formats.read(seen, data, source)
             with (
                 contextlib.ExitStack() as opened,
-                progress.Bar(f"importing {name}", lambda: None, "exchange") as bar,
+                progress.ProgressBar(f"importing {name}", lambda: None, "exchange") as bar,
             ):
                 writing = tape.writing(path, "wiretape import")  # entered, and the tape made, with the first exchange
                 importer = Importer(lambda: Store(opened.enter_context(writing)), source.name, seen, labels)
@@ -103,7 +103,7 @@ def _mapped(file: Path) -> Iterator[Data]:
             yield data
 
 
-def _report(name: str, path: Path, format: str, report: "Report") -> None:
+def _report(name: str, path: Path, format: str, report: "ImportReport") -> None:
     for one in report.refused[:_SHOWN]:
         click.echo(f"wiretape: {name}: {safe(one.place)}: {safe(clipped(one.reason, _REASON))}", err=True)
     if (more := len(report.refused) - _SHOWN) > 0:

@@ -97,9 +97,9 @@ class _TapeType(TapeFile):
 
 
 def _tape(path: Path | None) -> "Place":
-    from wiretape.viewer.source.tape.place import Tape
+    from wiretape.viewer.source.tape.place import TapePlace
 
-    return Tape(tape(path))
+    return TapePlace(tape(path))
 
 
 db = click.option(

@@ -20,7 +20,7 @@ from wiretape.viewer.commands import completion, options, output
 from wiretape.viewer.commands.options import Pace
 
 if TYPE_CHECKING:
-    from wiretape.viewer.replay.pieces import Form, Piece, Section
+    from wiretape.viewer.replay.pieces import Form, Section, TimedPiece
     from wiretape.viewer.source.base import Place
     from wiretape.viewer.source.tape.exchange import FullExchange
 
@@ -29,7 +29,7 @@ _LOOK_NS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _PlayJob:
     form: "Form"
     pace: Pace
     begin: str | None
@@ -102,7 +102,7 @@ def play(
     from wiretape.viewer.source.tape import exchange
 
     clock = _Clock()
-    job = _Job(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock)
+    job = _PlayJob(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock)
     if job.form == "sse" and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
     with output.opened(options.place(db)) as source:
@@ -117,7 +117,7 @@ def play(
                     click.echo(f"wiretape: {safe(one.row.id)}: {safe(ended)}", err=True)
 
 
-def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
+def _play(one: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:
     """Play an exchange; return the message about its end, or about a missing text."""
     from wiretape.recorder.errors import NotShipped
     from wiretape.viewer.exchange import facts
@@ -142,7 +142,7 @@ def _play(one: "FullExchange", job: _Job, out: BinaryIO) -> str:
     return ""
 
 
-def _write_in_time(made: "list[Piece]", section: "Section", job: _Job, out: BinaryIO) -> None:
+def _write_in_time(made: "list[TimedPiece]", section: "Section", job: _PlayJob, out: BinaryIO) -> None:
     """Write each piece when it is due, in one write, and return when the section is over."""
     playback = job.pace.playback([piece.at_ns for piece in made], section.until_ns, job.clock.now)
     if section.from_ns > 0:

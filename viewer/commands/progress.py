@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Measuring:
+class MeasuringOptions:
     """The options of figures: the definition of percentiles, the objective of the goodput, and the exchanges."""
 
     method: "Method" = "linear"
@@ -54,7 +54,7 @@ class Measuring:
 
 measured = gathered(
     "measuring",
-    Measuring,
+    MeasuringOptions,
     click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),
                  default="linear", show_default=True, help="Interpolate, or take the nearest rank."),
     click.option("--slo", metavar="BOUNDS", help="An objective for each exchange, for the goodput: "
@@ -77,7 +77,7 @@ PATIENCE_NS: Final = 400_000_000
 _REFRESH_NS: Final = 100_000_000
 
 
-class Bar:
+class ProgressBar:
     """A context manager that shows the progress of an iteration with `over`; `noun` names one item.
 
     `total` returns the number of steps, None if unknown, and is called when the bar is first drawn. `hidden` is

@@ -10,7 +10,7 @@ from wiretape.recorder.commands import db as tapes
 from wiretape.recorder.commands.options import TapeFile
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.commands import completion, options, output
-from wiretape.viewer.commands.progress import Bar
+from wiretape.viewer.commands.progress import ProgressBar
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
@@ -56,7 +56,7 @@ def pull(ids: tuple[str, ...], db: "Place | None", where: "Filter | None", limit
     if not numbers:
         return
     with private.directory("wiretape-pull-", "what is pulled") as directory:
-        with Bar("pulling", lambda: len(numbers), "exchange") as bar:
+        with ProgressBar("pulling", lambda: len(numbers), "exchange") as bar:
             copied = place.copied(numbers, directory, bar.over)
         if copied.without_body:
             what = counted(copied.without_body, "exchange")

@@ -31,10 +31,10 @@ def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: b
 
     from wiretape.recorder.commands.db import delete
     from wiretape.recorder.tape import retention
-    from wiretape.viewer.source.tape.place import Tape
+    from wiretape.viewer.source.tape.place import TapePlace
 
     path = tape_path(db)
-    with Tape(path).opened() as source:
+    with TapePlace(path).opened() as source:
         chosen = [row["id"] for row in source.rows(("id",), options.named(source, ids, where))]
         if not chosen:
             options.report_nothing(source, where, ids)

@@ -54,12 +54,13 @@ def _read_rechunk(_context: click.Context, _option: click.Parameter, given: str)
 
 def _options(
     match: Any, ignored: tuple[str, ...], rechunk: Any, faults: list[Any], seed: int, record: Any
-) -> "Callable[[Pace], planning.Options]":
-    from wiretape.viewer.replay.planning import Options
+) -> "Callable[[Pace], planning.ServingOptions]":
 
     if record != "none" and match == "id":
         raise click.UsageError("--match id serves what is named and nothing else: leave out --record")
-    return lambda pace: Options(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, record)
+    from wiretape.viewer.replay.planning import ServingOptions
+
+    return lambda pace: ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, record)
 
 
 _answered = gathered(
@@ -119,7 +120,7 @@ def serve(
     listen: str,
     ready_file: Path | None,
     pace: Pace,
-    answered: "Callable[[Pace], planning.Options]",
+    answered: "Callable[[Pace], planning.ServingOptions]",
     asking: _Asked,
 ) -> None:
     """Answer requests from a tape, as the upstream did: the same bytes, reads, timing and failures.
@@ -148,16 +149,16 @@ def serve(
     _check_recording(answers := answered(pace), ids)
 
     from wiretape.recorder.relay.loop import run
-    from wiretape.viewer.replay.cassette import Options
-    from wiretape.viewer.source.tape.place import Tape
+    from wiretape.viewer.replay.cassette import CassetteOptions
+    from wiretape.viewer.source.tape.place import TapePlace
     from wiretape.viewer.source.tape.source import condition
 
     host, port = read_listen(listen, frozenset(), "serve answers programs on this one, so listen on 127.0.0.1")
     path = tape_path(db)
-    settings = Options(
+    settings = CassetteOptions(
         path,
         answers,
-        lambda connection: condition(options.named(Tape(path).over(connection), ids, where)),
+        lambda connection: condition(options.named(TapePlace(path).over(connection), ids, where)),
         host,
         port,
         read_upstreams(asking.upstreams) if answers.record != "none" else (),
@@ -167,7 +168,7 @@ def serve(
     sys.exit(run(lambda: _serve(settings, ready_file)))
 
 
-def _check_recording(answers: "planning.Options", ids: tuple[str, ...]) -> None:
+def _check_recording(answers: "planning.ServingOptions", ids: tuple[str, ...]) -> None:
     """Raise a usage error for options that mean nothing together with --record, or without it."""
     if answers.record != "none":
         if ids:
@@ -179,14 +180,14 @@ def _check_recording(answers: "planning.Options", ids: tuple[str, ...]) -> None:
             raise click.UsageError(f"{_ASKING[option]} is for --record once, new or all: add that")
 
 
-async def _serve(settings: "cassette.Options", ready_file: Path | None) -> int:
+async def _serve(settings: "cassette.CassetteOptions", ready_file: Path | None) -> int:
     import asyncio
 
     from wiretape.recorder.decode.exchange import NOT_SHIPPED
-    from wiretape.viewer.replay.cassette import Cassette, Observer
+    from wiretape.viewer.replay.cassette import Cassette, CassetteObserver
 
     report = _Report()
-    observer = Observer(report.served, report.refused, report.trouble, report.recorded)
+    observer = CassetteObserver(report.served, report.refused, report.trouble, report.recorded)
     serving = Cassette(settings, observer)
     await serving.start()
     stopped = asyncio.Event()

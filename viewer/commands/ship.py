@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from wiretape.recorder.commands.status import Screen
-    from wiretape.viewer.ship.otlp.attributes import Origin
+    from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin
     from wiretape.viewer.ship.parquet.files import Files
     from wiretape.viewer.ship.shipper import Shipper
     from wiretape.viewer.ship.sink import Sink
@@ -93,9 +93,10 @@ def _sink(
     since: int,
 ) -> "Iterator[Sink]":
     """Yield the sink of a destination. Raises `WiretapeError` and `click.UsageError` if it cannot be used."""
-    from wiretape.viewer.ship.sink import Origin
 
-    origin = Origin(socket.gethostname(), labels)
+    from wiretape.viewer.ship.sink import ShippedLabels
+
+    origin = ShippedLabels(socket.gethostname(), labels)
     match target:
         case Target():
             from wiretape.viewer.ship.clickhouse.sink import CentreSink
@@ -135,14 +136,16 @@ def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[
     from wiretape.recorder.clock import SYSTEM
     from wiretape.recorder.relay.sockets import tls_context
     from wiretape.viewer.ship.otlp import attributes
-    from wiretape.viewer.ship.otlp.client import Client
+    from wiretape.viewer.ship.otlp.client import CollectorClient
     from wiretape.viewer.ship.otlp.sink import CollectorSink
 
     trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
-    client = Client(collector.url, options.read_headers(collector), SYSTEM, version=__version__, verify=trusted)
+    client = CollectorClient(
+        collector.url, options.read_headers(collector), SYSTEM, version=__version__, verify=trusted
+    )
     host = socket.gethostname()
 
-    def origin(instance: str) -> "Origin":
+    def origin(instance: str) -> "TelemetryOrigin":
         return attributes.origin(os.environ, labels, version=__version__, host=host, instance=instance)
 
     return CollectorSink(client, origin, since)

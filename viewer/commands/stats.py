@@ -15,7 +15,7 @@ from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.viewer.commands import completion, options, output, progress
 from wiretape.viewer.commands.options import known, parsed
 from wiretape.viewer.commands.output import Output
-from wiretape.viewer.commands.progress import Measuring, measured
+from wiretape.viewer.commands.progress import MeasuringOptions, measured
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.stats.check import Rule
     from wiretape.viewer.stats.metrics import Quantity
     from wiretape.viewer.stats.summary import Figures, Sample
-    from wiretape.viewer.stats.tools.summary import Report
+    from wiretape.viewer.stats.tools.summary import ToolReport
 
 
 @click.command()
@@ -64,7 +64,7 @@ def stats(
     db: "Place | None",
     where: "Filter | None",
     by: str | None,
-    measuring: Measuring,
+    measuring: MeasuringOptions,
     hist: str | None,
     tool: str | None,
     tokenizer: Path | None,
@@ -188,12 +188,12 @@ def _stats_as(
 
 def _report(
     source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str, bool], int] | None"
-) -> "Report":
+) -> "ToolReport":
     """Return a tool's report of exchanges."""
     from wiretape.viewer.stats.tools.summary import report_of
 
     output.report_unshipped(source, selection, "left out")
-    with progress.Bar("measuring", lambda: source.measurable(selection), "exchange") as bar:
+    with progress.ProgressBar("measuring", lambda: source.measurable(selection), "exchange") as bar:
         found = source.measured(tool, selection, count_tokens)
         report = report_of(tool, bar.over(found), is_tokenized=count_tokens is not None)
     report.absent = source.absent(tool)
@@ -229,7 +229,7 @@ def counter(path: Path) -> "Callable[[str, bool], int]":
 def _figures(
     db: "Place | None",
     where: "Filter | None",
-    measuring: Measuring,
+    measuring: MeasuringOptions,
     keys: Sequence[str] = (),
     otherwise: str | None = None,
     drawn: "Quantity | None" = None,
@@ -419,7 +419,7 @@ def check(
     lowest: tuple[str, ...],
     file: Path | None,
     junit: Path | None,
-    measuring: Measuring,
+    measuring: MeasuringOptions,
     out: Output,
 ) -> None:
     """Judge the tape's figures by rules, for CI.

@@ -32,7 +32,7 @@ _TURNS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AnswerRun:
     """A piece of a line: `said`, not said yet (`ghost`), or a `silence` before the next text, without an event."""
 
     text: str
@@ -40,7 +40,7 @@ class Run:
     event: int | None = None
 
 
-class Part:
+class AnswerPart:
     """One text of an answer: its kind, its name if it has one, its text, and its layout in the pane.
 
     `rendered` are lines to show instead, made for the place of the playhead.
@@ -120,7 +120,7 @@ class Part:
         line = self.lines.line_of(max(self._laid_out(self.track.length(position)) - 1, 0))
         return self.top + self.headed + min(line, self.rows - 1)
 
-    def runs(self, line: int, position: int) -> Iterator[Run]:
+    def runs(self, line: int, position: int) -> Iterator[AnswerRun]:
         """Yield the pieces of a line for a position of the playhead; each `said` piece belongs to one event.
 
         A grapheme that several events brought is in the piece of the first of them, and not cut. The part of it that
@@ -132,13 +132,13 @@ class Part:
         for first, last, event in self._pieces(start, end):
             at, stop = _next(boundaries, first), _next(boundaries, last)
             if event is None:
-                yield Run(safe(text[at:stop]), "silence" if stop <= said_end else "ghost")
+                yield AnswerRun(safe(text[at:stop]), "silence" if stop <= said_end else "ghost")
                 continue
             middle = min(max(said_end, at), stop)
             if middle > at:
-                yield Run(safe(text[at:middle]), "said", event)
+                yield AnswerRun(safe(text[at:middle]), "said", event)
             if stop > (middle := _next(boundaries, middle)):
-                yield Run(safe(text[middle:stop]), "ghost", event)
+                yield AnswerRun(safe(text[middle:stop]), "ghost", event)
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
         """Yield the laid-out span of each event's text and of each silence (None)."""
@@ -181,14 +181,14 @@ def _is_json(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnswerRow:
     """A row of the pane: the heading of a part (`line` is None), one of its lines, or nothing."""
 
-    part: Part | None = None
+    part: AnswerPart | None = None
     line: int | None = None
 
 
-class Answer:
+class AnswerLayout:
     """The texts of a transcript in the order in which they began, laid out `width` cells wide.
 
     Silences longer than `limit_ns`, if it is given, are shown; `choice` leaves out all choices but one, by its index.
@@ -241,16 +241,16 @@ class Answer:
             part.rendered = lines
         self._arrange()
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> AnswerRow:
         """Return the content of a row."""
         at = bisect_right(self.parts, number, key=lambda part: part.top) - 1
         if at < 0 or number >= self._end:
-            return Row()
+            return AnswerRow()
         part = self.parts[at]
         line = number - part.top - part.headed
         if line < 0:
-            return Row(part)
-        return Row(part, line) if line < part.rows else Row()
+            return AnswerRow(part)
+        return AnswerRow(part, line) if line < part.rows else AnswerRow()
 
     def row_of(self, position: int, *, steady: bool = False) -> int:
         """Return the row in which the newest words stand; the first row before any.
@@ -289,19 +289,19 @@ class Answer:
         self._end = max(top - 1, 0)
 
 
-def _newest(parts: Sequence[Part], position: int) -> Part | None:
+def _newest(parts: Sequence[AnswerPart], position: int) -> AnswerPart | None:
     newest = max(parts, key=lambda part: part.newest(position), default=None)
     return None if newest is None or newest.newest(position) < 0 else newest
 
 
-def _parts(voices: Sequence[Voice]) -> Iterator[Part]:
+def _parts(voices: Sequence[Voice]) -> Iterator[AnswerPart]:
     for voice in voices:
         prefix = f"choice {voice.index} · " if len(voices) > 1 else ""
         for kind, track in (("reasoning", voice.reasoning), ("content", voice.content), ("refusal", voice.refusal)):
             if len(track):
-                yield Part(kind, track, voice, f"{prefix}{kind}")
+                yield AnswerPart(kind, track, voice, f"{prefix}{kind}")
         for number, call in enumerate(voice.calls):
-            yield Part("tool", call.arguments, voice, f"{prefix}tool call {number}", call.name)
+            yield AnswerPart("tool", call.arguments, voice, f"{prefix}tool call {number}", call.name)
 
 
 def _silences(transcript: Transcript, track: Track, limit_ns: int | None) -> list[tuple[int, str]]:

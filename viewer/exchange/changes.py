@@ -35,7 +35,7 @@ _NEAR: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RequestDifference:
     """One difference between two requests, or messages that are the same; the fields are those of `FIELDS`."""
 
     part: Literal["model", "parameter", "system", "tool", "message"]
@@ -45,24 +45,26 @@ class Change:
     b: str | None = None
 
 
-def changes(a: Prompt, b: Prompt) -> list[Change]:
+def changes(a: Prompt, b: Prompt) -> list[RequestDifference]:
     """Return the differences between two requests; ids of calls are ignored."""
-    found: list[Change] = []
+    found: list[RequestDifference] = []
     if a.model != b.model:
-        found.append(Change("model", "", "changed", a.model, b.model))
+        found.append(RequestDifference("model", "", "changed", a.model, b.model))
     found += _named("parameter", flattened(a.parameters), flattened(b.parameters))
     system = _written(Message("system", a.system)), _written(Message("system", b.system))
     if system[0] != system[1]:
-        found.append(Change("system", "", _kind(*(one or None for one in system)), *(one or None for one in system)))
+        found.append(
+            RequestDifference("system", "", _kind(*(one or None for one in system)), *(one or None for one in system))
+        )
     return [*found, *_tools(a.tools, b.tools), *_messages(a, b)]
 
 
-def differ(found: Iterable[Change]) -> bool:
+def differ(found: Iterable[RequestDifference]) -> bool:
     """Return True if there is any difference."""
     return any(one.change != "same" for one in found)
 
 
-def lines(found: Iterable[Change], folding: Folding) -> Iterator[Line]:
+def lines(found: Iterable[RequestDifference], folding: Folding) -> Iterator[Line]:
     """Yield the differences for people: of texts, the lines that differ with a little around them."""
     found = list(found)
     if not differ(found):
@@ -78,7 +80,7 @@ def lines(found: Iterable[Change], folding: Folding) -> Iterator[Line]:
         yield from _headed(one, [(f"{sign} ", tone)], folding)
 
 
-def _headed(one: Change, head: Line, folding: Folding) -> Iterator[Line]:
+def _headed(one: RequestDifference, head: Line, folding: Folding) -> Iterator[Line]:
     """Yield a difference under its heading; a short one beside it."""
     title = line(f"{one.part} {one.name}".strip() if one.part in ("model", "parameter", "system") else one.name)
     tone: Tone = "muted" if one.change == "same" else "plain"
@@ -132,21 +134,23 @@ def _around(text: str) -> str:
     return text if len(text) <= 2 * _NEAR else f"{text[:_NEAR]} … {text[-_NEAR:]}"
 
 
-def _named(part: Literal["parameter", "tool"], a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Change]:
+def _named(
+    part: Literal["parameter", "tool"], a: Mapping[str, str], b: Mapping[str, str]
+) -> Iterator[RequestDifference]:
     for name in dict.fromkeys(chain(a, b)):
         if a.get(name) != b.get(name):
-            yield Change(part, name, _kind(a.get(name), b.get(name)), a.get(name), b.get(name))
+            yield RequestDifference(part, name, _kind(a.get(name), b.get(name)), a.get(name), b.get(name))
 
 
 def _kind(a: str | None, b: str | None) -> _Kind:
     return "added" if a is None else "removed" if b is None else "changed"
 
 
-def _tools(a: Iterable[Tool], b: Iterable[Tool]) -> Iterator[Change]:
+def _tools(a: Iterable[Tool], b: Iterable[Tool]) -> Iterator[RequestDifference]:
     before, after = ({tool.name: _definition(tool) for tool in tools} for tools in (a, b))
     yield from _named("tool", before, after)
     if list(before) != list(after) and before.keys() == after.keys():
-        yield Change("tool", "all tools", "moved", ", ".join(before), ", ".join(after))
+        yield RequestDifference("tool", "all tools", "moved", ", ".join(before), ", ".join(after))
 
 
 def _definition(tool: Tool) -> str:
@@ -157,22 +161,22 @@ def _definition(tool: Tool) -> str:
         return tool.definition
 
 
-def _messages(a: Prompt, b: Prompt) -> Iterator[Change]:
+def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
     sides = [[(one.role, _written(one, tool_names(prompt))) for one in prompt.messages] for prompt in (a, b)]
     for kind, a_start, a_end, b_start, b_end in diff.opcodes(*sides):
         if kind == "equal":
-            yield Change("message", _numbers(a_start, a_end, b_start), "same")
+            yield RequestDifference("message", _numbers(a_start, a_end, b_start), "same")
             continue
         pairs = zip_longest(range(a_start, a_end), range(b_start, b_end))
         for at, to in pairs:
             before, after = None if at is None else sides[0][at], None if to is None else sides[1][to]
             if before and after and before[0] == after[0]:
-                yield Change("message", f"{_place(at, to)} {before[0]}", "changed", before[1], after[1])
+                yield RequestDifference("message", f"{_place(at, to)} {before[0]}", "changed", before[1], after[1])
                 continue
             if before:
-                yield Change("message", f"{at + 1} {before[0]}", "removed", before[1])
+                yield RequestDifference("message", f"{at + 1} {before[0]}", "removed", before[1])
             if after:
-                yield Change("message", f"{to + 1} {after[0]}", "added", None, after[1])
+                yield RequestDifference("message", f"{to + 1} {after[0]}", "added", None, after[1])
 
 
 def _numbers(start: int, end: int, there: int) -> str:

@@ -11,11 +11,11 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import UNKNOWN, Transcript
-from wiretape.viewer.rows import DetailRow, Headers, Request
+from wiretape.viewer.rows import DetailRow, Headers, RequestRow
 from wiretape.viewer.timing import verdicts
 from wiretape.viewer.timing.attribution import Attribution, Slowness
 from wiretape.viewer.timing.verdicts import Verdict
@@ -30,9 +30,9 @@ class Known:
     """
 
     row: DetailRow
-    request: Request
+    request: RequestRow
     response_headers: Headers
-    recorder: Run
+    recorder: RecorderRun
     end_ns: int
     gaps: bytes = field(repr=False)
 
@@ -62,7 +62,7 @@ Stage = Judgement | Slowness
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedExchange:
     """All of an exchange: its facts, its texts in time, its faults, and its reads in columns.
 
     `borders` are the offsets of reads in the decoded body, `owners` their indexes, UNKNOWN for bytes without a known
@@ -102,14 +102,14 @@ class Opened:
         """True if the exchange still runs."""
         return self.facts.ended_by is None
 
-    def with_stage(self, stage: Stage) -> "Opened":
+    def with_stage(self, stage: Stage) -> "OpenedExchange":
         """Return a copy with the result of a further stage."""
         if isinstance(stage, Slowness):
             return replace(self, slowness=stage)
         return replace(self, judged=True, verdicts=stage.verdicts, markers=stage.markers)
 
 
-def opened(answer: Stored, limits: Thresholds) -> Opened:
+def opened(answer: Stored, limits: Thresholds) -> OpenedExchange:
     """Decode an answer, or its data until now, and judge it: slow for a long one, and it needs no tape."""
     opened, stages = begin(answer, limits)
     for stage in stages:
@@ -117,7 +117,7 @@ def opened(answer: Stored, limits: Thresholds) -> Opened:
     return opened
 
 
-def begin(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[], Stage], Callable[[], Stage]]]:
+def begin(answer: Stored, limits: Thresholds) -> tuple[OpenedExchange, tuple[Callable[[], Stage], Callable[[], Stage]]]:
     """Decode an answer; return what that brings, and two stages that take longer: judging it, and who was slow."""
     with _gc_paused():
         facts, reads = answer.facts, answer.reads
@@ -126,7 +126,7 @@ def begin(answer: Stored, limits: Thresholds) -> tuple[Opened, tuple[Callable[[]
         end_ns = max(facts.end_ns or 0, reads[-1].at_ns if reads else 0)
         transcript.come_by(end_ns)
         first_ns = next((read.at_ns for read in reads if read.size), None)
-        opened = Opened(
+        opened = OpenedExchange(
             facts,
             transcript,
             limits,

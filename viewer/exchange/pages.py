@@ -20,10 +20,10 @@ from wiretape.viewer.exchange import events, facts, markers, states
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
 from wiretape.viewer.exchange.facts import Fact, Line, Side
 from wiretape.viewer.exchange.notes import Notes
-from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.strips import cell as cell_at
 from wiretape.viewer.exchange.transcript import KINDS, UNKNOWN, Transcript
-from wiretape.viewer.rows import DetailRow, Request
+from wiretape.viewer.rows import DetailRow, RequestRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.text.formatting import cell, line
@@ -52,7 +52,7 @@ _MOST_BARS: Final = 12
 _MOST_VERDICTS: Final = 100
 
 
-def heading(known: Known, opened: Opened | None = None, died: bool = False) -> Line:
+def heading(known: Known, opened: OpenedExchange | None = None, died: bool = False) -> Line:
     """Return the heading line of an exchange, with the verdict on its timing once it is judged."""
     row = known.row
     state = states.state(row, recording=not died)
@@ -78,7 +78,7 @@ def is_dead(known: Known, wall_ns: int) -> bool:
     return known.recorder.state(wall_ns) != "running"
 
 
-def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
+def trouble(known: Known, opened: OpenedExchange | None, died: bool) -> Line | None:
     """Return the faults of an exchange in one line, or None without any."""
     row = known.row
     if died:
@@ -97,14 +97,14 @@ def trouble(known: Known, opened: Opened | None, died: bool) -> Line | None:
     return [(f" {facts.reason(row)}", "error" if facts.fault(row) else "warning")]
 
 
-def _unread(opened: Opened) -> int:
+def _unread(opened: OpenedExchange) -> int:
     """Return the number of bytes that no read on the tape brought."""
     borders = [*opened.borders, len(opened.transcript.data)]
     spans = zip(pairwise(borders), opened.owners, strict=True)
     return sum(end - start for (start, end), owner in spans if owner == UNKNOWN)
 
 
-def silence(known: Known, opened: Opened) -> str:
+def silence(known: Known, opened: OpenedExchange) -> str:
     """Return why there is no text to show."""
     if opened.live and not opened.transcript.data:
         return "nothing has come yet"
@@ -137,7 +137,7 @@ def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:
     return ([(f"{line(name)}: ", "muted"), (line(value), "plain")] for name, value in headers)
 
 
-def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
+def timing(known: Known, opened: OpenedExchange | None, width: int, times: Times = SINCE_REQUEST) -> Iterator[Line]:
     """Yield the spans of time and the slow party, in lines of `width` cells, timestamps as `times` display them."""
     judged = {verdict.kind for verdict in opened.verdicts} if opened is not None and opened.judged else None
     burst = "burst" in (known.row.flags if judged is None else judged)
@@ -159,7 +159,9 @@ def timing(known: Known, opened: Opened | None, width: int, times: Times = SINCE
     yield from ([], *figures)
 
 
-def noted(known: Known, notes: Notes, opened: Opened | None, times: Times, *, is_passing: bool = False) -> list[Line]:
+def noted(
+    known: Known, notes: Notes, opened: OpenedExchange | None, times: Times, *, is_passing: bool = False
+) -> list[Line]:
     """Return the labels, the bookmarks with their timestamps as `times` display them, and the note.
 
     `is_passing`: it is all of a tape that is removed when the viewer ends.
@@ -184,7 +186,7 @@ def noted(known: Known, notes: Notes, opened: Opened | None, times: Times, *, is
     return [*lines, [("  ", "plain"), (notes.text or formatting.UNKNOWN, "plain")]]
 
 
-def _body(request: Request) -> Iterator[Line]:
+def _body(request: RequestRow) -> Iterator[Line]:
     body = request.plain
     if body is None or request.body is None:
         return
@@ -206,7 +208,7 @@ def _body(request: Request) -> Iterator[Line]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TimeBar:
     """A stretch of time from T0 on, in ns, under its name; `kind` says how it is drawn, `note` what else is known."""
 
     name: str
@@ -227,34 +229,34 @@ def bars(
     transcript: Transcript | None,
     verdicts: Sequence[Verdict] = (),
     last_ns: int | None = None,
-) -> Iterator[Bar]:
+) -> Iterator[TimeBar]:
     """Yield the bars of an exchange; `last_ns` is the timestamp of its last read."""
     connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, rows.ns(row.metrics["ttf_byte_ms"])
     if connected_ns is not None:
-        yield Bar("connect", 0, connected_ns, "wait")
+        yield TimeBar("connect", 0, connected_ns, "wait")
     if headers_ns is not None:
         kept = ", connection kept" if exchange.connection_reused else ""
-        yield Bar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}{kept}")
+        yield TimeBar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}{kept}")
         if first_ns is not None:
-            yield Bar("wait for a byte", headers_ns, first_ns, "wait")
+            yield TimeBar("wait for a byte", headers_ns, first_ns, "wait")
     if transcript is not None:
         yield from _kind_bars(transcript)
     for verdict in sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:3]:
         if verdict.kind == "stall":
             end_ns = verdict.from_ns + verdict.lasted_ns
-            yield Bar("stall", verdict.from_ns, end_ns, "stall", verdict.who or "unclear")
+            yield TimeBar("stall", verdict.from_ns, end_ns, "stall", verdict.who or "unclear")
     if last_ns is not None and exchange.end_ns is not None:
-        yield Bar("end", min(last_ns, exchange.end_ns), exchange.end_ns, "end", _how_it_ended(exchange))
+        yield TimeBar("end", min(last_ns, exchange.end_ns), exchange.end_ns, "end", _how_it_ended(exchange))
 
 
-def _kind_bars(transcript: Transcript) -> Iterator[Bar]:
+def _kind_bars(transcript: Transcript) -> Iterator[TimeBar]:
     for kind in ("reasoning", "content", "tool", "refusal"):
         code = KINDS.index(kind)
         first, last = transcript.kinds.find(code), transcript.kinds.rfind(code)
         if first >= 0 and transcript.timed[first] and transcript.timed[last]:
             count = transcript.kinds.count(code)
             note = f"{count:,} event{'s' * (count != 1)}"
-            yield Bar(kind, transcript.at[first], transcript.at[last], kind, note)
+            yield TimeBar(kind, transcript.at[first], transcript.at[last], kind, note)
 
 
 def _how_it_ended(exchange: Exchange) -> str:
@@ -263,7 +265,7 @@ def _how_it_ended(exchange: Exchange) -> str:
     return next((meaning for by, meaning in ENDED_BY.items() if by == exchange.ended_by), "")
 
 
-def _waterfall(known: Known, opened: Opened, width: int, times: Times) -> Iterator[Line]:
+def _waterfall(known: Known, opened: OpenedExchange, width: int, times: Times) -> Iterator[Line]:
     last = opened.reads_at[-1] if len(opened.reads_at) else None
     drawable = bars(opened.facts, known.row, opened.transcript, opened.verdicts, last)
     room = max(width - _NAMES - 12, 10)
@@ -304,7 +306,7 @@ def _spread(spread: Spread | None, count: int) -> str:
     return (f"{spread.n:>{count},}" if count else "") + figures
 
 
-def _verdicts(opened: Opened, times: Times) -> Iterator[Line]:
+def _verdicts(opened: OpenedExchange, times: Times) -> Iterator[Line]:
     for verdict in opened.verdicts[:_MOST_VERDICTS]:
         yield from judged(verdict, _NAMES, times.with_unit)
     if opened.verdicts:

@@ -10,7 +10,7 @@ from itertools import islice
 from operator import sub
 
 from wiretape.recorder.clock import Clock
-from wiretape.viewer.exchange.opened import Opened
+from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.exchange.states import Silence, silence
 
 
@@ -20,7 +20,7 @@ class Pulse:
     def __init__(self, clock: Clock) -> None:
         self.died = False
         self._clock = clock
-        self._opened: Opened | None = None
+        self._opened: OpenedExchange | None = None
         self._began_ns: int | None = None
         self._last_ns = self._longest_ns = 0
 
@@ -69,7 +69,7 @@ class Pulse:
                 return
             self._began_ns = self._clock.now() - (self._clock.wall_ns() - started_ns)
 
-    def take(self, opened: Opened) -> None:
+    def take(self, opened: OpenedExchange) -> None:
         """Update the progress from the exchange's data until now."""
         self._opened, at = opened, opened.reads_at
         self._last_ns = at[-1] if at else 0

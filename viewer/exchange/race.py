@@ -18,7 +18,7 @@ from wiretape.viewer.exchange.clocks import seconds
 from wiretape.viewer.exchange.events import without_nul
 from wiretape.viewer.exchange.markers import label
 from wiretape.viewer.exchange.states import Silence, state
-from wiretape.viewer.exchange.strips import Wait
+from wiretape.viewer.exchange.strips import StripWait
 from wiretape.viewer.exchange.transcript import Track, Transcript
 from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.text import formatting, sparkline
@@ -34,7 +34,7 @@ _BETWEEN: Final = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LanePart:
     """A text of a lane: its kind, the length received until now, and all of it.
 
     It is `reasoning`, `content`, `refusal` or `tool`, or a placeholder, `instead`.
@@ -50,7 +50,7 @@ class Drawing:
     """Both lanes drawn on one axis, which stands for `axis_ns`; its 0 is `zero_ns` from its beginning."""
 
     strips: tuple[str, str] = ("", "")
-    waits: tuple[Sequence[Wait], Sequence[Wait]] = ((), ())
+    waits: tuple[Sequence[StripWait], Sequence[StripWait]] = ((), ())
     axis_ns: int = 0
     zero_ns: int = 0
 
@@ -94,10 +94,10 @@ class Lane:
         calls = "\n".join(f"{call.name.text}({call.arguments.text})" for call in voice.calls)
         return without_nul(voice.content.text or voice.refusal.text or calls)
 
-    def parts(self, position: int) -> list[Part]:
+    def parts(self, position: int) -> list[LanePart]:
         """Return the texts of all choices that are not empty, each as received after `position` events."""
         texts = (text for voice in self.transcript.voices for text in voice.texts)
-        parts = (Part(kind, track.length(position), without_nul(track.text)) for kind, track in texts)
+        parts = (LanePart(kind, track.length(position), without_nul(track.text)) for kind, track in texts)
         return [part for part in parts if part.length]
 
     def outputs(self, position: int) -> int:

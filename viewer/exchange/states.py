@@ -19,7 +19,7 @@ SHORTEST_SILENCE_NS: Final = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ExchangeState:
     """The state or ending of an exchange: its sign, its tone, its word, and the sign where there is only ASCII."""
 
     sign: str
@@ -28,21 +28,21 @@ class State:
     ascii: str
 
 
-STATES: Final[dict[str, State]] = {
-    "open": State("●", "accent", "open", "o"),
-    "complete": State("✓", "success", "complete", "+"),
-    "truncated": State("■", "error", "truncated", "#"),
-    "timeout": State("■", "error", "timeout", "#"),
-    "error_event": State("!", "error", "error_event", "!"),
-    "malformed": State("!", "warning", "malformed", "!"),
-    "http_error": State("✗", "error", "http_error", "x"),
-    "connect_error": State("✗", "error", "connect_error", "x"),
-    "client_closed": State("⊘", "warning", "client_closed", "-"),
-    "interrupted": State("?", "warning", "interrupted", "?"),
+STATES: Final[dict[str, ExchangeState]] = {
+    "open": ExchangeState("●", "accent", "open", "o"),
+    "complete": ExchangeState("✓", "success", "complete", "+"),
+    "truncated": ExchangeState("■", "error", "truncated", "#"),
+    "timeout": ExchangeState("■", "error", "timeout", "#"),
+    "error_event": ExchangeState("!", "error", "error_event", "!"),
+    "malformed": ExchangeState("!", "warning", "malformed", "!"),
+    "http_error": ExchangeState("✗", "error", "http_error", "x"),
+    "connect_error": ExchangeState("✗", "error", "connect_error", "x"),
+    "client_closed": ExchangeState("⊘", "warning", "client_closed", "-"),
+    "interrupted": ExchangeState("?", "warning", "interrupted", "?"),
 }
 """By outcome, which is its word, too."""
 
-ORPHAN: Final = State("?", "warning", "orphan", "?")
+ORPHAN: Final = ExchangeState("?", "warning", "orphan", "?")
 """An exchange that is open although nothing records it any more."""
 
 _WARNING: Final = frozenset({"stall", "burst", "malformed", "empty", "backpressure"})
@@ -81,12 +81,12 @@ class Look:
         return formats[(at + 1) % len(formats)]
 
 
-def state(row: ListRow, *, recording: bool = True) -> State:
+def state(row: ListRow, *, recording: bool = True) -> ExchangeState:
     """Return the state of an exchange; its outcome may be that of an orphan already."""
     is_lost = row.outcome == "open" and not recording and row.ended_by is None
     if is_lost or row.outcome == ORPHAN.word:
         return ORPHAN
-    return STATES.get(row.outcome, State("?", "muted", formatting.line(row.outcome), "?"))
+    return STATES.get(row.outcome, ExchangeState("?", "muted", formatting.line(row.outcome), "?"))
 
 
 def ending(row: ListRow, *, recording: bool = True) -> str:

@@ -31,7 +31,7 @@ WaitKind = Literal["first", "slow", "stalled"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class StripWait:
     """The time before the first output, between two, or from the last to the end, in the cells from `first` to `last`.
 
     The event that ends a wait has a cell of its own: the wait takes the cells before it without other output.
@@ -56,7 +56,7 @@ class Strips:
     cells: int = 0
     sums: Sequence[int] = ()
     longest: Sequence[int] = ()
-    waits: Sequence[Wait] = ()
+    waits: Sequence[StripWait] = ()
     cap_ns: int | None = None
 
     def gaps(self, rows: int = 1) -> list[str]:
@@ -164,7 +164,7 @@ def _kinds(transcript: Transcript, axis_ns: int, cells: int) -> str:
     return "".join(drawn)
 
 
-def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: int) -> list[Wait]:
+def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: int) -> list[StripWait]:
     """Return the waits of a stream from `start_ns` to `end_ns` whose outputs came at the ascending timestamps `at`."""
     if axis_ns <= 0 or cells <= 0:
         return []
@@ -179,11 +179,11 @@ def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: in
             "first" if number == 0 and len(at) else "stalled" if DEFAULT.is_stall(ended - began) else "slow"
         )
         if first <= last:
-            long_waits.append(Wait(first, last, ended - began, kind))
+            long_waits.append(StripWait(first, last, ended - began, kind))
     return long_waits
 
 
-def shaded(row: str, waits: Sequence[Wait], cells: int, cap_ns: int | None = None) -> str:
+def shaded(row: str, waits: Sequence[StripWait], cells: int, cap_ns: int | None = None) -> str:
     """Return a row with its blank cells shaded where there is a wait, and the wait's length where there is room for it.
 
     Waits longer than `cap_ns`, which are not played in full, are marked.
@@ -199,7 +199,7 @@ def shaded(row: str, waits: Sequence[Wait], cells: int, cap_ns: int | None = Non
     return "".join(drawn)
 
 
-def wait_kinds(waits: Sequence[Wait], cells: int) -> list[WaitKind | None]:
+def wait_kinds(waits: Sequence[StripWait], cells: int) -> list[WaitKind | None]:
     """Return the kind of the wait that each cell is in, None where there is none."""
     kinds: list[WaitKind | None] = [None] * cells
     for wait in waits:

@@ -13,7 +13,7 @@ from typing import Final
 
 from wiretape.recorder.decode import decoder, payloads
 from wiretape.recorder.decode.assembly import Calls
-from wiretape.recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, Run
+from wiretape.recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, ItemRun
 from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
 from wiretape.viewer.text import json_spans
 
@@ -122,7 +122,7 @@ class Track:
 
 
 @dataclass(slots=True)
-class ToolCall:
+class GrowingToolCall:
     """A tool call: its name and arguments as they grow."""
 
     name: Track = field(default_factory=Track)
@@ -137,7 +137,7 @@ class Voice:
     content: Track = field(default_factory=Track)
     reasoning: Track = field(default_factory=Track)
     refusal: Track = field(default_factory=Track)
-    calls: list[ToolCall] = field(default_factory=list)
+    calls: list[GrowingToolCall] = field(default_factory=list)
 
     @property
     def texts(self) -> list[tuple[str, Track]]:
@@ -252,7 +252,7 @@ class Transcript:
         """Return the number of events received at a timestamp."""
         return bisect_right(self.at, at_ns)
 
-    def _add(self, texts: "_Texts", event: int, runs: Sequence[Run]) -> None:
+    def _add(self, texts: "_Texts", event: int, runs: Sequence[ItemRun]) -> None:
         """Add the chunks that an event holds, or the one run that begins with it."""
         run = runs[0]
         kind = min((_kind_of(one.chunk) for one in runs), key=_TELLING.index)
@@ -282,7 +282,7 @@ class _Texts:
     def __init__(self) -> None:
         self.tracks: list[Track] = []
         self.voices: dict[int, Voice] = {}
-        self._calls: dict[int, tuple[Calls, dict[int, ToolCall]]] = {}
+        self._calls: dict[int, tuple[Calls, dict[int, GrowingToolCall]]] = {}
 
     def add(self, event: int, piece: Piece) -> list[int]:
         """Add a piece's texts; return the numbers of the texts that grew."""
@@ -297,7 +297,7 @@ class _Texts:
             for call, tool in zip(calls.add(piece.tools), piece.tools, strict=True):
                 mine = known.get(id(call))  # `calls` keeps every call, so that no other gets its id
                 if mine is None:
-                    mine = known[id(call)] = ToolCall()
+                    mine = known[id(call)] = GrowingToolCall()
                     voice.calls.append(mine)
                 name = call.name[len(mine.name) :]
                 numbers += self._append(event, (mine.name, name), (mine.arguments, tool.arguments))

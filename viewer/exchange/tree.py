@@ -14,7 +14,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange.transcript import UNKNOWN, Transcript
 from wiretape.viewer.text import json_spans
-from wiretape.viewer.text.json_spans import Node
+from wiretape.viewer.text.json_spans import JsonNode
 
 MOST_LINES: Final = 200
 
@@ -26,14 +26,14 @@ _CHECKED: Final = 1 << 20
 """More bytes than this are not checked to be JSON to their end."""
 
 
-def of(transcript: Transcript, event: int) -> list[Node]:
+def of(transcript: Transcript, event: int) -> list[JsonNode]:
     """Return the parts of an event, each before those within it; the first is the whole event."""
     data, start, end = transcript.data, transcript.starts[event], transcript.ends[event]
     read = transcript.reads[event]
     came = "no read known" if read == UNKNOWN else f"read {read}"
     kind = transcript.kind(event)
     came = {"→": "from the client", "←": f"from upstream, {came}"}.get(transcript.arrow(event), came)
-    head = Node(f"event #{event}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {kind})")
+    head = JsonNode(f"event #{event}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {kind})")
     if transcript.framing == "aws-eventstream":
         return [head, *_message(transcript, event)]
     if transcript.framing == "websocket":
@@ -43,7 +43,7 @@ def of(transcript: Transcript, event: int) -> list[Node]:
     return [head, *_lines(data, start, end, is_sound=False), *_fault(transcript, event)]
 
 
-def _message(transcript: Transcript, event: int) -> list[Node]:
+def _message(transcript: Transcript, event: int) -> list[JsonNode]:
     """Return the type and the data of an event that has them somewhere among bytes that are no text."""
     start, end = transcript.starts[event], transcript.ends[event]
     type, _ = transcript.fields(event, end - start)
@@ -51,49 +51,49 @@ def _message(transcript: Transcript, event: int) -> list[Node]:
     place = transcript.data.find(payload, start, end)
     nodes = [_part("type", type.encode("utf-8", "replace"), transcript, event)]
     if transcript.kind(event) == "malformed":
-        return [*nodes, *(_fault(transcript, event) or [Node("broken", start, end, 1, _BROKEN)])]
+        return [*nodes, *(_fault(transcript, event) or [JsonNode("broken", start, end, 1, _BROKEN)])]
     if place < 0 or not _is_json(transcript.data, place, place + len(payload)):
         return [*nodes, _part("data", payload, transcript, event)]
     values = json_spans.scan(transcript.data, place, place + len(payload))
-    return [*nodes, Node("data", place, values[0].end, 1, values[0].shown), *_nested(values[1:])]
+    return [*nodes, JsonNode("data", place, values[0].end, 1, values[0].shown), *_nested(values[1:])]
 
 
-def _part(label: str, part: bytes, transcript: Transcript, event: int) -> Node:
+def _part(label: str, part: bytes, transcript: Transcript, event: int) -> JsonNode:
     start, end = transcript.starts[event], transcript.ends[event]
     place = transcript.data.find(part, start, end)
     shown = clipped(part[:_SHORT].decode("utf-8", "replace"), _SHORT - 1)
-    return Node(label, *((place, place + len(part)) if place >= 0 else (start, end)), 1, shown)
+    return JsonNode(label, *((place, place + len(part)) if place >= 0 else (start, end)), 1, shown)
 
 
-def of_body(data: bytes, nothing: str = "no body came") -> list[Node]:
+def of_body(data: bytes, nothing: str = "no body came") -> list[JsonNode]:
     """Return the parts of a body without any event: its JSON, or its lines; or `nothing`, where there is none."""
     if not data:
-        return [Node(nothing, 0, 0, 0, "")]
-    head = Node("body", 0, len(data), 0, f"({counted(len(data), 'byte')}, no event in it)")
+        return [JsonNode(nothing, 0, 0, 0, "")]
+    head = JsonNode("body", 0, len(data), 0, f"({counted(len(data), 'byte')}, no event in it)")
     values = json_spans.scan(data) if _is_json(data, 0, len(data)) else []
     return [head, *(_nested(values) or _lines(data, 0, len(data)))]
 
 
-def _nested(nodes: list[Node]) -> list[Node]:
+def _nested(nodes: list[JsonNode]) -> list[JsonNode]:
     return [replace(node, depth=node.depth + 1) for node in nodes]
 
 
-def _fault(transcript: Transcript, event: int) -> list[Node]:
+def _fault(transcript: Transcript, event: int) -> list[JsonNode]:
     """Return why an event's data cannot be read, with the byte at which that begins, if it is in one piece."""
     start, end = transcript.starts[event], transcript.ends[event]
     if end - start > _CHECKED:
-        return [Node("no JSON", start, end, 1, "")]
+        return [JsonNode("no JSON", start, end, 1, "")]
     payload = transcript.payload(event)
     fault = json_spans.fault(payload)
     if fault is None:
         return []
     place = transcript.data.find(payload, start, end)
     at = min(place + fault.at, end - 1) if place >= 0 else start
-    return [Node(fault.short, at, at + 1 if place >= 0 else end, 1, fault.reason)]
+    return [JsonNode(fault.short, at, at + 1 if place >= 0 else end, 1, fault.reason)]
 
 
-def _lines(data: bytes, start: int, end: int, *, is_sound: bool = True) -> list[Node]:
-    nodes, done = list[Node](), start
+def _lines(data: bytes, start: int, end: int, *, is_sound: bool = True) -> list[JsonNode]:
+    nodes, done = list[JsonNode](), start
     for match in islice(_LINE.finditer(data, start, end), MOST_LINES):
         if match.start() >= done and (parts := _line(data, match.start(), match.end(), end, is_sound=is_sound)):
             nodes += parts
@@ -101,7 +101,7 @@ def _lines(data: bytes, start: int, end: int, *, is_sound: bool = True) -> list[
     return nodes
 
 
-def _line(data: bytes, start: int, stop: int, end: int, *, is_sound: bool) -> list[Node]:
+def _line(data: bytes, start: int, stop: int, end: int, *, is_sound: bool) -> list[JsonNode]:
     """Return the parts of a line; of an event that ends at `end`, if its JSON goes on beyond the line."""
     line = data[start:stop].rstrip(b"\r\n")
     if not line:
@@ -115,9 +115,9 @@ def _line(data: bytes, start: int, stop: int, end: int, *, is_sound: bool) -> li
     last = next((last for last in ends if _is_json(data, start + skipped, last)), None)
     if last is None:
         text = line[skipped : skipped + _SHORT].decode("utf-8", "replace")
-        return [Node(label, start, start + len(line), 1, clipped(text, _SHORT - 1))]
+        return [JsonNode(label, start, start + len(line), 1, clipped(text, _SHORT - 1))]
     values = json_spans.scan(data, start + skipped, last)
-    return [Node(label, start, values[0].end, 1, values[0].shown), *_nested(values[1:])]
+    return [JsonNode(label, start, values[0].end, 1, values[0].shown), *_nested(values[1:])]
 
 
 def _is_json(data: bytes, start: int, end: int) -> bool:

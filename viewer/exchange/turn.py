@@ -12,14 +12,14 @@ from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.prompt import Message, Part, Prompt, Reasoning, Text, ToolCall, canonical
 from wiretape.recorder.decode.request import parse
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.rows import DetailRow, Request
+from wiretape.viewer.rows import DetailRow, RequestRow
 from wiretape.viewer.text.formatting import line
 
 _KEPT: Final = frozenset({"previous_response_id", "conversation"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TurnContent:
     """An exchange, its prompt (None: unknown, with the reason in `problem`), and its answer.
 
     Over a WebSocket, the prompt is the last one, and the first `earlier` messages are of the responses before.
@@ -45,8 +45,8 @@ class Turn:
     that request's messages that are not in this one.
     """
 
-    asked: Asked
-    before: Asked | None = None
+    asked: TurnContent
+    before: TurnContent | None = None
     repeated: int = 0
     dropped: int = 0
 
@@ -57,7 +57,7 @@ class Turn:
         return earlier or (self.before.row.id[:8] if self.before is not None else "")
 
 
-def turn(asked: Asked, before: Asked | None = None) -> Turn:
+def turn(asked: TurnContent, before: TurnContent | None = None) -> Turn:
     """Return an exchange as the turn that follows another one."""
     if asked.earlier or asked.prompt is None or before is None or before.prompt is None or asked.is_rest:
         return Turn(asked, before if asked.prompt is not None else None, asked.earlier)
@@ -66,12 +66,12 @@ def turn(asked: Asked, before: Asked | None = None) -> Turn:
     return Turn(asked, before, repeated, len(_compared(earlier)) - same)
 
 
-def asked(row: DetailRow, request: Request) -> Asked:
+def asked(row: DetailRow, request: RequestRow) -> TurnContent:
     """Return the prompt of a request."""
     prompt = parse(request.plain)
     if prompt is None:
-        return Asked(row, None, answer(row), problem(request, truncated=bool(row.request_truncated)))
-    return Asked(row, replace(prompt, model=row.model or ""), answer(row))
+        return TurnContent(row, None, answer(row), problem(request, truncated=bool(row.request_truncated)))
+    return TurnContent(row, replace(prompt, model=row.model or ""), answer(row))
 
 
 def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
@@ -92,12 +92,12 @@ def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
     return found
 
 
-def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, ...]]]) -> Asked:
+def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Part, ...]]]) -> TurnContent:
     """Return a client's prompt over a WebSocket, from its requests, the first one first.
 
     With each comes its answer. Where one has the new messages alone, they stand behind those before and their answer.
     """
-    found = Asked(row, None, (), "nothing that was sent over its WebSocket asked for a response")
+    found = TurnContent(row, None, (), "nothing that was sent over its WebSocket asked for a response")
     for body, answer in bodies:
         if (prompt := parse(body)) is None:
             return replace(found, problem="a message that asked for a response is no JSON object")
@@ -107,7 +107,7 @@ def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Par
             if found.answer:
                 said = *said, Message("assistant", found.answer)
             prompt, earlier = _after(found.prompt, said, prompt), len(said)
-        found = Asked(row, replace(prompt, model=row.model or ""), answer, earlier=earlier)
+        found = TurnContent(row, replace(prompt, model=row.model or ""), answer, earlier=earlier)
     return found
 
 
@@ -140,7 +140,7 @@ def _answer(choice: Mapping[str, Any]) -> tuple[Part, ...]:
     return (*(text for text in texts if text is not None), *called)
 
 
-def problem(request: Request, *, truncated: bool) -> str:
+def problem(request: RequestRow, *, truncated: bool) -> str:
     """Return why the body of a request is no prompt."""
     body, size = request.body or b"", request.known_size
     if request.size is None:
@@ -161,7 +161,7 @@ def problem(request: Request, *, truncated: bool) -> str:
     return f"its body is no JSON object{f' ({line(kind)})' if kind else ''}"
 
 
-def _header(request: Request, wanted: str) -> str | None:
+def _header(request: RequestRow, wanted: str) -> str | None:
     return next((value for name, value in request.headers if name.lower() == wanted), None)
 
 

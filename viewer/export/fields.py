@@ -88,7 +88,7 @@ _UNITS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ExportField:
     """One column of a table; `unit` is None where the kind has none, as a text."""
 
     name: str
@@ -97,7 +97,7 @@ class Field:
     meaning: str
 
 
-def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
+def of(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
     """Return the fields of a table in their order; `by` are the groups of a summary."""
     if table == "summary":
         from wiretape.viewer.stats import summary  # numpy is slow to load, and only a summary needs it
@@ -107,7 +107,7 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
     return tuple(_exchange(name) if name == "id" else own(name) for name in text.TABLES[table][0])
 
 
-def choosable(table: str, by: Sequence[str] = ()) -> tuple[Field, ...]:
+def choosable(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
     """Return the fields that a table can have: its own, and the computed ones of exchanges."""
     own = of(table, by)
     known = {field.name for field in own}
@@ -129,7 +129,7 @@ def meanings(names: Iterable[str]) -> dict[str, str]:
     return described(map(_exchange, names))
 
 
-def described(fields: Iterable[Field]) -> dict[str, str]:
+def described(fields: Iterable[ExportField]) -> dict[str, str]:
     """Return the meanings of fields by name, each followed by its unit: `T0 → first output chunk (ms)`."""
     return {one.name: f"{one.meaning} ({one.unit})" if one.unit else one.meaning for one in fields}
 
@@ -140,24 +140,24 @@ def conversations() -> dict[str, str]:
     return {name: _OF_CONVERSATION.get(name) or f"{known[name]}, of all" for name in rows.CONVERSATION_FIELDS}
 
 
-def _exchange(name: str) -> Field:
+def _exchange(name: str) -> ExportField:
     if name in rows.GAP_PERCENTILES:
         percent = round(100 * rows.GAP_PERCENTILES[name])
-        return Field(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
+        return ExportField(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
     if name in _WORKED_OUT:
         unit = {"cost": "currency", "cache_hit_rate": "share of 1"}.get(name)
-        return Field(name, "number" if unit else "text", unit, _WORKED_OUT[name])
+        return ExportField(name, "number" if unit else "text", unit, _WORKED_OUT[name])
     stored = "request_model" if name == "model" else rows.stored_name(name)
     column = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     meaning = _OWN.get(name) or _MEASURED.get(stored) or _comment(column)
     return _field(name, _kind(name, column), meaning)
 
 
-def _chunk(name: str) -> Field:
+def _chunk(name: str) -> ExportField:
     return _field(name, *_CHUNK[name])
 
 
-def _read(name: str) -> Field:
+def _read(name: str) -> ExportField:
     column = reads.c[rows.stored_name(name)]
     meaning = f"T0 → {_comment(column)}" if name.endswith("_ms") else _comment(column)
     return _field(name, _kind(name, column), meaning)
@@ -168,7 +168,7 @@ def _comment(column: Column[Any]) -> str:
     return (column.comment or "").replace("NULL", "empty")
 
 
-def _statistic(name: str, meaning: str) -> Field:
+def _statistic(name: str, meaning: str) -> ExportField:
     from wiretape.viewer.stats.summary import TOKENS
 
     kinds: dict[str, Kind] = {
@@ -179,18 +179,18 @@ def _statistic(name: str, meaning: str) -> Field:
     rates = {quantity.name: quantity.unit for quantity in QUANTITIES.values() if not quantity.suffix}
     rate = rates.get(name.partition("_")[0]) if kind == "number" else None
     rate = "currency" if name in ("cost", "cost_mean") else rate
-    return Field(name, kind, rate, meaning) if rate else _field(name, kind, meaning)
+    return ExportField(name, kind, rate, meaning) if rate else _field(name, kind, meaning)
 
 
-def _group(name: str) -> Field:
+def _group(name: str) -> ExportField:
     if name.startswith("label."):
-        return Field(name, "text", None, "the group: the value of this label")
-    field = Field(name, "text", None, _OWN[name]) if name in ("day", "hour") else _exchange(name)
+        return ExportField(name, "text", None, "the group: the value of this label")
+    field = ExportField(name, "text", None, _OWN[name]) if name in ("day", "hour") else _exchange(name)
     return dataclasses.replace(field, meaning=f"the group: {field.meaning}")
 
 
-def _field(name: str, kind: Kind, meaning: str) -> Field:
-    return Field(name, kind, _unit(name, kind), meaning)
+def _field(name: str, kind: Kind, meaning: str) -> ExportField:
+    return ExportField(name, kind, _unit(name, kind), meaning)
 
 
 def _kind(name: str, column: Column[Any]) -> Kind:

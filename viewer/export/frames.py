@@ -34,16 +34,16 @@ from wiretape.recorder.commands import options
 from wiretape.recorder.tape import file
 from wiretape.viewer import rows
 from wiretape.viewer.export import fields
-from wiretape.viewer.export.fields import Field, Kind
+from wiretape.viewer.export.fields import ExportField, Kind
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.source.tape.conditions import Condition
 
 GAPS: Final = (
-    Field("id", "text", None, "the exchange's id, 16 hex digits (X-Wiretape-Id)"),
-    Field("seq", "integer", "index", "0, 1, 2, … within its exchange: between output chunk seq and the next"),
-    Field("icl_ms", "number", "ms", "gap between two output chunks; 0 where they share a read"),
+    ExportField("id", "text", None, "the exchange's id, 16 hex digits (X-Wiretape-Id)"),
+    ExportField("seq", "integer", "index", "0, 1, 2, … within its exchange: between output chunk seq and the next"),
+    ExportField("icl_ms", "number", "ms", "gap between two output chunks; 0 where they share a read"),
 )
 """The columns of `Tape.gaps`."""
 
@@ -149,7 +149,7 @@ def _frame(table: str, found: Iterable[TableRow]) -> pd.DataFrame:
     return _described(table, fields.of(table), [as_array(dtype, columns[field.name]) for field, dtype in kinds])
 
 
-def _dtype(table: str, field: Field) -> str:
+def _dtype(table: str, field: ExportField) -> str:
     return "category" if field.name in _REPEATED.get(table, ()) else _DTYPES[field.kind]
 
 
@@ -187,7 +187,7 @@ def _ms(ns: NDArray[Any]) -> FloatingArray:
     return FloatingArray(ns / 1e6, np.isnan(ns))
 
 
-def _described(table: str, columns: Sequence[Field], arrays: Sequence[object]) -> pd.DataFrame:
+def _described(table: str, columns: Sequence[ExportField], arrays: Sequence[object]) -> pd.DataFrame:
     """Build a frame of columns; their descriptions go into its attributes."""
     frame = pd.DataFrame({field.name: array for field, array in zip(columns, arrays, strict=True)})
     frame.attrs["columns"] = {

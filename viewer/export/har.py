@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
-from wiretape.viewer.rows import Headers, Request
+from wiretape.viewer.rows import Headers, RequestRow
 from wiretape.viewer.source.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
@@ -77,7 +77,7 @@ def timings(one: FullExchange) -> dict[str, float]:
     return found
 
 
-def _request(request: Request) -> JsonObject:
+def _request(request: RequestRow) -> JsonObject:
     url = request.upstream + request.path
     found = {
         "method": request.method,
@@ -99,7 +99,7 @@ def _query(url: str) -> list[tuple[str, str]]:
         return []
 
 
-def _post_data(request: Request) -> JsonObject:
+def _post_data(request: RequestRow) -> JsonObject:
     body = request.body or b""
     text, encoding = _text(body)
     found = {"mimeType": _header(request.headers, "content-type"), "text": text}

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer import rows
-from wiretape.viewer.export.fields import Field, Kind
+from wiretape.viewer.export.fields import ExportField, Kind
 from wiretape.viewer.rows import TableRow
 
 _ROWS: Final = 10_000
@@ -23,7 +23,7 @@ _CHARACTERS: Final = 1 << 22
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
-def write(out: BinaryIO, fields: Sequence[Field], found: Iterable[TableRow]) -> int:
+def write(out: BinaryIO, fields: Sequence[ExportField], found: Iterable[TableRow]) -> int:
     """Write rows and return their count. Raises `WiretapeError` if pyarrow is not installed."""
     arrow = pyarrow()
     schema, count = _schema(arrow, fields), 0
@@ -45,7 +45,7 @@ def pyarrow() -> ModuleType:
         raise WiretapeError("Parquet needs pyarrow: install it with pip install 'wiretape[parquet]'") from error
 
 
-def _schema(arrow: ModuleType, fields: Sequence[Field]) -> Any:
+def _schema(arrow: ModuleType, fields: Sequence[ExportField]) -> Any:
     types = {
         "integer": arrow.int64(),
         "number": arrow.float64(),
@@ -58,7 +58,7 @@ def _schema(arrow: ModuleType, fields: Sequence[Field]) -> Any:
     )
 
 
-def _metadata(field: Field) -> dict[str, str]:
+def _metadata(field: ExportField) -> dict[str, str]:
     unit = {} if field.unit is None else {"unit": field.unit}
     return {"type": field.kind, **unit, "meaning": field.meaning}
 
@@ -80,7 +80,7 @@ def _size(value: object) -> int:
     return 0 if value is None else len(value if type(value) is str else str(rows.flat(value)))
 
 
-def _array(arrow: ModuleType, field: Field, type: object, group: Sequence[TableRow]) -> Any:
+def _array(arrow: ModuleType, field: ExportField, type: object, group: Sequence[TableRow]) -> Any:
     values, written = [row[field.name] for row in group], _WRITTEN.get(field.kind)
     if written is not None:
         values = [None if value is None else written(value) for value in values]

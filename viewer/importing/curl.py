@@ -18,9 +18,9 @@ from wiretape.viewer.importing.found import (
     Data,
     Found,
     Headers,
+    ImportedFile,
     NotImportable,
-    Refused,
-    Source,
+    Unimportable,
     attempt,
     framing,
     header,
@@ -49,7 +49,7 @@ _OVER: Final = (b"left intact", b"Closing connection", b"closing connection", b"
 
 
 @dataclass(slots=True)
-class _Body:
+class _CurlBody:
     """The body of an answer; curl may show the chunks of HTTP."""
 
     is_chunked: bool
@@ -107,7 +107,7 @@ class _Transfer:
     is_answered: bool = False
     headers: Headers = field(default_factory=list)
     headers_ns: int | None = None
-    body: _Body | None = None
+    body: _CurlBody | None = None
     pieces: list[bytes] = field(default_factory=list)
     at_ns: list[int] = field(default_factory=list)
     last_ns: int | None = None
@@ -140,7 +140,7 @@ class _Transfer:
             return
         self.status, self.headers, self.headers_ns = status, _headers(self.answer), at_ns
         self.is_answered = True
-        self.body = _Body((header(self.headers, "transfer-encoding") or "").lower().endswith("chunked"))
+        self.body = _CurlBody((header(self.headers, "transfer-encoding") or "").lower().endswith("chunked"))
 
     def receive(self, data: bytes, at_ns: int | None) -> bytes:
         """Add a piece of the answer's body, and return the body's bytes in it."""
@@ -176,7 +176,7 @@ class _Transfer:
         return "died", max(known, default=None)
 
 
-def read(data: Data, source: Source) -> Iterator[Found | Refused]:
+def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
     """Yield the exchanges of a trace. Raises `NotImportable`."""
     trace = _Trace(data)
     transfers = [one for one in trace.transfers() if one.method not in (b"", b"CONNECT")]
@@ -205,7 +205,7 @@ class _Trace:
         self._connecting: dict[bytes, _Connecting] = {}
         self._tls = set[bytes]()
         self._is_ascii = self._has_hex = False
-        self.faults = list[Refused]()
+        self.faults = list[Unimportable]()
         self.last_ns: int | None = None
 
     @property
@@ -256,7 +256,9 @@ class _Trace:
             self._at, self._has_hex = at, True
             return None if mark[8] == b"SSL data" else piece
         self._is_ascii |= not parts and self._data[at : at + 6] == b"0000: "
-        self.faults.append(Refused(f"line {self._line(mark.start())}", "its dump is cut off or damaged", is_note=True))
+        self.faults.append(
+            Unimportable(f"line {self._line(mark.start())}", "its dump is cut off or damaged", is_note=True)
+        )
         return None
 
     def _line(self, at: int) -> int:
@@ -302,7 +304,7 @@ class _Trace:
         transfer = self._open.get(id)
         if transfer is None:
             self.faults.append(
-                Refused(f"line {self._line(mark.start())}", "something was received before a request was sent")
+                Unimportable(f"line {self._line(mark.start())}", "something was received before a request was sent")
             )
         elif mark[8] == b"header":
             transfer.receive_head(piece, at_ns)
@@ -322,7 +324,7 @@ def _host(head: bytes) -> bytes:
     return next((value for name, value in _headers(head) if name.lower() == b"host"), b"")
 
 
-def _midnight(source: Source, trace: _Trace) -> datetime | None:
+def _midnight(source: ImportedFile, trace: _Trace) -> datetime | None:
     """Return the midnight that times are counted from: of the day given, else so that the last is when it was written.
 
     None: there are no times.
@@ -338,7 +340,7 @@ def _midnight(source: Source, trace: _Trace) -> datetime | None:
     return (midnight - timedelta(days=late)).astimezone()
 
 
-def _found(one: _Transfer, midnight: datetime | None, source: Source) -> Found:
+def _found(one: _Transfer, midnight: datetime | None, source: ImportedFile) -> Found:
     began_ns = one.connecting.began_ns if one.connecting.began_ns is not None else one.first_ns
     ended_by, end_ns = one.ending()
 
@@ -358,7 +360,7 @@ def _found(one: _Transfer, midnight: datetime | None, source: Source) -> Found:
         method=one.method.decode("latin-1"),
         url=_url(one),
         request_headers=_headers(one.head),
-        request=_Body(is_chunked).take(request),
+        request=_CurlBody(is_chunked).take(request),
         status=one.status,
         response_headers=one.headers,
         framing=_framing(one),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from wiretape.viewer.importing.found import Data, Found, NotImportable, Refused, Source
+from wiretape.viewer.importing.found import Data, Found, ImportedFile, NotImportable, Unimportable
 
 FORMATS: Final = {
     "har": "HTTP archives: the phases of an exchange, and bodies without their content coding (then rebuilt); of an "
@@ -54,7 +54,7 @@ def recognised(data: Data, name: str = "") -> str:
     raise NotImportable(f"its format is not known: name one of {', '.join(FORMATS)} with --from")
 
 
-def read(format: str, data: Data, source: Source) -> Iterator[Found | Refused]:
+def read(format: str, data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
     """Return the exchanges in a file. Raises `NotImportable`, at the latest for the first item."""
     from wiretape.viewer.importing import curl, har, mitmproxy, sse
 

@@ -1,7 +1,7 @@
 """Pure: the exchanges in other programs' recordings. Times are ns since T0, None where the source does not say.
 
-A parser yields a `Found` for each exchange, and a `Refused` for each that cannot be imported; it raises `NotImportable`
-if that is true of the whole file.
+A parser yields a `Found` for each exchange, and an `Unimportable` for each that cannot be imported; it raises
+`NotImportable` if that is true of the whole file.
 """
 
 import re
@@ -37,7 +37,7 @@ class NotImportable(WiretapeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ImportedFile:
     """The facts about a file beside its bytes: its name, the day of its first time, the URL of the request."""
 
     name: str
@@ -47,7 +47,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Unimportable:
     """Something in a file that cannot be imported, or only in part (`is_note`): where it is, and why."""
 
     place: str
@@ -112,16 +112,16 @@ class Found:
         return quote(rest.encode("utf-8", "replace"), safe=_IN_PATH)
 
 
-def attempt(place: str, make: Callable[[], T]) -> T | Refused:
+def attempt(place: str, make: Callable[[], T]) -> T | Unimportable:
     """Make the exchange of one entry, or a refusal with the reason: a broken entry costs no other."""
     import msgspec  # not at the top: --help needs the names of the formats
 
     try:
         return make()
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-        return Refused(place, str(error))
+        return Unimportable(place, str(error))
     except Exception as error:  # noqa: BLE001 - files are hostile: no entry of one may cost those behind it
-        return Refused(place, f"it cannot be read ({type(error).__name__}: {error})")
+        return Unimportable(place, f"it cannot be read ({type(error).__name__}: {error})")
 
 
 def problem(found: Found) -> str | None:

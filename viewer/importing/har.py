@@ -19,9 +19,9 @@ import msgspec
 
 from wiretape.recorder.decode.decoder import STREAM_TYPES
 from wiretape.recorder.decode.exchange import ENDED_BY
-from wiretape.recorder.decode.framings.sse import Cursor, Event
+from wiretape.recorder.decode.framings.sse import Event, EventCursor
 from wiretape.viewer.importing import found
-from wiretape.viewer.importing.found import Data, Found, Headers, NotImportable, Refused, Source
+from wiretape.viewer.importing.found import Data, Found, Headers, ImportedFile, NotImportable, Unimportable
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -65,7 +65,7 @@ class _PostData(msgspec.Struct):
     encoding: str | None = msgspec.field(default=None, name="_encoding")
 
 
-class _Request(msgspec.Struct):
+class _HarRequest(msgspec.Struct):
     method: str
     url: str
     headers: list[_Pair] = []
@@ -79,7 +79,7 @@ class _Content(msgspec.Struct):
     size: _Number = None
 
 
-class _Response(msgspec.Struct):
+class _HarResponse(msgspec.Struct):
     status: int
     headers: list[_Pair] = []
     content: _Content = msgspec.field(default_factory=_Content)
@@ -120,8 +120,8 @@ class _Own(msgspec.Struct):
 
 class _Entry(msgspec.Struct):
     started: str = msgspec.field(name="startedDateTime")
-    request: _Request
-    response: _Response
+    request: _HarRequest
+    response: _HarResponse
     time: _Number = None
     error: str | None = msgspec.field(default=None, name="_error")
     timings: _Timings | None = None
@@ -155,12 +155,12 @@ class _Body(NamedTuple):
     note: str | None = None
 
 
-def read(data: Data, source: Source) -> Iterator[Found | Refused]:
+def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
     """Yield the exchanges of an archive. Raises `NotImportable`."""
     for number, raw in enumerate(_entries(data[:].removeprefix(_BOM))):
         place = f"entry {number}"
         made = found.attempt(place, partial(_read, place, raw))
-        yield from (made,) if isinstance(made, Refused) else made
+        yield from (made,) if isinstance(made, Unimportable) else made
 
 
 def _entries(data: bytes) -> Sequence[bytes | msgspec.Raw]:
@@ -194,10 +194,10 @@ def _apart(data: bytes, begin: int) -> Iterator[bytes]:
     yield data[begin:]
 
 
-def _read(place: str, raw: bytes | msgspec.Raw) -> Sequence[Found | Refused]:
+def _read(place: str, raw: bytes | msgspec.Raw) -> Sequence[Found | Unimportable]:
     """Return an exchange, behind what else is worth knowing of it. Raises `ValueError`."""
     made, note = _found(place, _entry.decode(raw))
-    return [made] if note is None else [Refused(place, note, is_note=True), made]
+    return [made] if note is None else [Unimportable(place, note, is_note=True), made]
 
 
 def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
@@ -370,7 +370,7 @@ def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
     """Return the ends of the events in a body; nothing unless they are those that the archive has."""
     if not messages:
         return []
-    cursor, ends = Cursor(data), list[int]()
+    cursor, ends = EventCursor(data), list[int]()
     while cursor.at < len(data):
         item = cursor.step()
         if isinstance(item, Event):

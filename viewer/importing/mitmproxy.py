@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from wiretape.viewer.importing import found
-from wiretape.viewer.importing.found import Data, Found, NotImportable, Refused, Source
+from wiretape.viewer.importing.found import Data, Found, ImportedFile, NotImportable, Unimportable
 
 _SIZE: Final = re.compile(rb"(\d{1,12}):")
 _SCALARS: Final[dict[bytes, Callable[[bytes], Any]]] = {
@@ -42,7 +42,7 @@ class _Side(msgspec.Struct):
     timestamp_end: _Time = None
 
 
-class _Request(_Side, kw_only=True):
+class _FlowRequest(_Side, kw_only=True):
     method: bytes
     scheme: bytes
     host: str
@@ -50,7 +50,7 @@ class _Request(_Side, kw_only=True):
     path: bytes
 
 
-class _Response(_Side, kw_only=True):
+class _FlowResponse(_Side, kw_only=True):
     status_code: int
 
 
@@ -65,14 +65,14 @@ class _Server(msgspec.Struct):
 
 
 class _Flow(msgspec.Struct):
-    request: _Request
-    response: _Response | None = None
+    request: _FlowRequest
+    response: _FlowResponse | None = None
     error: _Error | None = None
     server_conn: _Server | None = None
     websocket: Any = None
 
 
-def read(data: Data, source: Source) -> Iterator[Found | Refused]:
+def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
     """Yield the exchanges of a file of flows. Raises `NotImportable`."""
     at, number = 0, 0
     while at < len(data):
@@ -86,7 +86,7 @@ def read(data: Data, source: Source) -> Iterator[Found | Refused]:
             )
             if not number:
                 raise NotImportable(f"it holds no flow of mitmproxy: {cut_off}")
-            yield Refused(place, cut_off)
+            yield Unimportable(place, cut_off)
             return
         yield found.attempt(place, partial(_read, place, data[at : end + 1]))
         at, number = end + 1, number + 1
@@ -196,7 +196,7 @@ def _headers(side: _Side) -> found.Headers:
     return [(name, value) for name, value in side.headers if not name.startswith(b":")]
 
 
-def _url(request: _Request) -> str:
+def _url(request: _FlowRequest) -> str:
     scheme, path = request.scheme.decode("latin-1"), request.path.decode("latin-1")
     host = f"[{request.host}]" if ":" in request.host else request.host
     port = "" if _PORTS.get(scheme) == request.port else f":{request.port}"

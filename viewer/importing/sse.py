@@ -5,10 +5,10 @@ They are taken to be the answer to a POST, with the status 200.
 
 from collections.abc import Iterator
 
-from wiretape.viewer.importing.found import Data, Found, NotImportable, Source
+from wiretape.viewer.importing.found import Data, Found, ImportedFile, NotImportable
 
 
-def read(data: Data, source: Source) -> Iterator[Found]:
+def read(data: Data, source: ImportedFile) -> Iterator[Found]:
     """Yield the one answer that a file holds."""
     body = data[:]
     if not body.strip():

@@ -20,7 +20,7 @@ from wiretape.recorder.process import boot_id
 from wiretape.recorder.relay.recording import REQUEST_STORED_BYTES, STORED_BYTES
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer.importing.found import Found, Refused, attempt, problem
+from wiretape.viewer.importing.found import Found, Unimportable, attempt, problem
 
 _MOST: Final = 100
 _MOST_BYTES: Final = 16 << 20
@@ -28,13 +28,13 @@ _MOST_BYTES: Final = 16 << 20
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """The result of an import: the ids of new exchanges, the number already on the tape, and the refusals and notes."""
 
     added: list[str] = field(default_factory=list)
     present: int = 0
     untimed: int = 0
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[Unimportable] = field(default_factory=list)
 
     @property
     def failed(self) -> int:
@@ -55,7 +55,7 @@ class Importer:
     """Imports one file: opens the tape, and enters a session for it, once there is something to import."""
 
     def __init__(self, open_store: Callable[[], Store], source: str, format: str, labels: dict[str, str]) -> None:
-        self.report = Report()
+        self.report = ImportReport()
         self._open_store, self._labels, self._format = open_store, labels, format
         now = SYSTEM.wall()
         listen, upstreams = "", list[tuple[str, str]]()
@@ -79,7 +79,7 @@ class Importer:
     def _store(self) -> Store:
         return self._open_store()
 
-    def add(self, found: Iterable[Found | Refused]) -> Iterator[Found | Refused]:
+    def add(self, found: Iterable[Found | Unimportable]) -> Iterator[Found | Unimportable]:
         """Import a parser's results, and yield each once it is processed; the last are written at the end."""
         try:
             for one in found:
@@ -90,9 +90,9 @@ class Importer:
             if self._has_begun:
                 self._store.append([journal.Close(SYSTEM.wall())])
 
-    def _take(self, one: Found | Refused) -> None:
-        made = one if isinstance(one, Refused) else attempt(one.place, partial(self._entered, one))
-        if isinstance(made, Refused):
+    def _take(self, one: Found | Unimportable) -> None:
+        made = one if isinstance(one, Unimportable) else attempt(one.place, partial(self._entered, one))
+        if isinstance(made, Unimportable):
             self.report.refused.append(made)
         elif made.id in self._ids or self._store.knows(made.id):
             self.report.present += 1
@@ -158,7 +158,7 @@ def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Fram
     run = _stored(id, one)
     stored = sum(run.sizes)
     if stored:
-        yield journal.Reads([run], one.body[:stored])
+        yield journal.SocketReads([run], one.body[:stored])
     size = len(one.body) + one.missing
     yield journal.End(
         id=id,
@@ -177,13 +177,13 @@ def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Fram
     )
 
 
-def _stored(id: str, one: Found) -> journal.Run:
+def _stored(id: str, one: Found) -> journal.ReadRun:
     """Return the reads that a tape keeps, as of a recording: the first ones, up to the cap."""
     if not one.at_ns:
-        return journal.Run(id, 0, [], [], [min(len(one.body), STORED_BYTES)] if one.body else [])
+        return journal.ReadRun(id, 0, [], [], [min(len(one.body), STORED_BYTES)] if one.body else [])
     count = total = 0
     for size in one.sizes:
         if total + size > STORED_BYTES:
             break
         count, total = count + 1, total + size
-    return journal.Run(id, 0, one.at_ns[:count], [None] * count, one.sizes[:count])
+    return journal.ReadRun(id, 0, one.at_ns[:count], [None] * count, one.sizes[:count])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 
-class Link(NamedTuple):
+class ConversationLink(NamedTuple):
     """The ties of an exchange to others; the names are those of `Measures`. `is_turn`: it asked for a generation."""
 
     no: int
@@ -35,7 +35,7 @@ class Link(NamedTuple):
         return self.key is None and not any(_looks_for(self))
 
 
-class Node(NamedTuple):
+class ConversationNode(NamedTuple):
     """An exchange in the tree of its conversation; one that continues the exchange above it has the same depth."""
 
     no: int
@@ -49,8 +49,8 @@ _OF_ANSWER: Final = ("response_id", "answer", "failed")
 class Conversations:
     """The exchanges of a tape, each `put` when it is known, and again when more is; nearly always in their order."""
 
-    def __init__(self, links: Iterable[Link] = ()) -> None:
-        self._links: dict[int, Link] = {}
+    def __init__(self, links: Iterable[ConversationLink] = ()) -> None:
+        self._links: dict[int, ConversationLink] = {}
         self._parent_keys: dict[str, str] = {}
         self._last = 0
         self._is_stale = False
@@ -74,7 +74,7 @@ class Conversations:
         self._above: dict[int, int] = {}
         self._names: dict[int, str | None] = {}
 
-    def put(self, link: Link) -> None:
+    def put(self, link: ConversationLink) -> None:
         """Add an exchange, or update it."""
         before = self._links.get(link.no)
         self._links[link.no] = link
@@ -90,7 +90,7 @@ class Conversations:
             for place in set(_found_by(link)).difference(_found_by(before)):
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
 
-    def _enter(self, link: Link) -> None:
+    def _enter(self, link: ConversationLink) -> None:
         """Resolve the conversation of an exchange from the exchanges before it."""
         no, continued = link.no, self._find(_looks_for(link))
         if continued is not None:
@@ -121,7 +121,7 @@ class Conversations:
             older.pop()
         return older[-1] if older else newest
 
-    def _name_of(self, link: Link, continued: int | None) -> str | None:
+    def _name_of(self, link: ConversationLink, continued: int | None) -> str | None:
         if link.key is None:
             named = link.id if link.is_turn else None
             return named if continued is None else self._names[continued]
@@ -159,7 +159,7 @@ class Conversations:
         return None if no is None or no not in self._links else self._links[no].id
 
 
-def tree(exchanges: Mapping[int, tuple[int | None, bool]]) -> Iterator[Node]:
+def tree(exchanges: Mapping[int, tuple[int | None, bool]]) -> Iterator[ConversationNode]:
     """Yield exchanges of one conversation, each below its parent, if that is among them.
 
     `exchanges` maps each number to its parent's, and to True if it continues the parent. Of several that continue one,
@@ -173,18 +173,18 @@ def tree(exchanges: Mapping[int, tuple[int | None, bool]]) -> Iterator[Node]:
         below.setdefault(above, []).append(no)
         if above is not None:
             size[above] += size[no]
-    waiting = [Node(no, 0) for no in below.get(None, ())]  # the newest first: the oldest is the next
+    waiting = [ConversationNode(no, 0) for no in below.get(None, ())]  # the newest first: the oldest is the next
     while waiting:
         node = waiting.pop()
         yield node
         children = below.get(node.no, [])
         main = max((no for no in children if exchanges[no][1]), key=lambda no: (size[no], no), default=None)
         if main is not None:
-            waiting.append(Node(main, node.depth))
-        waiting += [Node(no, node.depth + 1) for no in children if no != main]
+            waiting.append(ConversationNode(main, node.depth))
+        waiting += [ConversationNode(no, node.depth + 1) for no in children if no != main]
 
 
-def _found_by(link: Link) -> Iterator[str]:
+def _found_by(link: ConversationLink) -> Iterator[str]:
     """Yield all by which an exchange that continues this one can find it."""
     if link.response_id is not None:
         yield f"response {link.response_id}"
@@ -198,7 +198,7 @@ def _found_by(link: Link) -> Iterator[str]:
         yield f"main {link.key}"
 
 
-def _looks_for(link: Link) -> Iterator[str]:
+def _looks_for(link: ConversationLink) -> Iterator[str]:
     """Yield the keys of the exchange that this one continues, the surest first."""
     if link.retries and link.messages is not None:
         yield f"failed {link.messages} {link.key}"

@@ -27,7 +27,7 @@ _FEW: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class GroupColumn:
     """A column: its heading, the field that it shows, how, and its rank: the lowest stays the longest.
 
     `unit` is that of this column and of those of the same kind behind it.
@@ -58,26 +58,26 @@ def percent(value: float | None) -> str:
 
 
 _COLUMNS: Final = (
-    Column("N", "n", 0, formatting.count),
-    Column("ERR", "error_rate_pct", 2, percent),
-    Column("GOODPUT", "goodput_pct", 1, percent),
-    Column("TTFT p50", "ttft_p50_ms", 1, figure, "ms"),
-    Column("p90", "ttft_p90_ms", 8, figure),
-    Column("p99", "ttft_p99_ms", 3, figure),
-    Column("GAP p50", "read_gap_p50_ms", 4, figure, "ms"),
-    Column("p99", "read_gap_p99_ms", 5, figure),
-    Column("max", "read_gap_max_ms", 4, figure),
-    Column("TOK/s p50", "tps_p50", 6, figure),
-    Column("DUR s p50", "duration_p50_ms", 9, lambda value: figure(None if value is None else value / 1000)),
-    Column("OK", "n_complete", 10, formatting.count),
-    Column("TRUNCATED", "n_truncated", 7, formatting.count),
-    Column("CLIENT LEFT", "n_client_closed", 11, formatting.count),
-    Column("IN ONE READ", "coalesced_pct", 12, percent),
+    GroupColumn("N", "n", 0, formatting.count),
+    GroupColumn("ERR", "error_rate_pct", 2, percent),
+    GroupColumn("GOODPUT", "goodput_pct", 1, percent),
+    GroupColumn("TTFT p50", "ttft_p50_ms", 1, figure, "ms"),
+    GroupColumn("p90", "ttft_p90_ms", 8, figure),
+    GroupColumn("p99", "ttft_p99_ms", 3, figure),
+    GroupColumn("GAP p50", "read_gap_p50_ms", 4, figure, "ms"),
+    GroupColumn("p99", "read_gap_p99_ms", 5, figure),
+    GroupColumn("max", "read_gap_max_ms", 4, figure),
+    GroupColumn("TOK/s p50", "tps_p50", 6, figure),
+    GroupColumn("DUR s p50", "duration_p50_ms", 9, lambda value: figure(None if value is None else value / 1000)),
+    GroupColumn("OK", "n_complete", 10, formatting.count),
+    GroupColumn("TRUNCATED", "n_truncated", 7, formatting.count),
+    GroupColumn("CLIENT LEFT", "n_client_closed", 11, formatting.count),
+    GroupColumn("IN ONE READ", "coalesced_pct", 12, percent),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class GroupLayout:
     """A table: its headings, its lines, and how wide each column is; the first is the group's name, set to the left.
 
     `total` is the line of all groups together; None where there is but one.
@@ -97,7 +97,7 @@ def table(
     total: TableRow | None = None,
     objective: bool = False,
     pooled: bool = True,
-) -> Table:
+) -> GroupLayout:
     """Lay rows out in a width; `pooled` says whether the figures of pooled gaps are known yet."""
     names = [name(row[by]) for row in rows]
     has_total = total is not None and len(rows) > 1
@@ -118,7 +118,7 @@ def table(
     titles = (column.title(with_unit=with_units) for column in widths)
     heads = (by if by.startswith("label.") else by.upper(), *titles)
     last = lines.pop() if has_total else None
-    return Table(heads, lines, (first, *widths.values()), last)
+    return GroupLayout(heads, lines, (first, *widths.values()), last)
 
 
 def name(key: object) -> str:
@@ -140,7 +140,7 @@ def failure(outcome: str, detail: str | None, code: str | None, status: int | No
     return clipped(f"{prefix}{' '.join(named)}", _LONGEST_FAILURE)
 
 
-def _columns(texts: dict[Column, list[str]], room: int) -> tuple[dict[Column, int], bool]:
+def _columns(texts: dict[GroupColumn, list[str]], room: int) -> tuple[dict[GroupColumn, int], bool]:
     """Return the widths of the columns that fit, and whether there is room for units behind their titles, too."""
     full, plain = (
         {column: max([len(column.title(with_unit=unit)), *map(len, shown)]) for column, shown in texts.items()}
@@ -151,6 +151,6 @@ def _columns(texts: dict[Column, list[str]], room: int) -> tuple[dict[Column, in
     return {column: size for column, size in (full if with_units else plain).items() if column in fitting}, with_units
 
 
-def _fitting(sizes: dict[Column, int], room: int) -> set[Column]:
+def _fitting(sizes: dict[GroupColumn, int], room: int) -> set[GroupColumn]:
     by_rank = sorted(sizes, key=lambda column: column.rank)
     return set(by_rank[: bisect_right(list(accumulate(sizes[column] + _BETWEEN for column in by_rank)), room)])

@@ -35,7 +35,7 @@ Shown = Callable[[ListRow, Look, int], Sequence[Part]]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """A column: its minimum and maximum width, its rank (0 goes last when there is no room), its renderer.
 
     `field` is its sort key, None if it has none, and `letter` the key for that. `unit` stands behind the title where
@@ -63,7 +63,7 @@ class Column:
 class Slot:
     """A column in its place, as many cells wide."""
 
-    column: Column
+    column: ListColumn
     width: int
 
 
@@ -78,7 +78,7 @@ def fitted(width: int, hidden: Collection[str] = (), *, dated: bool = False) -> 
     room = width - LEAD - sum(widths.values()) - len(widths) * gap_between(width)
     by_rank = sorted((column for column in offered if column.name in widths), key=lambda column: column.rank)
 
-    def widen(column: Column, to: int) -> None:
+    def widen(column: ListColumn, to: int) -> None:
         nonlocal room
         more = min(room, max(to - widths[column.name], 0))
         widths[column.name] += more
@@ -96,7 +96,7 @@ def fitted(width: int, hidden: Collection[str] = (), *, dated: bool = False) -> 
     return tuple(Slot(column, widths[column.name]) for column in shown)
 
 
-def _least_widths(by_rank: Iterable[Column], width: int, extra: Mapping[str, int]) -> dict[str, int]:
+def _least_widths(by_rank: Iterable[ListColumn], width: int, extra: Mapping[str, int]) -> dict[str, int]:
     widths: dict[str, int] = {}
     room, between = width - LEAD, gap_between(width)
     for column in by_rank:
@@ -114,7 +114,7 @@ def gap_between(width: int) -> int:
     return 2 if width >= _SPACIOUS else 1
 
 
-def column_at(slots: Sequence[Slot], between: int, cell: int) -> Column | None:
+def column_at(slots: Sequence[Slot], between: int, cell: int) -> ListColumn | None:
     """Return the column that stands at a cell of a line; None before the first and after the last."""
     end = LEAD
     for slot in slots:
@@ -138,7 +138,7 @@ def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bo
         yield " " * (slot.width + between - len(shown)), "plain"
 
 
-def _title(column: Column, look: Look, width: int) -> str:
+def _title(column: ListColumn, look: Look, width: int) -> str:
     """Return the title of a column, with its unit where there is room; that of the gaps says how long their axis is."""
     if column.name == "start":
         return _TIME_TITLES[look.times]
@@ -261,41 +261,41 @@ def _flags(refusal: Callable[[ListRow], str]) -> Shown:
     return shown
 
 
-_FLAGS: Final = Column("flags", "FLAGS", 11, 24, 5, _flags(lambda row: formatting.cell(row.status)), "flags", "f")
+_FLAGS: Final = ListColumn("flags", "FLAGS", 11, 24, 5, _flags(lambda row: formatting.cell(row.status)), "flags", "f")
 _FLAGS_BESIDE_STATUS: Final = replace(
     _FLAGS, shown=_flags(lambda row: formatting.line(row.outcome_detail or row.outcome))
 )
 """The flags beside a column of the status: those of a refusal name its kind."""
 
 COLUMNS: Final = (
-    Column("id", "ID", 8, 8, 1, lambda row, look, width: [(formatting.line(row.id)[:8], "strong")]),
-    Column("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row.started_at, look, width), "muted")],
-           "started_at", "s"),
-    Column("model", "MODEL", 10, 26, 0, _text("model"), "model", "m"),
-    Column("host", "HOST", 12, 26, 13, _known("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")),
-           "upstream", "h"),
-    Column("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
-    Column("operation", "OPERATION", 9, 16, 17, _text("operation", "muted"), "operation", "o"),
-    Column("api", "API", 12, 18, 18, _text("api", "muted"), "api", "a"),
-    Column("status", "HTTP", 4, 4, 11,
-           _known("status", lambda status: (str(status), "muted" if status < 300 else "error")),
-           "status", "c", right=True),
-    Column("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
-    Column("ttft", "TTFT", 6, 7, 3, _figure("ttft_ms", short_ms, 2000, 10_000, grows=False), "ttft_ms", "t", right=True,
-           unit="ms"),
-    Column("icl50", "ICL50", 6, 6, 9, _figure("icl_p50_ms", short_ms, 100, 500), "icl_p50_ms", "5", right=True,
-           unit="ms"),
-    Column("gapmax", "GAPMAX", 6, 7, 6, _figure("max_stall_ms", short_ms, 500, DEFAULT.stall_ms), "max_stall_ms", "g",
-           right=True, unit="ms"),
-    Column("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", short_ms, 500, DEFAULT.stall_ms), "max_silence_ms",
-           "l", right=True, unit="ms"),
-    Column("events", "EV", 5, 6, 14, _figure("events", formatting.count), "events", "n", right=True),
-    Column("tokens", "TOK", 5, 6, 8, _figure("output_tokens", formatting.count), "output_tokens", "k",
-           right=True),
-    Column("rate", "TOK/s", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
-           right=True),
-    Column("duration", "DUR", 6, 7, 4, _duration, "duration_ms", "d", right=True, unit="s"),
+    ListColumn("id", "ID", 8, 8, 1, lambda row, look, width: [(formatting.line(row.id)[:8], "strong")]),
+    ListColumn("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row.started_at, look, width), "muted")],
+               "started_at", "s"),
+    ListColumn("model", "MODEL", 10, 26, 0, _text("model"), "model", "m"),
+    ListColumn("host", "HOST", 12, 26, 13,
+               _known("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")), "upstream", "h"),
+    ListColumn("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
+    ListColumn("operation", "OPERATION", 9, 16, 17, _text("operation", "muted"), "operation", "o"),
+    ListColumn("api", "API", 12, 18, 18, _text("api", "muted"), "api", "a"),
+    ListColumn("status", "HTTP", 4, 4, 11,
+               _known("status", lambda status: (str(status), "muted" if status < 300 else "error")),
+               "status", "c", right=True),
+    ListColumn("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
+    ListColumn("ttft", "TTFT", 6, 7, 3, _figure("ttft_ms", short_ms, 2000, 10_000, grows=False), "ttft_ms", "t",
+               right=True, unit="ms"),
+    ListColumn("icl50", "ICL50", 6, 6, 9, _figure("icl_p50_ms", short_ms, 100, 500), "icl_p50_ms", "5", right=True,
+               unit="ms"),
+    ListColumn("gapmax", "GAPMAX", 6, 7, 6, _figure("max_stall_ms", short_ms, 500, DEFAULT.stall_ms), "max_stall_ms",
+               "g", right=True, unit="ms"),
+    ListColumn("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", short_ms, 500, DEFAULT.stall_ms),
+               "max_silence_ms", "l", right=True, unit="ms"),
+    ListColumn("events", "EV", 5, 6, 14, _figure("events", formatting.count), "events", "n", right=True),
+    ListColumn("tokens", "TOK", 5, 6, 8, _figure("output_tokens", formatting.count), "output_tokens", "k",
+               right=True),
+    ListColumn("rate", "TOK/s", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
+               right=True),
+    ListColumn("duration", "DUR", 6, 7, 4, _duration, "duration_ms", "d", right=True, unit="s"),
     _FLAGS,
-    Column("gaps", "GAPS", 8, 24, 7, gaps),
+    ListColumn("gaps", "GAPS", 8, 24, 7, gaps),
 )  # fmt: skip
 """Every column, in the order in which they stand."""

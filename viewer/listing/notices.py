@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.query.fields import FIELDS
 from wiretape.viewer.query.operators import DURATIONS
@@ -26,7 +26,7 @@ _HOW_TO_RECORD: Final[Lines] = [
 ]
 
 
-def recorder_line(run: Run | None, wall_ns: int) -> list[Part]:
+def recorder_line(run: RecorderRun | None, wall_ns: int) -> list[Part]:
     """Return the state of the recorder: `run` is the newest of the tape."""
     state = run and run.state(wall_ns)
     if run is None or state == "ended":
@@ -50,7 +50,7 @@ def no_tape(path: Path) -> Lines:
     ]
 
 
-def empty(run: Run | None, wall_ns: int) -> Lines:
+def empty(run: RecorderRun | None, wall_ns: int) -> Lines:
     """Return the notice that nothing is recorded yet, with advice: `run` is the newest of the tape."""
     running = run is not None and run.state(wall_ns) == "running"
     now = f"running at {_address(run.listen)}" if run is not None and running else "not running"

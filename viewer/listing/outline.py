@@ -22,7 +22,7 @@ _SHORT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class OutlineColumn:
     """A column of figures: its title, its width, its rank (0 goes last when there is no room), its renderer."""
 
     title: str
@@ -59,7 +59,7 @@ def totals(conversations: Sequence[ConversationRow]) -> str:
     return " · ".join([*said, *([f"tokens {', '.join(tokens)}"] if tokens else [])])
 
 
-def fitted(width: int) -> tuple[Column, ...]:
+def fitted(width: int) -> tuple[OutlineColumn, ...]:
     """Choose the columns for a width in cells, beside the name in front and the text behind them."""
     chosen = list(_COLUMNS)
     while chosen and _NAME + _LEAST_TEXT + sum(column.width + _BETWEEN for column in chosen) + _BETWEEN > width:
@@ -67,7 +67,7 @@ def fitted(width: int) -> tuple[Column, ...]:
     return tuple(chosen)
 
 
-def titles(columns: Sequence[Column], width: int) -> Iterator[Part]:
+def titles(columns: Sequence[OutlineColumn], width: int) -> Iterator[Part]:
     """Yield the titles of the columns."""
     yield from laid_out([("CONVERSATION", "muted")], _NAME, right=False)
     for column in columns:
@@ -76,7 +76,9 @@ def titles(columns: Sequence[Column], width: int) -> Iterator[Part]:
     yield from _text([("ASKED, ANSWERED", "muted")], columns, width)
 
 
-def line(one: Line, columns: Sequence[Column], width: int, look: Look, *, opened: bool = False) -> Iterator[Part]:
+def line(
+    one: Line, columns: Sequence[OutlineColumn], width: int, look: Look, *, opened: bool = False
+) -> Iterator[Part]:
     """Yield the parts of a line of `width` cells; `opened`: the exchanges of the conversation stand below it."""
     yield from laid_out(_turn(one) if isinstance(one, TurnRow) else _name(one, opened), _NAME, right=False)
     for column in columns:
@@ -86,7 +88,7 @@ def line(one: Line, columns: Sequence[Column], width: int, look: Look, *, opened
     yield from _text(said, columns, width)
 
 
-def _text(parts: Sequence[Part], columns: Sequence[Column], width: int) -> Iterator[Part]:
+def _text(parts: Sequence[Part], columns: Sequence[OutlineColumn], width: int) -> Iterator[Part]:
     room = width - _NAME - sum(column.width + _BETWEEN for column in columns) - _BETWEEN
     yield " " * _BETWEEN, "plain"
     yield from laid_out(parts, max(room, 0), right=False)
@@ -145,13 +147,13 @@ def _model(one: Line, look: Look) -> Part:
 
 
 _COLUMNS: Final = (
-    Column("LAST", 8, 4, _at),
-    Column("N", 5, 0, _count("exchanges", of_turn=False)),
-    Column("FAIL", 4, 2, _failed),
-    Column("IN", 10, 5, _count("input_tokens")),
-    Column("OUT", 8, 3, _count("output_tokens")),
-    Column("CACHED", 10, 6, _count("cache_read_input_tokens")),
-    Column("TOOK", 9, 1, _took),
-    Column("MODEL", 18, 7, _model),
+    OutlineColumn("LAST", 8, 4, _at),
+    OutlineColumn("N", 5, 0, _count("exchanges", of_turn=False)),
+    OutlineColumn("FAIL", 4, 2, _failed),
+    OutlineColumn("IN", 10, 5, _count("input_tokens")),
+    OutlineColumn("OUT", 8, 3, _count("output_tokens")),
+    OutlineColumn("CACHED", 10, 6, _count("cache_read_input_tokens")),
+    OutlineColumn("TOOK", 9, 1, _took),
+    OutlineColumn("MODEL", 18, 7, _model),
 )
 """The columns between the name and the text."""

@@ -14,7 +14,7 @@ from typing import Final
 from rich.cells import cell_len
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import states
@@ -170,7 +170,7 @@ def _fitting(scores: Sequence[Score], width: int, between: int) -> list[Score]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RankedExchange:
     """One exchange of a table: its number and its row, and the packed gaps between its output chunks.
 
     `run` is the one that records it.
@@ -178,10 +178,10 @@ class Entry:
 
     no: int
     row: ListRow
-    run: Run
+    run: RecorderRun
     gaps: bytes = field(repr=False, default=b"")
 
-    def by_now(self, clock: Clock) -> "Entry":
+    def by_now(self, clock: Clock) -> "RankedExchange":
         """Return it as it stands now: while it runs with how long it has lasted; an orphan if nothing records it."""
         if self.row.outcome != "open" or self.row.ended_by is not None:
             return self
@@ -200,7 +200,7 @@ class Layout:
     with_units: bool
 
 
-def best(entries: Sequence[Entry]) -> dict[str, frozenset[int]]:
+def best(entries: Sequence[RankedExchange]) -> dict[str, frozenset[int]]:
     """Return, by figure, the numbers of those that have the best; none where nothing is better than anything."""
     winners = {}
     for name in LABELS:
@@ -212,7 +212,7 @@ def best(entries: Sequence[Entry]) -> dict[str, frozenset[int]]:
     return winners
 
 
-def ordered(entries: Sequence[Entry], by: str | None, *, reverse: bool = False) -> list[Entry]:
+def ordered(entries: Sequence[RankedExchange], by: str | None, *, reverse: bool = False) -> list[RankedExchange]:
     """Return the exchanges in the order of a figure, the best first, or the worst; unknown last."""
     if by is None:
         return list(reversed(entries)) if reverse else list(entries)
@@ -221,7 +221,7 @@ def ordered(entries: Sequence[Entry], by: str | None, *, reverse: bool = False) 
     return known + [entry for entry in entries if getattr(entry.row, by) is None]
 
 
-def layout(entries: Sequence[Entry], width: int) -> Layout:
+def layout(entries: Sequence[RankedExchange], width: int) -> Layout:
     """Choose the columns for a width in cells: by rank as many as fit beside the drawing, which has a fifth at least.
 
     A figure that all lack has no column. Units stand behind the titles if that costs no column.
@@ -230,7 +230,7 @@ def layout(entries: Sequence[Entry], width: int) -> Layout:
     return full if full.widths.keys() == plain.widths.keys() else plain
 
 
-def _layout(entries: Sequence[Entry], width: int, *, with_units: bool) -> Layout:
+def _layout(entries: Sequence[RankedExchange], width: int, *, with_units: bool) -> Layout:
     most = _WORDS | ({"model": _NARROW_MODEL} if width < _NARROW else {})
     room = width - _SIGN - round(width * _LEAST_DRAWN)
     widths: dict[str, int] = {}
@@ -247,7 +247,7 @@ def _layout(entries: Sequence[Entry], width: int, *, with_units: bool) -> Layout
     return Layout(in_place, max(width - _SIGN - sum(in_place.values()) - 1, 0), with_units)
 
 
-def axis_ns(entries: Sequence[Entry]) -> int:
+def axis_ns(entries: Sequence[RankedExchange]) -> int:
     """Return the length of the axis of all drawings: the longest duration of the exchanges."""
     return max((rows.ns(entry.row.duration_ms) or 0 for entry in entries), default=0)
 
@@ -264,7 +264,7 @@ def head(layout: Layout, by: str | None, axis: int, *, reverse: bool = False) ->
     yield f" {sparkline.axis(axis, layout.drawn)}", "muted"
 
 
-def line(entry: Entry, layout: Layout, winners: dict[str, frozenset[int]], axis: int) -> Iterator[Part]:
+def line(entry: RankedExchange, layout: Layout, winners: dict[str, frozenset[int]], axis: int) -> Iterator[Part]:
     """Yield the parts of an exchange's line."""
     row, state = entry.row, states.state(entry.row)
     yield f"{state.sign} ", state.tone

@@ -29,7 +29,7 @@ from wiretape.viewer.query import fields
 from wiretape.viewer.report.stats import explained
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.base import Failures
-from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, Text
+from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, Sample, known, percentiles, row
@@ -146,7 +146,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunPage:
     """The data of the page of a run; `total` exchanges were selected.
 
     Figures are of generations, unless they are of `every_operation`; `left_out` says which others there are.
@@ -164,12 +164,12 @@ class Run:
     smaller: Mapping[str, int]
     failures: Sequence[Failures]
     comparisons: Sequence[Comparison]
-    streams: Mapping[str, stream.Source]
+    streams: Mapping[str, stream.StreamPage]
     limits: Thresholds
-    texts: Mapping[int, Text] | None = None
+    texts: Mapping[int, OutputText] | None = None
 
 
-def write(out: BinaryIO, run: Run) -> int:
+def write(out: BinaryIO, run: RunPage) -> int:
     """Write the page of a run and return its size in bytes."""
     shared = stream.Shared(text=run.texts is not None)
     counts, middles, packed = pack(run.columns.gaps)
@@ -180,7 +180,7 @@ def write(out: BinaryIO, run: Run) -> int:
     return document.write(out, "run", data(run) | {"gaps": {"count": counts, "middle": middles}}, parts)
 
 
-def data(run: Run) -> JsonObject:
+def data(run: RunPage) -> JsonObject:
     """Return the page's data except for the gaps, the exchanges that can be played, and the texts."""
     return {
         "version": __version__,
@@ -344,7 +344,7 @@ def _language() -> JsonObject:
     }
 
 
-def _texts(columns: Columns, texts: Mapping[int, Text]) -> JsonObject:
+def _texts(columns: Columns, texts: Mapping[int, OutputText]) -> JsonObject:
     found = [texts.get(no) for no in columns.numbers]
     return {
         "text": [None if one is None else one.text for one in found],
@@ -352,7 +352,7 @@ def _texts(columns: Columns, texts: Mapping[int, Text]) -> JsonObject:
     }
 
 
-def _banner(run: Run) -> Iterator[tuple[str, str]]:
+def _banner(run: RunPage) -> Iterator[tuple[str, str]]:
     shown, kept = len(run.columns), sum(one is not None for one in run.columns.gaps)
     left_out = list(_left_out(run, shown, kept))
     if left_out:
@@ -366,7 +366,7 @@ def _banner(run: Run) -> Iterator[tuple[str, str]]:
     )
 
 
-def _left_out(run: Run, shown: int, kept: int) -> Iterator[str]:
+def _left_out(run: RunPage, shown: int, kept: int) -> Iterator[str]:
     if shown < run.total:
         yield (
             f"{run.total - shown:,} of {run.total:,} exchanges: lanes, plots and table have the newest {shown:,}; the "

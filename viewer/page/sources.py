@@ -26,7 +26,7 @@ _MOST_LABELS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PageContent:
     """The content of a page: the exchanges that a filter selects, and two groups of them to compare.
 
     One that is not `whole` is made in a fraction of the time: nothing is compared in it, and nothing played. With
@@ -48,7 +48,7 @@ def write_one(connection: Connection, no: int, limits: Thresholds, file: BinaryI
     return stream.write(file, exchange(connection, no, limits), stream.Shared(text, bodies))
 
 
-def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: bool = True) -> stream.Source:
+def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: bool = True) -> stream.StreamPage:
     """Read the data for the page of an exchange, with its conversation and attempts if `belonging`.
 
     Raise `TapeDamaged` if a part is missing.
@@ -62,7 +62,7 @@ def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: 
     message = document.without_credentials(known.row.error_message)
     known = replace(known, row=replace(known.row, error_message=message))
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
-    return stream.Source(
+    return stream.StreamPage(
         known,
         full,
         opened.opened(stored, limits),
@@ -71,12 +71,12 @@ def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: 
     )
 
 
-def write_run(connection: Connection, wanted: Wanted, limits: Thresholds, file: BinaryIO) -> int:
+def write_run(connection: Connection, wanted: PageContent, limits: Thresholds, file: BinaryIO) -> int:
     """Write the page of a run and return its size in bytes."""
     return run.write(file, read_run(connection, wanted, limits))
 
 
-def read_run(connection: Connection, wanted: Wanted, limits: Thresholds) -> run.Run:
+def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) -> run.RunPage:
     """Read all that the page of a run is made of."""
     covered, left_out = wanted.selected, None
     every_operation = wanted.every_operation or coverage.names_operation(wanted.where)
@@ -92,7 +92,7 @@ def read_run(connection: Connection, wanted: Wanted, limits: Thresholds) -> run.
         comparisons = [*_asked_for(connection, wanted, columns), *run.comparisons(samples, columns)]
         played = run.to_play(columns, (id for one in comparisons for id in one.worst if id is not None))
     numbers = dict(zip(columns.values["id"], columns.numbers, strict=True))
-    return run.Run(
+    return run.RunPage(
         filter="" if wanted.where is None else str(wanted.where),
         columns=columns,
         total=queries.count(connection, wanted.selected),
@@ -109,7 +109,9 @@ def read_run(connection: Connection, wanted: Wanted, limits: Thresholds) -> run.
     )
 
 
-def _played(connection: Connection, numbers: dict[str, int], limits: Thresholds) -> Iterator[tuple[str, stream.Source]]:
+def _played(
+    connection: Connection, numbers: dict[str, int], limits: Thresholds
+) -> Iterator[tuple[str, stream.StreamPage]]:
     """Yield exchanges to play, by their ids; one that is damaged cannot be played."""
     for id, no in numbers.items():
         with contextlib.suppress(TapeDamaged):
@@ -122,7 +124,7 @@ def _keys(connection: Connection, covered: Condition | None) -> Iterator[str]:
     yield from (f"label.{key}" for key in overview.label_keys(connection, covered, _MOST_LABELS))
 
 
-def _asked_for(connection: Connection, wanted: Wanted, columns: Columns) -> Iterator[run.Comparison]:
+def _asked_for(connection: Connection, wanted: PageContent, columns: Columns) -> Iterator[run.Comparison]:
     """Compare the two requested groups. Raise `NotFound` if one of them has no exchanges."""
     if wanted.sides is None:
         return

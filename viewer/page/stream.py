@@ -15,7 +15,7 @@ from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import events, facts, markers, pages, states
-from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
 from wiretape.viewer.page import document
 from wiretape.viewer.page.document import deltas, without_credentials
@@ -43,17 +43,17 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StreamPage:
     """All that the page of an exchange is made of; `recording` is whether its recorder still runs."""
 
     known: Known
     full: FullExchange
-    opened: Opened
+    opened: OpenedExchange
     observed: Observed
     recording: bool = True
 
 
-def write(out: BinaryIO, one: Source, shared: Shared) -> int:
+def write(out: BinaryIO, one: StreamPage, shared: Shared) -> int:
     """Write the page of an exchange and return its size in bytes."""
     parts: dict[str, bytes] = {}
     if shared.bodies:
@@ -61,7 +61,7 @@ def write(out: BinaryIO, one: Source, shared: Shared) -> int:
     return document.write(out, "stream", data(one, shared), parts)
 
 
-def data(one: Source, shared: Shared) -> JsonObject:
+def data(one: StreamPage, shared: Shared) -> JsonObject:
     """Return the page's data, as one JSON value."""
     row = one.known.row
     return played(one, shared) | {
@@ -79,7 +79,7 @@ def data(one: Source, shared: Shared) -> JsonObject:
     }
 
 
-def played(one: Source, shared: Shared) -> JsonObject:
+def played(one: StreamPage, shared: Shared) -> JsonObject:
     """Return the player's data on an exchange, and the exchange's identity."""
     row, opened = one.known.row, one.opened
     state = states.state(row, recording=one.recording)
@@ -111,7 +111,7 @@ _FIGURES: Final = (
 )  # fmt: skip
 
 
-def _reasons(one: Source) -> Iterator[str]:
+def _reasons(one: StreamPage) -> Iterator[str]:
     """Yield the reason for its end, and the defects of its recording."""
     reason = facts.reason(one.known.row)
     trouble = pages.trouble(one.known, one.opened, not one.recording)
@@ -137,17 +137,17 @@ def _side(name: str, spread: Spread | None, meaning: str) -> list[object]:
     return [name, *figures, meaning]
 
 
-def _bars(one: Source) -> Iterator[pages.Bar]:
+def _bars(one: StreamPage) -> Iterator[pages.TimeBar]:
     """Yield the phases; the script has the stalls from the verdicts. A wait for a head that never came is one, too."""
     last = one.opened.reads_at[-1] if len(one.opened.reads_at) else None
     found = one.opened.facts
     yield from pages.bars(found, one.known.row, one.opened.transcript, (), last)
     if found.headers_ns is None and one.opened.end_ns:
         name = "connecting" if found.connected_ns is None else "wait for headers"
-        yield pages.Bar(name, found.connected_ns or 0, one.opened.end_ns, "wait", "none came")
+        yield pages.TimeBar(name, found.connected_ns or 0, one.opened.end_ns, "wait", "none came")
 
 
-def _marks(one: Source) -> list[tuple[str, int]]:
+def _marks(one: StreamPage) -> list[tuple[str, int]]:
     """Return the named timestamps of an exchange, in their order."""
     found, transcript = one.opened.facts, one.opened.transcript
     end = "end" if found.ended_by == "end" else f"end: {found.ended_by}"
@@ -158,7 +158,7 @@ def _marks(one: Source) -> list[tuple[str, int]]:
     return sorted(((name, at_ns) for name, at_ns in marks if at_ns is not None), key=lambda mark: mark[1])
 
 
-def _reads(one: Source) -> JsonObject:
+def _reads(one: StreamPage) -> JsonObject:
     """Return the reads in columns; `skipped` are the bytes that are missing from the tape before each."""
     reads = one.full.reads
     ends = [start + size for start, size in zip(reads.start, reads.size, strict=True)]
@@ -175,7 +175,7 @@ def _reads(one: Source) -> JsonObject:
     }
 
 
-def _events(one: Source, shared: Shared) -> JsonObject:
+def _events(one: StreamPage, shared: Shared) -> JsonObject:
     """Return the events in columns; `types` has the names of the types, `type` the place of each event's there."""
     transcript = one.opened.transcript
     types: dict[str, int] = {}
@@ -203,13 +203,13 @@ def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
     return {event: meaning for event, meaning in meanings if meaning}
 
 
-def _outputs(one: Source) -> JsonObject:
+def _outputs(one: StreamPage) -> JsonObject:
     """Return when each output chunk came, and in which event: the gaps between them are those of `icl`."""
     outputs = Attribution(one.full.facts, one.full.reads, one.full.decoded).outputs
     return {"at": deltas(output.at_ns for output in outputs), "event": deltas(output.item for output in outputs)}
 
 
-def _tokens(one: Source) -> list[list[int]]:
+def _tokens(one: StreamPage) -> list[list[int]]:
     """Return when usage was reported, and the output tokens that it counted by then."""
     found = ((timed.at_ns, registry.tokens(timed.chunk).output) for timed in one.full.decoded.chunks())
     return [[at, output] for at, output in found if at is not None and output is not None]
@@ -232,7 +232,7 @@ def _pieces(track: Track, shared: Shared) -> JsonObject:
     return {"events": deltas(track.events), "sizes": [end - start for start, end in spans]}
 
 
-def _request(one: Source, shared: Shared) -> JsonObject:
+def _request(one: StreamPage, shared: Shared) -> JsonObject:
     request = one.known.request
     command = curl.of(request if shared.bodies else replace(request, body=None, size=0))
     left_out = not shared.bodies and request.known_size
@@ -257,7 +257,7 @@ def _tool(name: str, observed: Observed) -> JsonObject:
     }
 
 
-def _banner(one: Source, shared: Shared) -> Iterator[tuple[str, str]]:
+def _banner(one: StreamPage, shared: Shared) -> Iterator[tuple[str, str]]:
     request, response = one.known.request, one.known.response_headers
     left_out = [] if shared.text or shared.bodies else ["the texts of the answer (--with-text)"]
     left_out += [] if shared.bodies else ["the bytes of the request and of the response (--with-bodies)"]

@@ -72,7 +72,7 @@ def checked(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class FilterItem:
     """A value in a filter: its text, True for a phrase in quotes, and its position."""
 
     text: str
@@ -128,7 +128,7 @@ class Cursor:
         word = WORD.match(self.rest())
         return word[0].lower() if word else ""
 
-    def item(self, bare: "re.Pattern[str]", expected: str) -> Item:
+    def item(self, bare: "re.Pattern[str]", expected: str) -> FilterItem:
         """Consume a phrase, or a match of `bare`."""
         self._values += 1
         if self._values > _MOST_VALUES:
@@ -139,16 +139,16 @@ class Cursor:
         word = self.match(bare)
         if word is None:
             raise self.error(expected)
-        return Item(word[0], False, start)
+        return FilterItem(word[0], False, start)
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[FilterItem]:
         """Consume values with commas between them."""
         items = [self.item(VALUE, "expected a value")]
         while self.take(","):
             items.append(self.item(VALUE, "expected a value"))
         return items
 
-    def expression(self) -> Item:
+    def expression(self) -> FilterItem:
         """Consume a phrase, or all up to the next space or to a parenthesis that was not opened on the way."""
         if self.rest().startswith('"'):
             return self._phrase()
@@ -160,7 +160,7 @@ class Cursor:
             self.at += 1
         if start == self.at:
             raise self.error("expected a regular expression")
-        return Item(self.text[start : self.at], False, start)
+        return FilterItem(self.text[start : self.at], False, start)
 
     def separated(self) -> None:
         """Raise `FilterError` unless a term ends here: otherwise one intended term would be parsed as two."""
@@ -174,12 +174,12 @@ class Cursor:
         word = WORD.match(rest)
         return FilterError(word[0] if word else rest[:1], self.at, message)
 
-    def _phrase(self) -> Item:
+    def _phrase(self) -> FilterItem:
         start = self.at
         phrase = self.match(_PHRASE)
         if phrase is None:
             raise self.error('expected a closing "')
-        return Item(_ESCAPE.sub(r"\1", phrase[1]), True, start)
+        return FilterItem(_ESCAPE.sub(r"\1", phrase[1]), True, start)
 
 
 _STATUS_CLASS = re.compile(r"[1-5]xx", re.IGNORECASE)
@@ -239,7 +239,7 @@ def started(order: Order, text: str, now: datetime) -> Filter:
     return Compare("started_at", order, start)
 
 
-def _equal(field: Field, name: str, negated: bool, items: list[Item], now: datetime) -> Filter:
+def _equal(field: Field, name: str, negated: bool, items: list[FilterItem], now: datetime) -> Filter:
     if field.kind == "time":
         times = either([_time(field, item, now) for item in items])
         return Not(times) if negated else times
@@ -248,18 +248,18 @@ def _equal(field: Field, name: str, negated: bool, items: list[Item], now: datet
     return Among(field.name, tuple(_span(field, name, item) for item in items), negated)
 
 
-def _compared(field: Field, name: str, order: Order, item: Item, now: datetime) -> Filter:
+def _compared(field: Field, name: str, order: Order, item: FilterItem, now: datetime) -> Filter:
     if field.kind == "time":
         return item.read(lambda text: started(order, text, now))
     return Compare(field.name, order, _number(field, name, item, item.text))
 
 
-def _number(field: Field, name: str, item: Item, text: str) -> Number:
+def _number(field: Field, name: str, item: FilterItem, text: str) -> Number:
     in_ms = name.lower().endswith("_ms")
     return item.read(lambda part: number(part, field.kind, in_ms=in_ms), text)
 
 
-def _span(field: Field, name: str, item: Item) -> Span:
+def _span(field: Field, name: str, item: FilterItem) -> Span:
     if field.name == "status" and _STATUS_CLASS.fullmatch(item.text):
         return 100 * int(item.text[0]), 100 * int(item.text[0]) + 99
     low, dots, high = item.text.partition("..")
@@ -272,7 +272,7 @@ def _span(field: Field, name: str, item: Item) -> Span:
     return ends[0], ends[1]
 
 
-def _time(field: Field, item: Item, now: datetime) -> Filter:
+def _time(field: Field, item: FilterItem, now: datetime) -> Filter:
     """Parse a value of a time: `since` and `until` are its beginning, `at` is all of it."""
     if field.name != "started_at":
         order: Order = ">=" if field.name == "since" else "<"
@@ -287,7 +287,7 @@ def _time(field: Field, item: Item, now: datetime) -> Filter:
     return And((first, last))
 
 
-def _patterns(field: Field, item: Item) -> list[Pattern]:
+def _patterns(field: Field, item: FilterItem) -> list[Pattern]:
     """Parse a value of a text; where a field has certain values only, one of these, unless there are wildcards."""
     choices = CHOICES.get(field.name, ())
     if not choices or (len(item.pattern) > 1 and field.kind == "text"):
@@ -302,7 +302,7 @@ def _patterns(field: Field, item: Item) -> list[Pattern]:
     return [(name,) for name in (OUTCOME_WORDS[word] if field.name == "outcome" else (word,))]
 
 
-def _having(word: str, item: Item) -> str:
+def _having(word: str, item: FilterItem) -> str:
     """Parse a value of `has`: one of its words, or a field by any of its names."""
     name = word if word in HAS else NAMES.get(word, "")
     if name in HAS or name in KNOWABLE:

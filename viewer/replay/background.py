@@ -21,13 +21,13 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import App, Client, Request
 from wiretape.viewer.replay import recording, testenv, timeline
-from wiretape.viewer.replay.marks import Asked
+from wiretape.viewer.replay.marks import MarkerSettings
 from wiretape.viewer.replay.planning import Planner
-from wiretape.viewer.replay.recording import Labelled, Recording
+from wiretape.viewer.replay.recording import LabelledUpstreams, Recording
 from wiretape.viewer.replay.recordings import LABEL, Shelf, label_of, selected
 from wiretape.viewer.replay.serve import Replay, Served, answer_error
-from wiretape.viewer.replay.source import Source
-from wiretape.viewer.replay.timeline import Timeline
+from wiretape.viewer.replay.source import ReplaySource
+from wiretape.viewer.replay.timeline import RequestTimeline
 from wiretape.viewer.replay.unread import Kernel, Watcher
 from wiretape.viewer.replay.websocket import Upgrade
 
@@ -58,7 +58,7 @@ class _Serving:
         self.came.append(served)
         self.watcher.add(served, client)
 
-    def timeline(self) -> list[Timeline]:
+    def timeline(self) -> list[RequestTimeline]:
         """Return the timeline of each request, up to now."""
         self.watcher.look()
         return timeline.of(self.came, self.began_ns)
@@ -102,7 +102,7 @@ class Background:
         front.close()
         await front.wait_closed(0)
 
-    def begin(self, asked: Asked, test: str, environ: Mapping[str, str]) -> "WiretapeServer":
+    def begin(self, asked: MarkerSettings, test: str, environ: Mapping[str, str]) -> "WiretapeServer":
         """Serve a test, which has these variables. Raises `WiretapeError`, and ValueError for a wrong variable."""
         test = label_of(test)
         self._count += 1
@@ -115,27 +115,27 @@ class Background:
         serving = self._call(self._record(place, asked, test, plan.upstreams))
         return WiretapeServer(base, self, serving, plan.values(base), is_recording=True)
 
-    def _is_recorded(self, asked: Asked, test: str) -> bool:
+    def _is_recorded(self, asked: MarkerSettings, test: str) -> bool:
         """Return True if nothing is to be recorded."""
         record = asked.options.record
         if record != "once":
             return record == "none"
         return self._planning.submit(self._shelf.suffices, asked.tape, asked.filter, test).result(_SECONDS)
 
-    async def _replay(self, place: str, asked: Asked, test: str) -> _Serving:
+    async def _replay(self, place: str, asked: MarkerSettings, test: str) -> _Serving:
         def open_planner() -> Planner:
             excerpt = self._shelf.excerpt(asked.tape, asked.filter, test)
             return Planner(excerpt, dataclasses.replace(asked.options, record="none"))
 
         return await self._answer(place, open_planner, None)
 
-    async def _record(self, place: str, asked: Asked, test: str, upstreams: Sequence[Upstream]) -> _Serving:
+    async def _record(self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream]) -> _Serving:
         """Serve a test, and record its new requests under its id."""
         found = await self._recording(asked.tape, tuple(upstreams))
         select = selected(asked.filter, test, with_unlabelled=asked.options.record != "once")
 
         def open_planner() -> Planner:
-            return Planner(Source(found.path, select), asked.options)
+            return Planner(ReplaySource(found.path, select), asked.options)
 
         return await self._answer(place, open_planner, found.labelled({LABEL: test}))
 
@@ -144,13 +144,15 @@ class Background:
         found = self._recordings.get((tape, upstreams))
         if found is None:
             tape.parent.mkdir(parents=True, exist_ok=True)
-            settings = recording.Options(tape, upstreams, purpose="pytest")
+            settings = recording.RecordingOptions(tape, upstreams, purpose="pytest")
             found = Recording(settings, lambda message: self._tell(message), lambda _: None)
             await found.start(self._base)
             self._recordings[tape, upstreams] = found
         return found
 
-    async def _answer(self, place: str, open_planner: Callable[[], Planner], upstreams: Labelled | None) -> _Serving:
+    async def _answer(
+        self, place: str, open_planner: Callable[[], Planner], upstreams: LabelledUpstreams | None
+    ) -> _Serving:
         serving = _Serving(place, Watcher(self._kernel, SYSTEM))
         serving.replay = Replay(
             open_planner,
@@ -249,7 +251,7 @@ class WiretapeServer:
         """Return the base URL that the SDK of an API expects, such as `openai` or `anthropic`. Raises ValueError."""
         return testenv.base_url(self.url, api, self.variables)
 
-    def timeline(self) -> list[Timeline]:
+    def timeline(self) -> list[RequestTimeline]:
         """Return the timelines of the requests, in order of arrival."""
         return self._background.settled(self._serving.timeline)
 

@@ -15,16 +15,16 @@ from wiretape.viewer.replay import planning, recording
 from wiretape.viewer.replay.planning import Planner
 from wiretape.viewer.replay.recording import Recording
 from wiretape.viewer.replay.serve import Replay, Served
-from wiretape.viewer.replay.source import Select, Source
+from wiretape.viewer.replay.source import ReplaySource, Select
 from wiretape.viewer.replay.websocket import Upgrade
-from wiretape.viewer.source.tape.replayed import Head
+from wiretape.viewer.source.tape.replayed import ExchangeHead
 
 _LAST_SECONDS = 1.0
 """Time allowed for sending the end of the last answers, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CassetteOptions:
     """Settings of a cassette.
 
     `select` chooses the exchanges to serve; an empty `upstreams` stands for the well-known APIs; new recordings get
@@ -32,7 +32,7 @@ class Options:
     """
 
     tape: Path
-    answers: planning.Options = field(default_factory=planning.Options)
+    answers: planning.ServingOptions = field(default_factory=planning.ServingOptions)
     select: Select = lambda _: None
     host: str = "127.0.0.1"
     port: int = 0
@@ -47,7 +47,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Observer:
+class CassetteObserver:
     """Callbacks of a cassette: for requests served, requests refused, failures, and recorded exchanges."""
 
     served: Callable[[Served], None] = lambda _: None
@@ -62,8 +62,8 @@ class Cassette:
     Used by one event loop, in any thread. A program with a server of its own uses a `Recording` and `Replay`s instead.
     """
 
-    def __init__(self, options: Options, observer: Observer | None = None) -> None:
-        self._options, self._observer = options, observer or Observer()
+    def __init__(self, options: CassetteOptions, observer: CassetteObserver | None = None) -> None:
+        self._options, self._observer = options, observer or CassetteObserver()
         self._recording: Recording | None = None
         self._replay: Replay
         self._server: server.Server
@@ -71,7 +71,7 @@ class Cassette:
         """The base URL, after `start`."""
 
     @property
-    def heads(self) -> Sequence[Head]:
+    def heads(self) -> Sequence[ExchangeHead]:
         """The served exchanges, oldest first."""
         return self._replay.heads
 
@@ -97,7 +97,7 @@ class Cassette:
         if not options.is_recording:
             return await asyncio.to_thread(cut.readable, options.tape)
         purpose = f"wiretape serve --record {options.answers.record}"
-        settings = recording.Options(options.tape, options.upstreams, ca_file=options.ca_file, purpose=purpose)
+        settings = recording.RecordingOptions(options.tape, options.upstreams, ca_file=options.ca_file, purpose=purpose)
         found = Recording(settings, self._observer.trouble, self._observer.refused)
         await found.start(self.base)
         self._recording = found
@@ -107,7 +107,7 @@ class Cassette:
         options, observer = self._options, self._observer
         taken = self._recording
         return Replay(
-            lambda: Planner(Source(path, options.select), options.answers),
+            lambda: Planner(ReplaySource(path, options.select), options.answers),
             upstreams=None if taken is None else taken.labelled(options.labels, observer.recorded),
             upgrade=Upgrade,
             on_served=observer.served,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
     from wiretape.recorder.relay.providers import Upstream
-    from wiretape.viewer.replay.planning import Options
+    from wiretape.viewer.replay.planning import ServingOptions
 
 RECORD: Final = ("none", "once", "new", "all")
 ARGUMENTS: Final = {
@@ -33,11 +33,11 @@ DEFAULT: Final = "tapes/{module}.jsonl"
 """The tape of a test whose marker names none, beside its module."""
 
 
-class Asked(NamedTuple):
+class MarkerSettings(NamedTuple):
     """The settings of a test: tape, recording and replay, upstreams, and a filter of the exchanges to serve."""
 
     tape: Path
-    options: "Options"
+    options: "ServingOptions"
     upstreams: "Sequence[Upstream]" = ()
     filter: str | None = None
 
@@ -64,7 +64,7 @@ def merged(marks: "Iterable[pytest.Mark]") -> tuple[Any, dict[str, Any]]:
 
 def read(
     module: Path, marks: "Iterable[pytest.Mark]", record: str | None, faults: Sequence[str], default: str = ""
-) -> Asked:
+) -> MarkerSettings:
     """Return the settings of a test in a module.
 
     `record` and `faults` are the command line's: the former counts for more than a marker's, the latter come on top.
@@ -81,7 +81,7 @@ def read(
     where = arguments.get("filter")
     if where is not None:
         _checked("filter", where, _read_filter)
-    return Asked(
+    return MarkerSettings(
         tape=module.parent / (tape or DEFAULT.format(module=module.stem)),
         options=_options(arguments, mode, faults),
         upstreams=[_checked("upstream", one, _read_upstream) for one in _several("upstream", arguments)],
@@ -89,14 +89,14 @@ def read(
     )
 
 
-def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]) -> "Options":
+def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]) -> "ServingOptions":
     from wiretape.viewer.replay import planning
     from wiretape.viewer.replay.matching import MODES
 
     match = arguments.get("match", "request")
     if match not in MODES:
         raise ValueError(f"match={match!r} is none of {', '.join(MODES)}")
-    return planning.Options(
+    return planning.ServingOptions(
         mode=match,
         ignored=_several("ignore", arguments),
         speed=_checked("speed", arguments.get("speed", 0), _read_speed),

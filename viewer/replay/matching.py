@@ -24,7 +24,7 @@ from wiretape.recorder.decode.operation import model_in_path
 from wiretape.recorder.relay import apis, providers
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.tape.redact import Redactor
-from wiretape.viewer.source.tape.replayed import Head
+from wiretape.viewer.source.tape.replayed import ExchangeHead
 
 Mode = Literal["request", "model", "sequence", "random", "id"]
 MODES: Final[tuple[Mode, ...]] = ("request", "model", "sequence", "random", "id")
@@ -45,7 +45,7 @@ _REDACTOR: Final = Redactor(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReplayRequest:
     """A request: its target without what names an exchange (`id`), and its body without a content coding."""
 
     method: str
@@ -166,7 +166,7 @@ class Library:
     def __init__(
         self,
         mode: Mode,
-        bodies_of: Callable[[Sequence[Head]], Iterable[bytes | None]],
+        bodies_of: Callable[[Sequence[ExchangeHead]], Iterable[bytes | None]],
         ignored: Sequence[str] = (),
         seed: int = 0,
         *,
@@ -175,16 +175,16 @@ class Library:
     ) -> None:
         self._mode, self._bodies_of, self._ignored, self._needs_answer = mode, bodies_of, ignored, needs_answer
         self._random, self._kind = random.Random(seed), kind
-        self.heads: list[Head] = []
-        self._by_id: dict[str, Head] = {}
-        self._by_path: dict[tuple[str, str, str], list[Head]] = {}
+        self.heads: list[ExchangeHead] = []
+        self._by_id: dict[str, ExchangeHead] = {}
+        self._by_path: dict[tuple[str, str, str], list[ExchangeHead]] = {}
         self._upstreams: dict[str, list[Upstream]] = {}
         self._digests: dict[int, bytes | None] = {}
         self._turns: dict[int, int] = {}
         self.apart: set[str] = set()
         """The ids of exchanges that no sequence goes on with: they answered one of its requests already."""
 
-    def add(self, heads: Sequence[Head]) -> None:
+    def add(self, heads: Sequence[ExchangeHead]) -> None:
         """Add recordings."""
         for head in heads:
             self.heads.append(head)
@@ -199,7 +199,7 @@ class Library:
             else:
                 same.append(head)
 
-    def find(self, asked: Asked) -> Head | Miss:
+    def find(self, asked: ReplayRequest) -> ExchangeHead | Miss:
         """Return the recording that answers a request, or why there is none."""
         if asked.id is not None:
             return self._with_id(asked.id)
@@ -217,17 +217,17 @@ class Library:
             return self._random.choice(answered) if self._mode == "random" else self._in_turn(answered)
         return self._unanswered(asked, fitting[-1]) if fitting else self._missed(asked, body, candidates)
 
-    def _answered(self, heads: Sequence[Head]) -> Sequence[Head]:
+    def _answered(self, heads: Sequence[ExchangeHead]) -> Sequence[ExchangeHead]:
         return [head for head in heads if head.is_answered] if self._needs_answer else heads
 
-    def _exact(self, asked: Asked, candidates: Sequence[Head]) -> Sequence[Head]:
+    def _exact(self, asked: ReplayRequest, candidates: Sequence[ExchangeHead]) -> Sequence[ExchangeHead]:
         """Return the recordings of the same bytes, which no body needs to be read for."""
         if self._mode != "request":
             return ()
         digest = hashlib.sha256(asked.body).hexdigest()
         return self._answered([head for head in candidates if head.request_sha256 == digest])
 
-    def _fitting(self, asked: Asked, body: Body, candidates: Sequence[Head]) -> Sequence[Head]:
+    def _fitting(self, asked: ReplayRequest, body: Body, candidates: Sequence[ExchangeHead]) -> Sequence[ExchangeHead]:
         match self._mode:
             case "random":
                 return candidates
@@ -235,7 +235,7 @@ class Library:
                 return [head for head in candidates if head.model == _model(asked, body)]
         return self._same(candidates, body)
 
-    def key(self, asked: Asked) -> Hashable | None:
+    def key(self, asked: ReplayRequest) -> Hashable | None:
         """Return the key shared by requests that the same recordings answer; None if each request has its own."""
         if self._mode == "sequence":
             return None
@@ -243,7 +243,7 @@ class Library:
         what = {"random": None, "model": _model(asked, body)}.get(self._mode, body.digest)
         return asked.method, asked.target, what
 
-    def before(self, asked: Asked, until: int) -> Sequence[Head]:
+    def before(self, asked: ReplayRequest, until: int) -> Sequence[ExchangeHead]:
         """Return the recordings, with numbers up to `until`, that a new one of a request is to replace.
 
         They are those that answer it, but of a sequence the next one, and at random those of the same body.
@@ -256,21 +256,21 @@ class Library:
         fitting = self._fitting(asked, body, candidates)
         return self._same(fitting, body) if self._mode == "random" else fitting
 
-    def near(self, asked: Asked) -> Sequence[Head] | Miss:
+    def near(self, asked: ReplayRequest) -> Sequence[ExchangeHead] | Miss:
         """Return the recordings that may answer a request whose body is still to come, oldest first."""
         if asked.id is not None or self._mode == "id":
             found = self.find(asked)
             return found if isinstance(found, Miss) else [found]
         return self._at(asked) or self._missed(asked, Body(None, b""), [])
 
-    def meet(self, asked: Asked) -> Head | Miss:
+    def meet(self, asked: ReplayRequest) -> ExchangeHead | Miss:
         """Return the recording that answers a request whose body comes too late to choose by it."""
         if asked.id is not None or self._mode in ("id", "sequence", "random"):
             return self.find(asked)
         found = self._at(asked)
         return self._in_turn(found) if found else self._missed(asked, Body(None, b""), [])
 
-    def differing(self, head: Head, what: str, recorded: bytes, asked: bytes) -> Miss | None:
+    def differing(self, head: ExchangeHead, what: str, recorded: bytes, asked: bytes) -> Miss | None:
         """Return the difference of a later message from the recorded one; None if there is none that counts."""
         own, body = read_body(recorded, self._ignored), read_body(asked, self._ignored)
         if self._mode != "request" or own.digest == body.digest:
@@ -278,7 +278,7 @@ class Library:
         found = _told(_differing("", own.value, body.value))
         return Miss(f"{what} is not that of {head.id}: it differs in {_said(found)}", head.id, _names(found))
 
-    def _with_id(self, id: str) -> Head | Miss:
+    def _with_id(self, id: str) -> ExchangeHead | Miss:
         if id in self._by_id:
             return self._by_id[id]
         fitting = [head for head in self.heads if head.id.startswith(id.lower())] if len(id) >= _LEAST_PREFIX else []
@@ -287,7 +287,7 @@ class Library:
         which = "several recordings begin" if fitting else "no recording that has ended begins"
         return Miss(f"{which} with the id {_short(id)}")
 
-    def _at(self, asked: Asked) -> list[Head]:
+    def _at(self, asked: ReplayRequest) -> list[ExchangeHead]:
         """Return the recordings of a request's method and path."""
         for mounted in (True, False):
             keys = dict.fromkeys(self._keys(asked, mounted))
@@ -296,7 +296,7 @@ class Library:
                 return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=lambda head: head.no)
         return []
 
-    def _keys(self, asked: Asked, mounted: bool) -> Iterator[tuple[str, str, str]]:
+    def _keys(self, asked: ReplayRequest, mounted: bool) -> Iterator[tuple[str, str, str]]:
         """Yield the keys of a target: those of the upstreams that its first segment names, else of any."""
         mount = _MOUNT.match(asked.target)
         is_api = mount is not None and mount[1].decode() in apis.BY_NAME
@@ -307,38 +307,38 @@ class Library:
                 if (route := providers.route(chosen, target)) is not None:
                     yield asked.method, url, _plain(_REDACTOR.path(route[1].decode("latin-1")))
 
-    def _same(self, heads: Sequence[Head], body: Body) -> Sequence[Head]:
+    def _same(self, heads: Sequence[ExchangeHead], body: Body) -> Sequence[ExchangeHead]:
         """Return those whose body is the same; each is read once."""
         unknown = [head for head in heads if head.no not in self._digests]
         for head, own in self._with_bodies(unknown):
             self._digests[head.no] = None if own is None else own.digest
         return [head for head in heads if self._digests[head.no] == body.digest]
 
-    def _with_bodies(self, heads: Sequence[Head]) -> Iterator[tuple[Head, Body | None]]:
+    def _with_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[tuple[ExchangeHead, Body | None]]:
         for head, data in zip(heads, self._bodies_of(heads), strict=True):
             yield head, None if data is None else read_body(data, self._ignored)
 
-    def _in_turn(self, fitting: Sequence[Head]) -> Head:
+    def _in_turn(self, fitting: Sequence[ExchangeHead]) -> ExchangeHead:
         return fitting[self._turn(fitting) % len(fitting)]
 
-    def _turn(self, fitting: Sequence[Head]) -> int:
+    def _turn(self, fitting: Sequence[ExchangeHead]) -> int:
         """Return the number of times that one of these was served before; later recordings are behind them."""
         turn = self._turns.get(fitting[0].no, 0)
         self._turns[fitting[0].no] = turn + 1
         return turn
 
-    def _next(self, asked: Asked, candidates: Sequence[Head]) -> Head | Miss:
+    def _next(self, asked: ReplayRequest, candidates: Sequence[ExchangeHead]) -> ExchangeHead | Miss:
         if not candidates:
             return self._missed(asked, Body(None, b""), [])
         if self._turns.get(candidates[0].no, 0) < len(candidates):
             return candidates[self._turn(candidates)]
         return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(asked)}, and this is one more")
 
-    def _unanswered(self, asked: Asked, head: Head) -> Miss:
+    def _unanswered(self, asked: ReplayRequest, head: ExchangeHead) -> Miss:
         message = f"no recording answers {_line(asked)}: {head.id} holds no answer ({head.outcome})"
         return Miss(message, head.id, ("answer",), is_unanswered=True)
 
-    def _missed(self, asked: Asked, body: Body, candidates: Sequence[Head]) -> Miss:
+    def _missed(self, asked: ReplayRequest, body: Body, candidates: Sequence[ExchangeHead]) -> Miss:
         """Describe the nearest recording and its differences."""
         if not self.heads:
             return Miss(f"no {self._kind} is recorded yet, so that nothing answers {_line(asked)}")
@@ -358,7 +358,7 @@ class Library:
         return Miss(message, head.id, _names(found))
 
 
-def _differences(head: Head, own: Body | None, body: Body) -> list[tuple[str, str]]:
+def _differences(head: ExchangeHead, own: Body | None, body: Body) -> list[tuple[str, str]]:
     """Return the fields in which a recorded request differs, each with a description of both values."""
     if own is None:
         return [("body", "body: that of the recorded request is not on the tape as a whole")]
@@ -381,11 +381,11 @@ def _plain(path: str) -> str:
     return _MARK.sub("REDACTED", path) if "REDACTED" in path else path
 
 
-def _model(asked: Asked, body: Body) -> str | None:
+def _model(asked: ReplayRequest, body: Body) -> str | None:
     return body.model or model_in_path(asked.target.decode("latin-1"))
 
 
-def _likeness(head: Head, asked: Asked) -> tuple[int, bool, int]:
+def _likeness(head: ExchangeHead, asked: ReplayRequest) -> tuple[int, bool, int]:
     mine, theirs = head.path.split("/"), asked.target.decode("latin-1").split("/")
     tail = 0
     for one, other in zip(reversed(mine), reversed(theirs), strict=False):
@@ -446,6 +446,6 @@ def _short(text: str | None) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def _line(asked: Asked) -> str:
+def _line(asked: ReplayRequest) -> str:
     path = _REDACTOR.path(asked.target.partition(b"?")[0].decode("latin-1"))
     return f"{asked.method} {_short(path)}"

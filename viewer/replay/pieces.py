@@ -21,7 +21,7 @@ Form = Literal["text", "sse", "events", "jsonl"]
 FORMS: Final[tuple[Form, ...]] = ("text", "sse", "events", "jsonl")
 
 
-class Piece(NamedTuple):
+class TimedPiece(NamedTuple):
     """The data of one timestamp, in ns since T0."""
 
     at_ns: int
@@ -34,12 +34,12 @@ class Section(NamedTuple):
     from_ns: int
     until_ns: int
 
-    def of(self, pieces: list[Piece]) -> list[Piece]:
+    def of(self, pieces: list[TimedPiece]) -> list[TimedPiece]:
         """Return the pieces that came within it."""
         return [piece for piece in pieces if self.from_ns <= piece.at_ns <= self.until_ns]
 
 
-def pieces(one: FullExchange, form: Form, *, terminal: bool) -> list[Piece]:
+def pieces(one: FullExchange, form: Form, *, terminal: bool) -> list[TimedPiece]:
     """Return an exchange in pieces, in the order in which they came; for a terminal, recorded text passes `safe`."""
     match form:
         case "sse":
@@ -52,7 +52,7 @@ def pieces(one: FullExchange, form: Form, *, terminal: bool) -> list[Piece]:
             found = _rows(one, terminal)
     made = list(found)
     at_ns = accumulate((piece.at_ns for piece in made), max)
-    return [Piece(at, piece.data) for at, piece in zip(at_ns, made, strict=True)]
+    return [TimedPiece(at, piece.data) for at, piece in zip(at_ns, made, strict=True)]
 
 
 def section(one: FullExchange, begin: str | None, end: str | None) -> Section:
@@ -87,43 +87,43 @@ def _transcript(one: FullExchange) -> Transcript:
     return transcript
 
 
-def _reads(one: FullExchange) -> Iterator[Piece]:
+def _reads(one: FullExchange) -> Iterator[TimedPiece]:
     position = 0
     for read in one.reads:
         end = read.start + read.size
-        yield Piece(read.at_ns, one.body[position:end])  # with the bytes of a damaged read before it
+        yield TimedPiece(read.at_ns, one.body[position:end])  # with the bytes of a damaged read before it
         position = end
     if position < len(one.body):
-        yield Piece(one.last_ns or 0, one.body[position:])
+        yield TimedPiece(one.last_ns or 0, one.body[position:])
 
 
-def _shown(one: FullExchange) -> Iterator[Piece]:
+def _shown(one: FullExchange) -> Iterator[TimedPiece]:
     last = ""
     for at_ns, last in asciicast.written(one, list(one.decoded.chunks())):
-        yield Piece(at_ns, last.encode())
+        yield TimedPiece(at_ns, last.encode())
     if last and not last.endswith("\n"):
-        yield Piece(one.last_ns or 0, b"\r\n")
+        yield TimedPiece(one.last_ns or 0, b"\r\n")
 
 
-def _content(one: FullExchange) -> Iterator[Piece]:
+def _content(one: FullExchange) -> Iterator[TimedPiece]:
     """Yield the content of the first choice: together the bytes of `show --part text`."""
     transcript, cleaner = _transcript(one), Cleaner()
     for voice in transcript.voices[:1]:
         for delta in voice.content.deltas():
             content = cleaner.text(voice.content.text[delta.start : delta.end])
-            yield Piece(transcript.at[delta.event], content.encode())
+            yield TimedPiece(transcript.at[delta.event], content.encode())
 
 
-def _lines(one: FullExchange) -> Iterator[Piece]:
+def _lines(one: FullExchange) -> Iterator[TimedPiece]:
     transcript = _transcript(one)
     heading, *lines = events.lines(transcript, SINCE_REQUEST)
-    yield Piece(0, f"{heading}\n".encode())
-    yield from (Piece(at_ns, f"{line}\n".encode()) for at_ns, line in zip(transcript.at, lines, strict=True))
+    yield TimedPiece(0, f"{heading}\n".encode())
+    yield from (TimedPiece(at_ns, f"{line}\n".encode()) for at_ns, line in zip(transcript.at, lines, strict=True))
 
 
-def _rows(one: FullExchange, terminal: bool) -> Iterator[Piece]:
+def _rows(one: FullExchange, terminal: bool) -> Iterator[TimedPiece]:
     transcript = _transcript(one)
     for at_ns, row in zip(transcript.at, events.table(transcript, one.decoded), strict=True):
         line = io.BytesIO()
         text.write(line, "jsonl", list(row), [row], terminal=terminal)
-        yield Piece(at_ns, line.getvalue())
+        yield TimedPiece(at_ns, line.getvalue())

@@ -19,11 +19,11 @@ from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.viewer.replay import faults, schedule, turns
 from wiretape.viewer.replay.faults import Fault
-from wiretape.viewer.replay.matching import Asked, Library, Miss, Mode, read_body
+from wiretape.viewer.replay.matching import Library, Miss, Mode, ReplayRequest, read_body
 from wiretape.viewer.replay.schedule import Schedule
 from wiretape.viewer.replay.turns import Turns
 from wiretape.viewer.rows import Headers
-from wiretape.viewer.source.tape.replayed import Answer, Head
+from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
 
 CACHED_BYTES = 64 << 20
 """Bodies that are kept ready to be served."""
@@ -57,13 +57,13 @@ def read_rechunk(text: str) -> Rechunk:
 class Recordings(Protocol):
     """A source of exchanges."""
 
-    def newer(self) -> Sequence[Head]:
+    def newer(self) -> Sequence[ExchangeHead]:
         """Return the exchanges that were not returned before, oldest first."""
 
-    def request_bodies(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
+    def request_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
         """Yield the body of each request without its content coding; None if not all of it is there."""
 
-    def answer(self, head: Head) -> Answer:
+    def answer(self, head: ExchangeHead) -> RecordedAnswer:
         """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Recordings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ServingOptions:
     """Options for serving recordings; `rechunk` may be a number of bytes, `speed` infinite."""
 
     mode: Mode = "request"
@@ -93,11 +93,11 @@ class ToRecord:
 
     miss: Miss
     key: Hashable | None = None
-    replaces: Sequence[Head] = ()
+    replaces: Sequence[ExchangeHead] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AnswerPlan:
     """An answer to be sent; `faults` are those that were applied to it, `missing` bytes are not on the tape.
 
     It does not have the place of the faults that are `unplaced`.
@@ -105,7 +105,7 @@ class Plan:
     `asked_ns` is when the request had been sent as a whole.
     """
 
-    head: Head
+    head: ExchangeHead
     status: int | None
     headers: list[tuple[bytes, bytes]]
     chunked: bool
@@ -134,7 +134,7 @@ class Greeting:
 class Talk:
     """A recorded WebSocket to be played; `faults` were applied to it, and it does not have the place of others."""
 
-    head: Head
+    head: ExchangeHead
     turns: Turns
     faults: tuple[str, ...]
     unplaced: tuple[str, ...]
@@ -143,7 +143,7 @@ class Talk:
 class Planner:
     """Plans answers from a source. It is used by one thread, the one that opened the source."""
 
-    def __init__(self, source: Recordings, options: Options) -> None:
+    def __init__(self, source: Recordings, options: ServingOptions) -> None:
         self._source, self._options = source, options
         self._library = Library(
             options.mode,
@@ -153,7 +153,7 @@ class Planner:
             needs_answer=options.record != "none",
         )
         self._sockets = Library(options.mode, self._first_messages, options.ignored, options.seed, kind="WebSocket")
-        self._cached: OrderedDict[int, tuple[Answer, Plan]] = OrderedDict()
+        self._cached: OrderedDict[int, tuple[RecordedAnswer, AnswerPlan]] = OrderedDict()
         self._held = 0
         self._served: dict[int, int] = {}
         self.refresh()
@@ -171,7 +171,7 @@ class Planner:
         return bool(newer)
 
     @property
-    def heads(self) -> Sequence[Head]:
+    def heads(self) -> Sequence[ExchangeHead]:
         """The served exchanges, oldest first."""
         return sorted([*self._library.heads, *self._sockets.heads], key=lambda head: head.no)
 
@@ -188,7 +188,7 @@ class Planner:
         """Note that an exchange is being recorded to answer a request."""
         self._library.apart.add(id)
 
-    def plan(self, asked: Asked) -> Plan | Miss | ToRecord:
+    def plan(self, asked: ReplayRequest) -> AnswerPlan | Miss | ToRecord:
         """Return the plan for answering a request."""
         if self._options.record == "all" and asked.id is None:
             return ToRecord(Miss("all requests are asked again"), None, self._library.before(asked, self._before))
@@ -205,14 +205,14 @@ class Planner:
         struck = faults.striking(self._options.faults, self._options.seed, found.id, turn)
         return _with_faults(plan, answer, struck) if struck else plan
 
-    def _missed(self, asked: Asked, miss: Miss) -> Miss | ToRecord:
+    def _missed(self, asked: ReplayRequest, miss: Miss) -> Miss | ToRecord:
         if asked.id is not None or self._options.mode == "id" or self._options.record == "none":
             return miss
         if self._adds or miss.is_unanswered:
             return ToRecord(miss, self._library.key(asked))
         return replace(miss, message=f"{miss.message} (to record missing requests: --record new)")
 
-    def _base(self, head: Head) -> tuple[Answer, Plan]:
+    def _base(self, head: ExchangeHead) -> tuple[RecordedAnswer, AnswerPlan]:
         """Return an exchange's answer, and how it is served without faults."""
         if head.no in self._cached:
             self._cached.move_to_end(head.no)
@@ -228,22 +228,22 @@ class Planner:
 
     # WebSockets
 
-    def _first_messages(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
+    def _first_messages(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
         for head in heads:
             try:
                 yield turns.first(self._source.answer(head))
             except NotFound:  # its bytes are not here, or it was deleted meanwhile: it answers nothing
                 yield None
 
-    def _asked_for(self, head: Head) -> Head:
+    def _asked_for(self, head: ExchangeHead) -> ExchangeHead:
         """Return a WebSocket with the model that its first message names, if that is what counts."""
         if self._options.mode != "model":
             return head
         return head._replace(model=read_body(next(self._first_messages([head])) or b"").model or head.model)
 
     def greet(
-        self, asked: Asked, offered: str, protocols: Sequence[str]
-    ) -> Greeting | Plan | Miss | ToRecord | Refusal:
+        self, asked: ReplayRequest, offered: str, protocols: Sequence[str]
+    ) -> Greeting | AnswerPlan | Miss | ToRecord | Refusal:
         """Return the greeting, or the error, that answers a request for a WebSocket before its first message.
 
         With answers recorded over HTTP only, a client falls back to HTTP for a 426; so it does if all requests are
@@ -284,7 +284,7 @@ class Planner:
         waits = schedule.paced(replace(made.schedules[0], head_ns=answer.facts.headers_ns or 0), self._options.speed)
         return Greeting(waits.head_ns or 0, extension, headers, bool(made.schedules[0].body or not made.asked))
 
-    def talk(self, asked: Asked, extension: str | None, *, is_met: bool) -> Talk | Miss:
+    def talk(self, asked: ReplayRequest, extension: str | None, *, is_met: bool) -> Talk | Miss:
         """Return the plan of a WebSocket for a request; its body is the first message unless `is_met`."""
         found = self._sockets.meet(asked) if is_met else self._sockets.find(asked)
         if isinstance(found, Miss):
@@ -314,11 +314,11 @@ class Planner:
         self._source.close()
 
 
-def _weight(answer: Answer) -> int:
+def _weight(answer: RecordedAnswer) -> int:
     return len(answer.body) + len(answer.reads) * _READ_BYTES
 
 
-def _planned(head: Head, answer: Answer, options: Options) -> Plan:
+def _planned(head: ExchangeHead, answer: RecordedAnswer, options: ServingOptions) -> AnswerPlan:
     facts = answer.facts
     made = schedule.recorded(answer)
     if options.rechunk == "event":
@@ -334,7 +334,7 @@ def _planned(head: Head, answer: Answer, options: Options) -> Plan:
     headers.append((b"x-wiretape-exchange", head.id.encode()))
     closes = facts.framing == "close" or b"close" in guard.named_by_connection(recorded)
     asked_ns = schedule.wait(answer.sent_ns or 0, options.speed, options.cap_ns)
-    return Plan(head, facts.status, headers, chunked, closes, made, missing=facts.gap_bytes, asked_ns=asked_ns)
+    return AnswerPlan(head, facts.status, headers, chunked, closes, made, missing=facts.gap_bytes, asked_ns=asked_ns)
 
 
 def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -350,7 +350,7 @@ def passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def _framing(answer: Answer, made: Schedule) -> tuple[bool, int | None]:
+def _framing(answer: RecordedAnswer, made: Schedule) -> tuple[bool, int | None]:
     """Return a pair: True if an answer is sent in HTTP chunks, and the length for its head, or None.
 
     The length of a body that ends too early is larger than the body, so that the client notices.
@@ -372,7 +372,7 @@ def _framing(answer: Answer, made: Schedule) -> tuple[bool, int | None]:
     return (True, None) if known is None else (False, max(known, len(made.body)))
 
 
-def _with_faults(plan: Plan, answer: Answer, struck: Sequence[Fault]) -> Plan:
+def _with_faults(plan: AnswerPlan, answer: RecordedAnswer, struck: Sequence[Fault]) -> AnswerPlan:
     status = next((fault for fault in struck if fault.kind == "status"), None)
     if status is not None:
         return _failure(plan, status)
@@ -381,7 +381,7 @@ def _with_faults(plan: Plan, answer: Answer, struck: Sequence[Fault]) -> Plan:
     return replace(plan, schedule=made, faults=done, unplaced=faults.unplaced(struck, done))
 
 
-def _failure(plan: Plan, fault: Fault) -> Plan:
+def _failure(plan: AnswerPlan, fault: Fault) -> AnswerPlan:
     """Return an error that replaces the recorded answer, at once."""
     status = int(fault.value)
     error = {"type": "wiretape_fault", "code": "fault", "message": f"wiretape: the fault {fault.text} was asked for"}

@@ -22,9 +22,9 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import providers, service
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.providers import Upstream
-from wiretape.recorder.relay.proxy import Exchange
+from wiretape.recorder.relay.proxy import RelayedExchange
 from wiretape.recorder.relay.server import Client, Request
-from wiretape.recorder.relay.upstream import Limits
+from wiretape.recorder.relay.upstream import Timeouts
 from wiretape.recorder.tape import cut, file, journal, lock, retention
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
@@ -32,7 +32,7 @@ from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer import outfile
 from wiretape.viewer.replay.planning import ToRecord
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.replayed import Head
+from wiretape.viewer.source.tape.replayed import ExchangeHead
 
 
 class TextFile:
@@ -96,7 +96,7 @@ class Replacing:
         self.kept: list[str] = []
         self.gone: set[str] = set()
 
-    def add(self, new: Finished, older: Sequence[Head]) -> bool:
+    def add(self, new: Finished, older: Sequence[ExchangeHead]) -> bool:
         """Add a recording, with the older ones that it may replace; return True if it stays.
 
         It does not if one of those is better: whole, where this one failed or the client left it, or left, where this
@@ -125,28 +125,28 @@ one that did not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RecordingOptions:
     """Options of a recording; an empty `upstreams` stands for the well-known APIs."""
 
     tape: Path
     upstreams: Sequence[Upstream] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: Timeouts = field(default_factory=Timeouts)
     ca_file: Path | None = None
     purpose: str = "wiretape serve --record"
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingExchange:
     """An exchange that is not on the tape as a whole yet."""
 
-    exchange: Exchange
+    exchange: RelayedExchange
     key: Hashable | None
     to_record: ToRecord
     on_recorded: Recorded
     settled: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class TapeFile:
+class RecordedTape:
     """A tape as a database to record to, `path`: of one that is text, a private database made of it, until the end.
 
     A process that is killed leaves it behind: it may hold the only copy of a recording.
@@ -178,12 +178,12 @@ class Recording:
     """Records to one tape from `start` to `stop`; `path` is the database to read. Used by one event loop."""
 
     def __init__(
-        self, options: Options, on_trouble: Callable[[str], None], on_refused: Callable[[Refusal], None]
+        self, options: RecordingOptions, on_trouble: Callable[[str], None], on_refused: Callable[[Refusal], None]
     ) -> None:
         self._options, self._on_trouble, self._on_refused = options, on_trouble, on_refused
-        self._tape: TapeFile
+        self._tape: RecordedTape
         self._recorder: service.Recorder
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, _PendingExchange] = {}
         self._settled: set[Hashable] = set()
         self._replacing = Replacing()
         self._text: TextFile | None = None
@@ -200,7 +200,7 @@ class Recording:
     async def start(self, served_at: str) -> None:
         """Open the tape, or make it if it is not there; clients call at `served_at`. Raises `WiretapeError`."""
         options = self._options
-        self._tape = await asyncio.to_thread(TapeFile, options.tape)
+        self._tape = await asyncio.to_thread(RecordedTape, options.tape)
         upstreams = options.upstreams or providers.well_known()
         settings = service.Options(
             self.path, upstreams, limits=options.limits, ca_file=options.ca_file, purpose=options.purpose
@@ -223,9 +223,11 @@ class Recording:
         if self._text is not None:
             self._saving = asyncio.create_task(self._save_now_and_then())
 
-    def labelled(self, labels: Mapping[str, str], on_recorded: Recorded = lambda _one, _is_kept: None) -> "Labelled":
+    def labelled(
+        self, labels: Mapping[str, str], on_recorded: Recorded = lambda _one, _is_kept: None
+    ) -> "LabelledUpstreams":
         """Return the `Upstreams` of a `Replay` that set labels on their recordings."""
-        return Labelled(self, labels, on_recorded)
+        return LabelledUpstreams(self, labels, on_recorded)
 
     def cut(self) -> None:
         """End at once a `stop` that waits for running recordings."""
@@ -260,7 +262,7 @@ class Recording:
         to_record: ToRecord,
         labels: Mapping[str, str],
         on_recorded: Recorded,
-    ) -> Exchange | Refusal | None:
+    ) -> RelayedExchange | Refusal | None:
         """Relay a request, as `Upstreams.relay` does."""
         if self._is_stopping:
             return Refusal(503, "wiretape is being stopped, and records nothing more")
@@ -271,7 +273,7 @@ class Recording:
             return Refusal(404, f"{to_record.miss.message}; {advice}, such as /openai/")
         exchange = proxy.relay(client, request, *route, own_labels=labels)
         if exchange is not None:
-            self._pending[exchange.id] = _Pending(exchange, key, to_record, on_recorded)
+            self._pending[exchange.id] = _PendingExchange(exchange, key, to_record, on_recorded)
         return exchange
 
     def _finished(self, one: journal.Finished) -> None:
@@ -329,7 +331,7 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledUpstreams:
     """The `Upstreams` of a `Replay`: one recording, with labels of their own."""
 
     recording: Recording
@@ -343,7 +345,7 @@ class Labelled:
         """Wait until a recording that would answer the request, and has ended, is on the tape; False: there is none."""
         return await self.recording.settle(self._key(to_record))
 
-    def relay(self, client: Client, request: Request, to_record: ToRecord) -> Exchange | Refusal | None:
+    def relay(self, client: Client, request: Request, to_record: ToRecord) -> RelayedExchange | Refusal | None:
         """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
         key = self._key(to_record)
         return self.recording.relay(client, request, key, to_record, self.labels, self.on_recorded)

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from wiretape.recorder.tape import cut
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.viewer.query.parser import parse
-from wiretape.viewer.replay.source import Select, Source
+from wiretape.viewer.replay.source import ReplaySource, Select
 from wiretape.viewer.source.tape import columns, conditions
-from wiretape.viewer.source.tape.replayed import Answer, Head
+from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
 
 LABEL: Final = "test"
 KEPT_BYTES = 64 << 20
@@ -35,7 +35,7 @@ class _Opened(NamedTuple):
     """A tape as it was when it was opened; `state` differs after a change of its files."""
 
     state: object
-    recordings: "Recordings"
+    recordings: "TapeRecordings"
 
 
 class Shelf:
@@ -52,7 +52,7 @@ class Shelf:
             if opened is not None:
                 opened.recordings.close()
                 del self._opened[tape, where]
-            opened = self._opened[tape, where] = _Opened(state, Recordings(tape, where))
+            opened = self._opened[tape, where] = _Opened(state, TapeRecordings(tape, where))
         return Excerpt(opened.recordings, test)
 
     def suffices(self, tape: Path, where: str | None, test: str) -> bool:
@@ -87,18 +87,18 @@ def selected(where: str | None, test: str, *, with_unlabelled: bool) -> Select:
     return lambda _: condition
 
 
-class Recordings:
+class TapeRecordings:
     """The ended exchanges of a tape; answers are cached in memory once read, as long as there is room."""
 
     def __init__(self, tape: Path, where: str | None) -> None:
         condition = None if where is None else conditions.condition(parse(where))
-        self._source = Source(cut.readable(tape), lambda _: condition)
+        self._source = ReplaySource(cut.readable(tape), lambda _: condition)
         self._heads = self._source.newer()
         self._tests = self._source.labelled(LABEL)
         self._kept: dict[tuple[str, int], Any] = {}
         self._held = 0
 
-    def of(self, test: str) -> Sequence[Head]:
+    def of(self, test: str) -> Sequence[ExchangeHead]:
         """Return the exchanges to serve to a test."""
         if test not in self._tests.values():
             return self._heads
@@ -109,13 +109,13 @@ class Recordings:
         own = [head for head in self._heads if self._tests.get(head.no) == test] if self._tests else self._heads
         return any(head.is_answered for head in own)
 
-    def request_bodies(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
+    def request_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
         """Yield the body of each request without its content coding; None if not all of it is there."""
         missing = self._source.request_bodies([head for head in heads if ("request", head.no) not in self._kept])
         for head in heads:
             yield self._keep(("request", head.no), lambda: next(missing), lambda body: len(body or b""))
 
-    def answer(self, head: Head) -> Answer:
+    def answer(self, head: ExchangeHead) -> RecordedAnswer:
         """Return the answer to a request. Raises `TapeError` and `NotFound`."""
         return self._keep(("answer", head.no), lambda: self._source.answer(head), lambda answer: len(answer.body))
 
@@ -137,11 +137,11 @@ class Recordings:
 class Excerpt:
     """The recordings for one test, as a planner reads them."""
 
-    def __init__(self, recordings: Recordings, test: str) -> None:
+    def __init__(self, recordings: TapeRecordings, test: str) -> None:
         self._newer = recordings.of(test)
         self.request_bodies, self.answer = recordings.request_bodies, recordings.answer
 
-    def newer(self) -> Sequence[Head]:
+    def newer(self) -> Sequence[ExchangeHead]:
         """Return the exchanges that were not returned before, oldest first."""
         newer, self._newer = self._newer, ()
         return newer

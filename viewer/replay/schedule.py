@@ -12,7 +12,7 @@ from typing import Final, Literal
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange
-from wiretape.viewer.source.tape.replayed import Answer
+from wiretape.viewer.source.tape.replayed import RecordedAnswer
 
 End = Literal["end", "close", "reset", "garbage", "silence"]
 """The end of an answer: as it is framed; cut by a close or a TCP reset; by bytes that are not HTTP; or never."""
@@ -46,7 +46,7 @@ class Schedule:
     joins_end: bool = False
 
 
-def recorded(answer: Answer) -> Schedule:
+def recorded(answer: RecordedAnswer) -> Schedule:
     """Return the schedule of an answer as it came."""
     facts, reads = answer.facts, answer.reads
     ends, places = encoding.spans(reads.start, reads.size, len(answer.body))
@@ -93,13 +93,13 @@ def in_pieces(body: bytes, size: int) -> Sequence[int]:
     return [*range(size, len(body), size), len(body)]
 
 
-def event_ends(answer: Answer) -> Sequence[int]:
+def event_ends(answer: RecordedAnswer) -> Sequence[int]:
     """Return the ends of an answer's events, and of its body."""
     ends = sorted({end for _, end in events(answer)} | {len(answer.body)})
     return [end for end in ends if end]
 
 
-def events(answer: Answer) -> Sequence[tuple[int, int]]:
+def events(answer: RecordedAnswer) -> Sequence[tuple[int, int]]:
     """Return from where to where each event is in the body, in the order in which `show` numbers them.
 
     Of a compressed body, an event is where the read that completed it is.

@@ -23,10 +23,10 @@ from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Client, Request
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.replay import matching
-from wiretape.viewer.replay.matching import Asked, Miss
+from wiretape.viewer.replay.matching import Miss, ReplayRequest
 from wiretape.viewer.replay.pacing import Pacer, spaced
-from wiretape.viewer.replay.planning import Plan, Planner, ToRecord
-from wiretape.viewer.source.tape.replayed import Head
+from wiretape.viewer.replay.planning import AnswerPlan, Planner, ToRecord
+from wiretape.viewer.source.tape.replayed import ExchangeHead
 
 UNSENT_BYTES = 256 << 10
 """Limit of bytes that a client has not taken; beyond it its answer waits."""
@@ -53,7 +53,7 @@ class Served:
     path: str
     requested: int
     uploaded_ns: int | None = None
-    head: Head | None = None
+    head: ExchangeHead | None = None
     status: int | None = None
     faults: tuple[str, ...] = ()
     unplaced: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Upstreams(Protocol):
     async def settle(self, to_record: ToRecord) -> bool:
         """Wait until a recording that would answer the request, and has ended, is on the tape; False: there is none."""
 
-    def relay(self, client: Client, request: Request, to_record: ToRecord) -> proxy.Exchange | Refusal | None:
+    def relay(self, client: Client, request: Request, to_record: ToRecord) -> proxy.RelayedExchange | Refusal | None:
         """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
 
 
@@ -127,7 +127,7 @@ class Replay(HttpApp):
         self.pacer: Pacer
         self.live: set[Live] = set()
 
-    async def start(self) -> Sequence[Head]:
+    async def start(self) -> Sequence[ExchangeHead]:
         """Open the recordings, and return them. Raises `WiretapeError`."""
         self.pacer = Pacer(self.clock)
         loop = asyncio.get_running_loop()
@@ -159,7 +159,7 @@ class Replay(HttpApp):
         if not self._shares_thread:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def plan(self, asked: Asked) -> "asyncio.Future[Plan | Miss | ToRecord]":
+    def plan(self, asked: ReplayRequest) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
         """Find what answers a request."""
         return self.planned(lambda planner: planner.plan(asked))
 
@@ -172,7 +172,7 @@ class Replay(HttpApp):
         self._planner.recorded(id)
 
     @property
-    def heads(self) -> Sequence[Head]:
+    def heads(self) -> Sequence[ExchangeHead]:
         """The served exchanges, oldest first."""
         return self._planner.heads
 
@@ -206,7 +206,7 @@ class Response(Responder):
         self._size = 0
         self._settling: asyncio.Task[None] | None = None
         self._is_asked = self._is_over = self._is_held = self._has_settled = False
-        self._plan: Plan
+        self._plan: AnswerPlan
         self._place = -1
         """The next write, -1: the head."""
 
@@ -235,10 +235,10 @@ class Response(Responder):
         header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
         target, id = matching.named(request.target, header)
         self._pieces = [b"".join(self._pieces)]
-        self._asked = Asked(request.method, target, matching.uncoded(request.headers, self._pieces[0]), id)
+        self._asked = ReplayRequest(request.method, target, matching.uncoded(request.headers, self._pieces[0]), id)
         self._app.plan(self._asked).add_done_callback(self._client.guarded(self._planned))
 
-    def _planned(self, planning: "asyncio.Future[Plan | Miss | ToRecord]") -> None:
+    def _planned(self, planning: "asyncio.Future[AnswerPlan | Miss | ToRecord]") -> None:
         if self._is_over or planning.cancelled():
             return
         try:
@@ -249,13 +249,13 @@ class Response(Responder):
         else:
             self._answer(found)
 
-    def _answer(self, found: Plan | Miss | ToRecord) -> None:
+    def _answer(self, found: AnswerPlan | Miss | ToRecord) -> None:
         match found:
             case ToRecord():
                 self._settling = asyncio.get_running_loop().create_task(self._record(found))
             case Miss():
                 self._miss(found)
-            case Plan():
+            case AnswerPlan():
                 self._pieces.clear()
                 self._begin(found)
 
@@ -331,7 +331,7 @@ class Response(Responder):
 
     # the answer
 
-    def _begin(self, plan: Plan) -> None:
+    def _begin(self, plan: AnswerPlan) -> None:
         self._plan = plan
         self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
         self._served.missing, self._served.unplaced = plan.missing, plan.unplaced
@@ -435,7 +435,7 @@ def answer_error(client: Client, status: int, message: str, code: str, **more: o
     client.answer(status, msgspec.json.encode({"type": "error", "error": error}), "application/json", headers)
 
 
-def answer_list(client: Client, request: Request, heads: Sequence[Head]) -> None:
+def answer_list(client: Client, request: Request, heads: Sequence[ExchangeHead]) -> None:
     """Answer with a list of the newest served exchanges: as JSON if that is accepted by name, else as text."""
     listed = heads[-_LISTED:]
     accepted = b",".join(value for name, value in request.headers if name == b"accept")

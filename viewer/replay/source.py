@@ -10,13 +10,13 @@ from sqlalchemy.exc import NoResultFound
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.source.tape import columns, queries, replayed
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.replayed import Answer, Head
+from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
 
 Select = Callable[[Connection], Condition | None]
 """Chooses the exchanges of a tape; None is for all."""
 
 
-class Source:
+class ReplaySource:
     """A tape's ended exchanges. It is used by one thread, the one that opened it."""
 
     def __init__(self, path: Path, select: Select = lambda _: None) -> None:
@@ -27,7 +27,7 @@ class Source:
             self._where = select(self._connection)
             self._opened = opened.pop_all()
 
-    def newer(self) -> Sequence[Head]:
+    def newer(self) -> Sequence[ExchangeHead]:
         """Return the exchanges that were not returned before, oldest first; one that still runs is returned later.
 
         Raises `TapeError`.
@@ -35,7 +35,7 @@ class Source:
         with queries.explained(self._path):
             return self._newer()
 
-    def _newer(self) -> Sequence[Head]:
+    def _newer(self) -> Sequence[ExchangeHead]:
         # Running exchanges first: one that ends or begins between the queries is found once.
         after, waited_for = self._last, self._running
         running, self._last = replayed.running(self._connection, after)
@@ -49,7 +49,7 @@ class Source:
         """Return the value of a label, by the number of each exchange that has it."""
         return replayed.labelled(self._connection, key)
 
-    def request_bodies(self, heads: Sequence[Head]) -> Iterator[bytes | None]:
+    def request_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
         """Yield the body of each request without its content coding; None if not all of it is there.
 
         Raises `TapeError`.
@@ -57,7 +57,7 @@ class Source:
         with queries.explained(self._path):
             yield from replayed.request_bodies(self._connection, heads)
 
-    def answer(self, head: Head) -> Answer:
+    def answer(self, head: ExchangeHead) -> RecordedAnswer:
         """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
         try:
             with queries.explained(self._path):

@@ -49,7 +49,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class RequestTimeline:
     """A request and its answer; `MEANINGS` says what each field is."""
 
     method: str
@@ -72,13 +72,13 @@ class Timeline:
         return sum(write.size for write in self.writes)
 
 
-def of(served: Sequence[Served], began_ns: int) -> list[Timeline]:
+def of(served: Sequence[Served], began_ns: int) -> list[RequestTimeline]:
     """Return the timelines of requests to a server that began at `began_ns`, in the order in which they came."""
     return [_one(one, began_ns) for one in served]
 
 
-def _one(one: Served, began_ns: int) -> Timeline:
-    return Timeline(
+def _one(one: Served, began_ns: int) -> RequestTimeline:
+    return RequestTimeline(
         method=one.method,
         path=one.path,
         asked_ms=(one.requested - began_ns) / 1e6,

@@ -18,7 +18,7 @@ from wiretape.recorder.decode.websocket import Came
 from wiretape.viewer.replay import faults, schedule
 from wiretape.viewer.replay.faults import Fault
 from wiretape.viewer.replay.schedule import Schedule
-from wiretape.viewer.source.tape.replayed import Answer
+from wiretape.viewer.source.tape.replayed import RecordedAnswer
 
 _BEGIN = ("text", "binary", "close")
 """Kinds of client messages that begin a turn."""
@@ -45,13 +45,13 @@ class Turns:
         return sorted({end for _, end in self.spans})
 
 
-def first(answer: Answer) -> bytes | None:
+def first(answer: RecordedAnswer) -> bytes | None:
     """Return the client's first message; None if it sent none."""
     found = websocket.messages(answer.facts, answer.reads, answer.body)
     return next((one.message.data for one in found if one.is_client and one.message.kind in ("text", "binary")), None)
 
 
-def of(answer: Answer, *, as_recorded: bool) -> Turns:
+def of(answer: RecordedAnswer, *, as_recorded: bool) -> Turns:
     """Return the turns of a recorded WebSocket, with its bytes as they were, or its messages in new frames."""
     came = list(websocket.messages(answer.facts, answer.reads, answer.body))
     whole = schedule.recorded(answer)

@@ -16,16 +16,16 @@ import msgspec
 from wsproto.frame_protocol import FrameProtocol
 from wsproto.utilities import generate_accept_token
 
-from wiretape.recorder.decode.framings.websocket import Incoming, Message
+from wiretape.recorder.decode.framings.websocket import Incoming, WebSocketMessage
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.server import LINGER_SECONDS, Client, Request
 from wiretape.recorder.relay.sockets import Socket
 from wiretape.viewer.replay import matching, turns
-from wiretape.viewer.replay.matching import Asked, Miss
+from wiretape.viewer.replay.matching import Miss, ReplayRequest
 from wiretape.viewer.replay.pacing import spaced
-from wiretape.viewer.replay.planning import Greeting, Plan, Planner, Talk, ToRecord
+from wiretape.viewer.replay.planning import AnswerPlan, Greeting, Planner, Talk, ToRecord
 from wiretape.viewer.replay.schedule import End, Schedule
 from wiretape.viewer.replay.serve import BODY_BYTES, UNSENT_BYTES, Replay, Served, answer_error
 
@@ -52,11 +52,11 @@ class Upgrade(Responder, Takeover):
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
         self._t0 = self._served.requested
         self._is_over = self._is_thinking = self._is_playing = self._is_held = self._is_closing = False
-        self._asked: Asked
+        self._asked: ReplayRequest
         self._greeting: Greeting
         self._socket: Socket
         self._incoming: Incoming
-        self._came: deque[tuple[int, Message]] = deque()
+        self._came: deque[tuple[int, WebSocketMessage]] = deque()
         """Messages of the client that are still to be looked at."""
         self._count = 0
         self._talk: Talk | None = None
@@ -78,7 +78,7 @@ class Upgrade(Responder, Takeover):
             return
         self._accept = generate_accept_token(key)
         target, id = matching.named(request.target, headers.get(b"x-wiretape-exchange"))
-        self._asked = Asked(request.method, target, b"", id)
+        self._asked = ReplayRequest(request.method, target, b"", id)
         offered, protocols = (
             ",".join(value.decode("latin-1") for name, value in request.headers if name == wanted)
             for wanted in (b"sec-websocket-extensions", b"sec-websocket-protocol")
@@ -100,7 +100,7 @@ class Upgrade(Responder, Takeover):
 
         self._app.planned(find).add_done_callback(self._client.guarded(found))
 
-    def _greeted(self, found: Greeting | Plan | Miss | ToRecord | Refusal) -> None:
+    def _greeted(self, found: Greeting | AnswerPlan | Miss | ToRecord | Refusal) -> None:
         if isinstance(found, Refusal):
             self._app.client_rejected(found)
             self._fail(found.status, found.message, "refused")
@@ -109,7 +109,7 @@ class Upgrade(Responder, Takeover):
         elif isinstance(found, Miss):
             self._served.miss = found
             self._fail(404, found.message, "not_recorded", nearest=found.nearest, differs=found.differs)
-        elif isinstance(found, Plan):
+        elif isinstance(found, AnswerPlan):
             self._refuse(found)
         else:
             self._greeting = found
@@ -126,7 +126,7 @@ class Upgrade(Responder, Takeover):
         if relayed is not None:
             self._client.hand_over(self, relayed)
 
-    def _refuse(self, plan: Plan) -> None:
+    def _refuse(self, plan: AnswerPlan) -> None:
         """Answer with a planned error."""
         self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
         self._end("end")
@@ -179,7 +179,7 @@ class Upgrade(Responder, Takeover):
         if self._incoming.size > BODY_BYTES:
             self._close_with(f"1009 the client sent more than {BODY_BYTES >> 20} MiB")
 
-    def _take(self, at: int, message: Message) -> None:
+    def _take(self, at: int, message: WebSocketMessage) -> None:
         if message.kind == "ping":
             self._between.append(bytes(FrameProtocol(client=False, extensions=[]).pong(message.data)))
             self._send_between()
@@ -225,7 +225,7 @@ class Upgrade(Responder, Takeover):
         if self._came[0][1].kind == "close":
             self._closed_by_client(*self._came.popleft())
         elif self._talk is None:
-            self._asked = Asked(self._asked.method, self._asked.target, self._came[0][1].data, self._asked.id)
+            self._asked = ReplayRequest(self._asked.method, self._asked.target, self._came[0][1].data, self._asked.id)
             self._choose(is_met=False)
         else:
             talk, number, data = self._talk, self._count, self._came[0][1].data
@@ -257,7 +257,7 @@ class Upgrade(Responder, Takeover):
         self._begin(self._count + 1, self._came.popleft()[0])
         self._look()
 
-    def _closed_by_client(self, at: int, message: Message) -> None:
+    def _closed_by_client(self, at: int, message: WebSocketMessage) -> None:
         """Close as was recorded, if the client closed there, else by a close frame like the client's."""
         if self._talk is not None and self._talk.turns.asked[self._count : self._count + 1] == [None]:
             self._begin(self._count + 1, at)

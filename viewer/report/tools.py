@@ -15,7 +15,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.report import tables
 from wiretape.viewer.report.tables import Table
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.stats.tools.summary import Report, Summary
+from wiretape.viewer.stats.tools.summary import MetricSummary, ToolReport
 from wiretape.viewer.stats.tools.tools import authority
 
 MEANINGS: Final = {
@@ -47,11 +47,11 @@ MEANINGS: Final = {
 
 FIELDS: Final = tuple(MEANINGS)
 
-_STATISTICS: Final = tuple(field.name for field in fields(Summary) if field.name != "value")
+_STATISTICS: Final = tuple(field.name for field in fields(MetricSummary) if field.name != "value")
 _IMPORTANT: Final = ("metric", "unit", "n", "value", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
 
 
-def rows(measured: Report) -> list[TableRow]:
+def rows(measured: ToolReport) -> list[TableRow]:
     """Return one row of `FIELDS` for each metric of a tool."""
     rate = measured.error_rate
     population = {
@@ -73,7 +73,7 @@ def schema(tool: str) -> dict[str, str]:
     return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {read}"}
 
 
-def render(measured: Report, width: int | None = None, names: Sequence[str] | None = None) -> Table:
+def render(measured: ToolReport, width: int | None = None, names: Sequence[str] | None = None) -> Table:
     """Lay out a report for people, with these fields of its rows; None is the fields that differ between rows."""
     rounded = list(map(_rounded, rows(measured)))
     totals = {total.name for total in measured.rule.totals}
@@ -88,7 +88,7 @@ def render(measured: Report, width: int | None = None, names: Sequence[str] | No
     return Table([*lines, *remarks(measured, width)], parts[0].hidden)
 
 
-def remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
+def remarks(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
     """Yield remarks: failures, excluded exchanges, omitted metrics, and the tool's differences."""
     rate = "–" if measured.error_rate is None else f"{measured.error_rate:.2f} %"
     yield Text(f"{measured.tool}: {measured.failed:,} of {measured.attempts:,} failed ({rate})")
@@ -108,7 +108,7 @@ def remarks(measured: Report, width: int | None = None) -> Iterator[Text]:
             yield from tables.paragraph(f"{label}: ", counted_whole, width)
 
 
-def _omitted(measured: Report) -> str:
+def _omitted(measured: ToolReport) -> str:
     """Return the omitted metrics, with the count of requests whose tokens are unknown."""
     omitted, hint = measured.omitted, "" if measured.is_tokenized else ": see --tokenizer"
     match list(set(omitted.values())):

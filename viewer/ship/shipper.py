@@ -26,7 +26,7 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import TapeGone, WiretapeError
 from wiretape.recorder.tape import lock
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
-from wiretape.viewer.ship.sink import Batch, NotTaken, Report, Sink
+from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
 from wiretape.viewer.source.tape import shipping
 
 _OTHERS_SECONDS = 2.0
@@ -36,7 +36,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Shutdown:
     """The end of shipping: its state, and waits for it; `wait` also notices that the tape is gone.
 
     `wait_for_recorder` returns when the recorder that asked to leave the tape has closed it.
@@ -71,7 +71,7 @@ class End:
 
 
 @contextlib.contextmanager
-def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
+def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
     """Yield when to end: at the first signal, a second one interrupts; or when the recorder asks to.
 
     Who waits for an answer when the signal comes does not do so for ever: `WiretapeError` ends that.
@@ -98,7 +98,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[End]:
     before = {number: signal.signal(number, signal.SIG_IGN if with_recorder else stop) for number in _SIGNALS}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, give_up)
     try:
-        yield End(over.is_set, wait, closed.wait, with_recorder)
+        yield Shutdown(over.is_set, wait, closed.wait, with_recorder)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
@@ -131,14 +131,14 @@ class Shipper:
     acknowledged: Acknowledged
     wait: Callable[[float], object] = lambda _: None
     is_over: Callable[[], bool] = lambda: False
-    tell: Callable[[Report], None] = lambda _: None
+    tell: Callable[[ShippingReport], None] = lambda _: None
     warn: Callable[[str], object] = lambda _: None
     last_seconds: float = 0.0
     """Time that shipping may go on after the end, in seconds."""
     clock: Clock = SYSTEM
     counts: Counter[str] = field(default_factory=Counter)
     """Numbers of exchanges shipped, by lane."""
-    last: Report | None = None
+    last: ShippingReport | None = None
     _is_prepared: bool = False
     _until: int | None = None
     _connection: Connection = field(init=False)
@@ -194,10 +194,10 @@ class Shipper:
         if is_last:
             self._found()  # including the sink's own acknowledgements
 
-    def _found(self) -> Report:
+    def _found(self) -> ShippingReport:
         until = min(self.acknowledged.of(lane).until for lane in self.sink.lanes)
         waiting = shipping.waiting(self._connection, until)
-        self.last = Report(self.shipped, waiting.exchanges, waiting.lag_ns(self.clock.wall_ns()), waiting.first)
+        self.last = ShippingReport(self.shipped, waiting.exchanges, waiting.lag_ns(self.clock.wall_ns()), waiting.first)
         self.tell(self.last)
         return self.last
 

@@ -25,7 +25,7 @@ class NotTaken(WiretapeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ShippedLabels:
     """Additions of shipping to each exchange: the host, and labels; an exchange's own stand, but for the tenant."""
 
     host: str
@@ -49,7 +49,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ShippingReport:
     """The progress of shipping: exchanges shipped by this process and waiting, and the first one's time of waiting."""
 
     shipped: int
@@ -119,14 +119,14 @@ class Sink(ABC):
         """Send a batch, the same however often it is called. Raises `NotTaken`, and others for good."""
 
     @abstractmethod
-    def report(self, report: Report, *, is_last: bool) -> None:
+    def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Send what goes beside batches, not more often than worth it unless it `is_last`. Raises as `send` does."""
 
 
 class RowSink(Sink):
     """A destination of rows: runs of recorders, exchanges, and with `bodies`, their bodies."""
 
-    def __init__(self, origin: Origin, bodies: bool, clock: Clock = SYSTEM) -> None:
+    def __init__(self, origin: ShippedLabels, bodies: bool, clock: Clock = SYSTEM) -> None:
         shipped = [tables.EXCHANGES, tables.STREAMS] if bodies else [tables.EXCHANGES]
         self.tables: dict[str, EngineTable] = {table.name: table for table in (tables.SESSIONS, *shipped)}
         self.lanes = [table.name for table in shipped]
@@ -136,7 +136,7 @@ class RowSink(Sink):
         """Return the number of exchanges that were shipped with their texts."""
         return "".join(f", what was said in {counted(counts.get(lane, 0), 'exchange')}" for lane in self.lanes[1:])
 
-    def added(self, report: Report) -> dict[str, Any]:
+    def added(self, report: ShippingReport) -> dict[str, Any]:
         """Return the columns that a report adds to each run of a recorder."""
         return {
             tables.ROW_VERSION: self.clock.wall_ns() // 1000,

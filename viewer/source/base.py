@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import Decoded
     from wiretape.recorder.decode.exchange import Exchange, Reads
     from wiretape.recorder.decode.stalls import Thresholds
-    from wiretape.recorder.process import Run
+    from wiretape.recorder.process import RecorderRun
     from wiretape.viewer.exchange.opened import Known
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.rows import DetailRow, Headers, ListRow, PreviewRow, Request, TableRow
+    from wiretape.viewer.rows import DetailRow, Headers, ListRow, PreviewRow, RequestRow, TableRow
     from wiretape.viewer.stats.heatmap import Heatmap
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Figures, Method, Sample
@@ -125,7 +125,7 @@ class Change:
 
     seen: Seen
     running: int
-    recorder: "Run | None"
+    recorder: "RecorderRun | None"
     fits: list[int] = field(default_factory=list)
     unfit: list[int] = field(default_factory=list)
     rows: "list[ListRow]" = field(default_factory=list)
@@ -193,7 +193,7 @@ class Recorded(Protocol):
     def headers(self) -> "tuple[Headers, Headers]":
         """Return the headers of the request and of the response."""
 
-    def request(self) -> "Request":
+    def request(self) -> "RequestRow":
         """Return the request."""
 
     def reads(self) -> "list[TableRow]":

@@ -22,7 +22,7 @@ from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels
 from wiretape.viewer.stats.tools import clients
-from wiretape.viewer.stats.tools.request import ClientLeft, Judged, Numbers, Request, ToolError, is_whole
+from wiretape.viewer.stats.tools.request import ClientLeft, Judged, MeasuredRequest, Numbers, ToolError, is_whole
 
 OWN_ATTRIBUTES: Final = {
     "wiretape.exchange.id": "the exchange on the tape; also the id of the span",
@@ -102,14 +102,14 @@ class Traced:
     max_stall_ns: int | None = None
 
 
-class Counts(Protocol):
+class ValueCounter(Protocol):
     """A counter of values."""
 
     def add(self, values: Iterable[float]) -> None:
         """Count values."""
 
 
-H = TypeVar("H", bound=Counts)
+H = TypeVar("H", bound=ValueCounter)
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ OWN: Final = {
 
 
 @dataclass(slots=True)
-class Figures(Generic[H]):
+class DashboardCounts(Generic[H]):
     """The counts so far; `folded` exchanges are counted under `OTHER`. `new` makes the histograms of a family."""
 
     new: Callable[[Family], H]
@@ -229,7 +229,7 @@ def measured(one: Ended) -> tuple[Numbers | None, str]:
     exchange, judged = one.exchange, one.judged
     is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
     has_chunks = is_answer and one.body.stream and is_whole(exchange, one.body)
-    request = Request(
+    request = MeasuredRequest(
         exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "", judged.error_code,
         judged.duration_ns, one.body if has_chunks else None,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.rows import Request
+from wiretape.viewer.rows import RequestRow
 from wiretape.viewer.text import formatting
 
 LONGEST: Final = 100_000
@@ -46,7 +46,7 @@ _ANY_KEY: Final = "API_KEY"
 _KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
-def of(one: Request) -> str:
+def of(one: RequestRow) -> str:
     """Return the command for a request, over several lines."""
     return command(one.method, one.upstream, one.path, one.headers, one.body, one.size)
 

@@ -21,7 +21,7 @@ _LONGEST_CHARACTER: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HexRow:
     """The bytes from `start` to `end`, `mine` if they are the event's; or `left_out`; or, if `read` is set, its border.
 
     A `read` that is UNKNOWN is the border of bytes that no read on the tape brought.
@@ -58,14 +58,14 @@ class HexDump:
         """Return the number of rows."""
         return self._tops[-1]
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> HexRow:
         """Return a row."""
         part = bisect_right(self._tops, number) - 1
         start, stop, read = self._parts[part]
         line = number - self._tops[part] - (read is not None)
         if line < 0:
-            return Row(start, start, read=read)
-        return Row(start + line * self._size, min(start + (line + 1) * self._size, stop))
+            return HexRow(start, start, read=read)
+        return HexRow(start + line * self._size, min(start + (line + 1) * self._size, stop))
 
     def row_of(self, offset: int) -> int:
         """Return the number of the row that shows a byte."""
@@ -94,7 +94,7 @@ class TextDump:
         self._data, self._start, self._end, self._width = data, start, end, max(width, _LONGEST_CHARACTER)
         self._borders, self._reads = borders, reads
         rows = list(islice(self._all(), MOST_ROWS + 1))
-        self.rows: list[Row] = rows[:MOST_ROWS]
+        self.rows: list[HexRow] = rows[:MOST_ROWS]
         self.is_whole = len(rows) <= MOST_ROWS
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class TextDump:
         """Return the number of the row that shows a byte, or of the row before it if none does."""
         return max(bisect_right(self.rows, offset, key=lambda row: row.start) - 1, 0)
 
-    def _all(self) -> Iterator[Row]:
+    def _all(self) -> Iterator[HexRow]:
         if not self._borders:
             yield from self._text(self._start, self._end, mine=True)
             return
@@ -120,31 +120,31 @@ class TextDump:
         for number in range(max(first - 1, 0), min(last + 2, len(self._borders))):
             yield from self._read(number)
 
-    def _read(self, number: int) -> Iterator[Row]:
+    def _read(self, number: int) -> Iterator[HexRow]:
         start = self._borders[number]
         end = self._borders[number + 1] if number + 1 < len(self._borders) else len(self._data)
         if self._reads[number] == UNKNOWN and start == end:
             return
-        yield Row(start, start, read=self._reads[number])
+        yield HexRow(start, start, read=self._reads[number])
         first, last = (min(max(place, start), end) for place in (self._start, self._end))
         yield from self._beside(start, first)
         yield from self._text(first, last, mine=True)
         yield from self._beside(last, end)
 
-    def _beside(self, start: int, end: int) -> Iterator[Row]:
+    def _beside(self, start: int, end: int) -> Iterator[HexRow]:
         """Yield the rows of bytes that are not the event's: the last ones before it, the first ones after it."""
         near = max(start, end - NEAR) if end <= self._start else start
         far = min(end, start + NEAR) if start >= self._end else end
         if near > start:
-            yield Row(start, near, left_out=True)
+            yield HexRow(start, near, left_out=True)
         yield from self._text(near, far, mine=False)
         if far < end:
-            yield Row(far, end, left_out=True)
+            yield HexRow(far, end, left_out=True)
 
-    def _text(self, start: int, end: int, *, mine: bool) -> Iterator[Row]:
+    def _text(self, start: int, end: int, *, mine: bool) -> Iterator[HexRow]:
         while start < end:
             stop = self._row_end(start, end)
-            yield Row(start, stop, mine)
+            yield HexRow(start, stop, mine)
             start = stop
 
     def _row_end(self, start: int, end: int) -> int:

@@ -13,7 +13,7 @@ _TOKEN: Final = re.compile(rb'[ \t\r\n]*+(?:([{}\[\],:])|("(?:[^"\\]++|\\.)*+"|[
 
 
 @dataclass(slots=True)
-class Node:
+class JsonNode:
     """A value: its key or index, its bytes, how deep it is nested, and how it reads in one line."""
 
     label: str
@@ -24,7 +24,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class JsonFault:
     """The reason why bytes are not a JSON object: in short, the offset of the fault, and optional details."""
 
     short: str
@@ -35,17 +35,17 @@ class Fault:
         return f"{self.short}: {self.reason}" if self.reason else self.short
 
 
-def fault(data: bytes) -> Fault | None:
+def fault(data: bytes) -> JsonFault | None:
     """Return why bytes are no JSON object; None if they are one."""
     text = data.decode("utf-8", "surrogateescape")  # a recorder replaces invalid UTF-8: it is no fault of the JSON
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode("utf-8", "surrogateescape"))
-        return Fault(f"no JSON from byte {at:,}", at, f"{error.msg[:1].lower()}{error.msg[1:]}")
+        return JsonFault(f"no JSON from byte {at:,}", at, f"{error.msg[:1].lower()}{error.msg[1:]}")
     except (ValueError, RecursionError):
-        return Fault("no JSON that can be read", 0, "nested too deeply, or a number too long")
-    return None if isinstance(value, dict) else Fault("JSON, but no object")
+        return JsonFault("no JSON that can be read", 0, "nested too deeply, or a number too long")
+    return None if isinstance(value, dict) else JsonFault("JSON, but no object")
 
 
 def payload(block: bytes) -> bytes:
@@ -56,21 +56,21 @@ def payload(block: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Container:
-    node: Node
+    node: JsonNode
     is_object: bool = False
     count: int = 0
     key: str | None = None
 
 
-def scan(data: bytes, start: int = 0, end: int | None = None) -> list[Node]:
+def scan(data: bytes, start: int = 0, end: int | None = None) -> list[JsonNode]:
     """Return the values from `start` to `end` in the order of their bytes, each before those within it.
 
     This scans tokens and does not validate: bytes that are no JSON give what could be read of them. Bounded by
     `MOST_VALUES` and `DEEPEST`.
     """
     end = len(data) if end is None else end
-    nodes: list[Node] = []
-    containers = [_Container(Node("", start, end, -1, ""), is_object=True, key="")]
+    nodes: list[JsonNode] = []
+    containers = [_Container(JsonNode("", start, end, -1, ""), is_object=True, key="")]
     while len(nodes) < MOST_VALUES and (match := _TOKEN.match(data, start, end)):
         start, sign, inner = match.end(), match[1], containers[-1]
         if sign is None and inner.key is None and inner.is_object:
@@ -78,7 +78,7 @@ def scan(data: bytes, start: int = 0, end: int | None = None) -> list[Node]:
         elif sign is None or sign in b"{[":
             shown = _text(match[2]) if sign is None else "object" if sign == b"{" else "array"
             label = (inner.key or "") if inner.is_object else f"[{inner.count}]"
-            nodes.append(Node(label, match.start(match.lastindex or 0), start, len(containers) - 1, shown))
+            nodes.append(JsonNode(label, match.start(match.lastindex or 0), start, len(containers) - 1, shown))
         elif sign == b"," and len(containers) > 1:
             inner.count, inner.key = inner.count + 1, None
         if sign is not None and not _enter_or_leave(containers, sign, nodes, start):
@@ -88,7 +88,7 @@ def scan(data: bytes, start: int = 0, end: int | None = None) -> list[Node]:
     return nodes
 
 
-def _enter_or_leave(containers: list[_Container], sign: bytes, nodes: list[Node], end: int) -> bool:
+def _enter_or_leave(containers: list[_Container], sign: bytes, nodes: list[JsonNode], end: int) -> bool:
     """Open or close a container if `sign` does; return True if there is one, nested no deeper than allowed."""
     if sign in b"{[":
         containers.append(_Container(nodes[-1], is_object=sign == b"{"))

@@ -47,7 +47,7 @@ _THEME: Final = Theme(
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StyledPiece:
     """A piece of a line: its tone, and whether it is bold, italic, underlined or struck through."""
 
     text: str
@@ -55,7 +55,7 @@ class Piece:
     style: Style = field(default_factory=Style)
 
 
-Line = list[Piece]
+Line = list[StyledPiece]
 
 
 class _Heading(markdown.Heading):
@@ -94,14 +94,14 @@ def rendered(text: str, width: int, most: int = MOST) -> list[Line]:
     A line before them reports omitted characters, or a text that is shown verbatim since rendering failed.
     """
     start, shown = _end_of(text, most)
-    notes = [[Piece(f"… {start:,} characters before this are left out: M shows them", "muted")]] if start else []
+    notes = [[StyledPiece(f"… {start:,} characters before this are left out: M shows them", "muted")]] if start else []
     try:
         lines = _lines(shown, max(width, NARROWEST))
     except Exception:  # noqa: BLE001 - a hostile text is shown even if the library fails
-        failure = [Piece("this cannot be rendered as Markdown", "warning")]
-        return [*notes, failure, *([Piece(line)] for line in shown.split("\n"))]
+        failure = [StyledPiece("this cannot be rendered as Markdown", "warning")]
+        return [*notes, failure, *([StyledPiece(line)] for line in shown.split("\n"))]
     if _alphanumerics("".join(piece.text for line in lines for piece in line)) < _alphanumerics(shown):
-        notes.append([Piece("not all of this can be rendered as Markdown: M shows it plain", "warning")])
+        notes.append([StyledPiece("not all of this can be rendered as Markdown: M shows it plain", "warning")])
     return [*notes, *lines]
 
 
@@ -136,11 +136,11 @@ def _line(segments: list[Segment]) -> Line:
     return pieces
 
 
-def _piece(segment: Segment) -> Piece:
+def _piece(segment: Segment) -> StyledPiece:
     style = segment.style or Style()
     color = style.color.name if style.color is not None else ""
     plain = Style(bold=style.bold, italic=style.italic, underline=style.underline, strike=style.strike)
-    return Piece(segment.text, _TONES.get(color, "plain"), plain)
+    return StyledPiece(segment.text, _TONES.get(color, "plain"), plain)
 
 
 def _alphanumerics(text: str) -> int:

@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise, repeat, takewhile
 from operator import add, ne, sub
 from typing import Final, Literal, NamedTuple
 
-from wiretape.recorder.decode.decoder import COMMENT, EVENT, Decoded, Run
+from wiretape.recorder.decode.decoder import COMMENT, EVENT, Decoded, ItemRun
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.viewer.rows import TableRow
@@ -83,7 +83,7 @@ class Slowness:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class SilenceCause:
     """The cause of a silence between two reads, and the ns of it for which reading was paused for the client."""
 
     who: Who | None
@@ -178,18 +178,18 @@ class Attribution:
                 gaps[silence.who or silence.unclear].append(lasted)
         return slowness(gaps["upstream"], self.reads, self.steps, gaps["missing"] + gaps["at_once"])
 
-    def silent(self, first: int, last: int) -> Silence:
+    def silent(self, first: int, last: int) -> SilenceCause:
         """Return the cause of a silence between the places of two reads with output."""
         if self.exchange.coarse_clock:
-            return Silence(None, unclear="instants")
+            return SilenceCause(None, unclear="instants")
         if self.misses(first, last):
-            return Silence(None, unclear="missing")
+            return SilenceCause(None, unclear="missing")
         lasted, paused = self._lasted(first, last), self._paused[last] - self._paused[first]
         if paused > lasted / 2:
-            return Silence("client", paused)
+            return SilenceCause("client", paused)
         if lasted > _ORDINARY_NS and came_at_once(self.brought, self._nth[last]):
-            return Silence(None, paused, "at_once")
-        return Silence("upstream", paused)
+            return SilenceCause(None, paused, "at_once")
+        return SilenceCause("upstream", paused)
 
     def misses(self, first: int, last: int) -> bool:
         """Return True if the tape lacks reads between two places; from -1 on, from the beginning."""
@@ -226,7 +226,7 @@ class Attribution:
         return self.reads.at_ns[last] - self.reads.at_ns[first]
 
 
-def _chunks(decoded: Decoded) -> Iterator[tuple[Run, ChunkTime]]:
+def _chunks(decoded: Decoded) -> Iterator[tuple[ItemRun, ChunkTime]]:
     """Yield every chunk, with the run that it is in."""
     first = 0
     for run in decoded.runs:

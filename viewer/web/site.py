@@ -19,8 +19,8 @@ from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Client, Request
 from wiretape.viewer.page import document
 from wiretape.viewer.web.patch import difference
-from wiretape.viewer.web.values import ExchangeSource, RunSource, Settings, Source
-from wiretape.viewer.web.watching import Reading, Watch
+from wiretape.viewer.web.values import ExchangeSource, PageSource, RunSource, Settings
+from wiretape.viewer.web.watching import Reading, SourceWatch
 
 UNSENT_BYTES: Final = 256 << 10
 """Limit of bytes that a browser has not taken; beyond it, it gets no events."""
@@ -107,7 +107,7 @@ class Site(HttpApp):
     def _stream(self, client: Client, request: Request, id: str | None) -> "Viewer":
         subject = self._subjects.get(id)
         if subject is None:
-            source: Source = RunSource(self._settings) if id is None else ExchangeSource(self._settings, id)
+            source: PageSource = RunSource(self._settings) if id is None else ExchangeSource(self._settings, id)
             subject = self._subjects[id] = Subject(self._settings, source, self._numbers, lambda: self._left(id))
         seen = next((value for name, value in request.headers if name == b"last-event-id"), b"")
         viewer = Viewer(client, subject, self.client_failed)
@@ -135,7 +135,7 @@ class Subject:
     """The content of one page, and its viewers."""
 
     def __init__(
-        self, settings: Settings, source: Source, numbers: "itertools.count[int]", on_left: Callable[[], None]
+        self, settings: Settings, source: PageSource, numbers: "itertools.count[int]", on_left: Callable[[], None]
     ) -> None:
         self.viewers = set[Viewer]()
         self._numbers, self._on_left = numbers, on_left
@@ -144,7 +144,7 @@ class Subject:
         self.number = 0
         self._whole: bytes | None = None
         self._before: Any = None
-        self._watch = Watch(settings.tape, source, self._came)
+        self._watch = SourceWatch(settings.tape, source, self._came)
 
     def join(self, viewer: "Viewer", seen: int) -> None:
         """Add a viewer; `seen` is the number of the last event that it got, or 0."""

@@ -17,7 +17,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import NotFound
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer.exchange import states
@@ -57,7 +57,7 @@ class Settings:
     bodies: bool = False
 
 
-class Source(Protocol):
+class PageSource(Protocol):
     """A source of a page's content, read again and again."""
 
     pause_seconds: float
@@ -90,7 +90,7 @@ class RunSource:
         newest = exchanges.c.no >= self._first
         newest = newest if selected is None else newest & selected
         belonging = self._has_begun or total <= MANY
-        wanted = sources.Wanted(settings.where, newest, whole=False, belonging=belonging, most_gaps=MOST_GAPS)
+        wanted = sources.PageContent(settings.where, newest, whole=False, belonging=belonging, most_gaps=MOST_GAPS)
         self._has_begun, self.rest_seconds = True, REST_SECONDS if belonging else 0.0
         found = sources.read_run(connection, wanted, settings.limits)
         state = _fill(connection, found.columns) | {"tape": settings.tape.name}
@@ -210,7 +210,7 @@ class ExchangeSource:
         return value
 
 
-def _silence(one: stream.Source) -> str | None:
+def _silence(one: stream.StreamPage) -> str | None:
     """Return since when nothing has come, where that is long."""
     row = one.known.row
     passed = states.elapsed_ms(row, states.Look(wall_ns=SYSTEM.wall_ns(), recording=True))
@@ -219,7 +219,7 @@ def _silence(one: stream.Source) -> str | None:
     return None if found is None else str(found)
 
 
-def _line(recorder: Run | None) -> str:
+def _line(recorder: RecorderRun | None) -> str:
     return "".join(text for text, _ in notices.recorder_line(recorder, SYSTEM.wall_ns()))
 
 

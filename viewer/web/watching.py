@@ -13,7 +13,7 @@ from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.web.values import Source
+from wiretape.viewer.web.values import PageSource
 
 POLL_SECONDS: Final = 0.1
 AGAIN_SECONDS: Final = 0.5
@@ -31,10 +31,10 @@ class Reading:
     trouble: str = ""
 
 
-class Watch:
+class SourceWatch:
     """A thread that reads a source; `came` is called there with each reading."""
 
-    def __init__(self, tape: Path, source: Source, came: Callable[[Reading], object]) -> None:
+    def __init__(self, tape: Path, source: PageSource, came: Callable[[Reading], object]) -> None:
         self._tape, self._source, self._came = tape, source, came
         self._ended = threading.Event()
         self._last = Reading()

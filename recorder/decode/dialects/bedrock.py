@@ -7,7 +7,7 @@ event of another API is claimed. Exceptions are those of any AWS event stream: t
 from collections.abc import Callable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
@@ -17,7 +17,7 @@ _OPAQUE = ("opaque_reasoning",)
 _MEDIA = ("image", "audio", "video", "document")
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read the payload of one event, or a whole answer; None if it is neither."""
     if event in _EVENTS:
         return read_event(API, event, payload, fault)
@@ -51,7 +51,7 @@ def _kept_for_an_hour(details: object, written: int | None) -> int | None:
     return hour if parts and hour is not None and hour + (counts.get("5m") or 0) == written else None
 
 
-def read_event(api: str, event: str, payload: JsonObject, fault: Fault | None = None) -> Chunk | None:
+def read_event(api: str, event: str, payload: JsonObject, fault: ReportedError | None = None) -> Chunk | None:
     """Read the payload of an event of ConverseStream; None if it does not have the shape of that event."""
     read = _EVENTS.get(event)
     return read(api, payload, fault) if read is not None else None
@@ -61,7 +61,7 @@ def read_exception(payload: JsonObject, event: str) -> Chunk:
     """Read an exception or error of an event stream; its type is the code."""
     code = event.partition(":")[2] or None
     message = text(payload.get("message")) or text(payload.get("Message")) or text(payload.get("originalMessage"))
-    return Chunk("", fault=Fault(code, message or None))
+    return Chunk("", fault=ReportedError(code, message or None))
 
 
 def is_answer(payload: JsonObject) -> bool:
@@ -70,7 +70,7 @@ def is_answer(payload: JsonObject) -> bool:
     return isinstance(output, dict) and isinstance(output.get("message"), dict) and "stopReason" in payload
 
 
-def read_answer(api: str, payload: JsonObject, fault: Fault | None) -> Chunk:
+def read_answer(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk:
     """Read a whole answer."""
     blocks = payload["output"]["message"].get("content")
     answer = _Blocks(blocks if isinstance(blocks, list) else [])
@@ -121,11 +121,11 @@ class _Blocks:
         self.has_media = self.has_media or any(isinstance(block.get(kind), dict) for kind in _MEDIA)
 
 
-def _message_start(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
+def _message_start(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     return Chunk(api, fault=fault) if isinstance(payload.get("role"), str) else None
 
 
-def _block_start(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
+def _block_start(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if "contentBlockIndex" not in payload:
         return None
     start = payload.get("start")
@@ -137,7 +137,7 @@ def _block_start(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | 
     return Chunk(api, pieces=(Piece(0, "", "", "", (tool,), None),), tool=bool(name), fault=fault)
 
 
-def _block_delta(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
+def _block_delta(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if "contentBlockIndex" not in payload:
         return None
     delta = payload.get("delta")
@@ -156,7 +156,7 @@ def _block_delta(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | 
     return Chunk(api, content=isinstance(delta.get("image"), dict), fault=fault)
 
 
-def _thought(api: str, thought: JsonObject, fault: Fault | None) -> Chunk:
+def _thought(api: str, thought: JsonObject, fault: ReportedError | None) -> Chunk:
     reasoning = text(thought.get("text"))
     is_opaque = bool(text(thought.get("redactedContent")))
     pieces = (Piece(0, "", reasoning, "", (), None),)
@@ -164,18 +164,18 @@ def _thought(api: str, thought: JsonObject, fault: Fault | None) -> Chunk:
     return Chunk(api, "", "", pieces, reasoning=is_output, fault=fault, flags=_OPAQUE if is_opaque else ())
 
 
-def _block_stop(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
+def _block_stop(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     return Chunk(api, fault=fault) if "contentBlockIndex" in payload else None
 
 
-def _message_stop(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
+def _message_stop(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if "stopReason" not in payload:
         return None
     piece = Piece(0, "", "", "", (), text(payload["stopReason"]) or None)
     return Chunk(api, pieces=(piece,), fault=fault, ends=True)
 
 
-def _metadata(api: str, payload: JsonObject, fault: Fault | None) -> Chunk | None:
+def _metadata(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     usage, metrics = usage_in(payload), payload.get("metrics")
     is_ours = (usage is not None and "inputTokens" in usage) or (isinstance(metrics, dict) and "latencyMs" in metrics)
     return Chunk(api, "", _routed(payload), usage=usage, fault=fault) if is_ours else None
@@ -188,7 +188,7 @@ def _routed(payload: JsonObject) -> str:
     return text(router.get("invokedModelId")) if isinstance(router, dict) else ""
 
 
-_EVENTS: Final[dict[str, Callable[[str, JsonObject, Fault | None], Chunk | None]]] = {
+_EVENTS: Final[dict[str, Callable[[str, JsonObject, ReportedError | None], Chunk | None]]] = {
     "messageStart": _message_start,
     "contentBlockStart": _block_start,
     "contentBlockDelta": _block_delta,

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, chat, completions, messages
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text
@@ -24,7 +24,7 @@ _INPUT = ("prompt_token_count", "inputTextTokenCount", "inputTokenCount")
 _OUTPUT = ("generation_token_count", "totalOutputTextTokenCount", "tokenCount", "outputTokenCount")
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read the payload of one event, or the whole answer of a Nova, Llama, Titan or Mistral model; None for others."""
     if event == "chunk":
         packed = payload.get("bytes")
@@ -58,7 +58,7 @@ def _first(usage: JsonObject, names: tuple[str, ...]) -> int | None:
     return next((number for name in names if (number := count(usage.get(name))) is not None), None)
 
 
-def _unpacked(packed: str, fault: Fault | None) -> Chunk:
+def _unpacked(packed: str, fault: ReportedError | None) -> Chunk:
     try:
         inner = msgspec.json.decode(binascii.a2b_base64(packed))
     except (ValueError, RecursionError):  # no base64, or no JSON
@@ -71,7 +71,9 @@ def _unpacked(packed: str, fault: Fault | None) -> Chunk:
     return _nova(inner, fault)
 
 
-def _chunk(inner: JsonObject, pieces: tuple[Piece, ...], usage: JsonObject | None, fault: Fault | None) -> Chunk:
+def _chunk(
+    inner: JsonObject, pieces: tuple[Piece, ...], usage: JsonObject | None, fault: ReportedError | None
+) -> Chunk:
     """Return a chunk of pieces whose finish reasons end the stream, with Bedrock's counts if the model has no usage."""
     return Chunk(
         API,
@@ -97,7 +99,7 @@ def _metrics(inner: JsonObject) -> JsonObject | None:
     return metrics if isinstance(metrics, dict) and metrics else None
 
 
-def _ours(chunk: Chunk | None, usage: JsonObject | None, fault: Fault | None, *, ends: bool = False) -> Chunk:
+def _ours(chunk: Chunk | None, usage: JsonObject | None, fault: ReportedError | None, *, ends: bool = False) -> Chunk:
     """Return the chunk of another dialect as one of this."""
     if chunk is None:
         return Chunk(API, usage=usage, fault=fault, ends=ends)
@@ -117,15 +119,15 @@ def _ours(chunk: Chunk | None, usage: JsonObject | None, fault: Fault | None, *,
     )
 
 
-def _anthropic(inner: JsonObject, fault: Fault | None) -> Chunk:
+def _anthropic(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     error = inner.get("error")
     if isinstance(error, dict):
-        fault = Fault(text(error.get("type")) or None, text(error.get("message")) or None)
+        fault = ReportedError(text(error.get("type")) or None, text(error.get("message")) or None)
     # Every message has a usage of its own. Of the completions before them only the end is known, by its metrics.
     return _ours(messages.parse(inner, fault=fault), None, fault, ends=_METRICS in inner)
 
 
-def _chat(inner: JsonObject, fault: Fault | None) -> Chunk:
+def _chat(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     choices = inner["choices"]
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and "stop_reason" in choice:
@@ -134,14 +136,14 @@ def _chat(inner: JsonObject, fault: Fault | None) -> Chunk:
     return _ours(chunk, _metrics(inner), fault, ends=_ends(inner, chunk.pieces if chunk else ()))
 
 
-def _nova(inner: JsonObject, fault: Fault | None) -> Chunk:
+def _nova(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     for name, payload in inner.items():
         if isinstance(payload, dict) and (chunk := bedrock.read_event(API, name, payload, fault)) is not None:
             return chunk
     return Chunk(API, usage=_metrics(inner), fault=fault, ends=_METRICS in inner)
 
 
-def _llama(inner: JsonObject, fault: Fault | None) -> Chunk:
+def _llama(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     usage = {
         name: inner[name] for name in ("prompt_token_count", "generation_token_count") if inner.get(name) is not None
     }
@@ -149,7 +151,7 @@ def _llama(inner: JsonObject, fault: Fault | None) -> Chunk:
     return _chunk(inner, (piece,), usage, fault)
 
 
-def _titan(inner: JsonObject, fault: Fault | None) -> Chunk:
+def _titan(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     usage = {
         name: inner[name]
         for name in ("inputTextTokenCount", "totalOutputTextTokenCount")
@@ -159,7 +161,7 @@ def _titan(inner: JsonObject, fault: Fault | None) -> Chunk:
     return _chunk(inner, (piece,), usage, fault)
 
 
-def _mistral(inner: JsonObject, fault: Fault | None) -> Chunk:
+def _mistral(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     outputs = inner["outputs"] if isinstance(inner["outputs"], list) else []
     pieces = [
         Piece(place, text(output.get("text")), "", "", (), text(output.get("stop_reason")) or None)
@@ -169,7 +171,7 @@ def _mistral(inner: JsonObject, fault: Fault | None) -> Chunk:
     return _chunk(inner, tuple(pieces), None, fault)
 
 
-def _cohere(inner: JsonObject, fault: Fault | None) -> Chunk:
+def _cohere(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     calls = inner.get("tool_calls")
     tools = [
         ToolPiece(None, "", text(call.get("name")), compact(call["parameters"]), whole=True)
@@ -181,7 +183,7 @@ def _cohere(inner: JsonObject, fault: Fault | None) -> Chunk:
     return _chunk(inner, (piece,), None, fault)
 
 
-_SHAPES: Final[tuple[tuple[str, Callable[[JsonObject, Fault | None], Chunk]], ...]] = (
+_SHAPES: Final[tuple[tuple[str, Callable[[JsonObject, ReportedError | None], Chunk]], ...]] = (
     ("type", _anthropic),
     ("choices", _chat),
     ("generation", _llama),
@@ -192,7 +194,7 @@ _SHAPES: Final[tuple[tuple[str, Callable[[JsonObject, Fault | None], Chunk]], ..
 """A key that only the objects of one family have, and what reads them."""
 
 
-def _answer(payload: JsonObject, fault: Fault | None) -> Chunk | None:
+def _answer(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     """Read a whole answer, if it is one: those of Anthropic's and of chat models are known by themselves."""
     if "metrics" not in payload and bedrock.is_answer(payload):
         return bedrock.read_answer(API, payload, fault)
@@ -208,7 +210,7 @@ def _answer(payload: JsonObject, fault: Fault | None) -> Chunk | None:
     return None
 
 
-def _titan_answer(payload: JsonObject, results: list[object], fault: Fault | None) -> Chunk:
+def _titan_answer(payload: JsonObject, results: list[object], fault: ReportedError | None) -> Chunk:
     found = [result for result in results if isinstance(result, dict)]
     pieces = [
         Piece(place, text(result.get("outputText")), "", "", (), text(result.get("completionReason")) or None)

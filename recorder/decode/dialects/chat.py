@@ -11,7 +11,7 @@ Finding errors, `[DONE]` and broken framing is left to `payloads`, putting delta
 from collections.abc import Iterable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import embeddings
 from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, count, text
 
@@ -26,7 +26,7 @@ _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"}
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this family."""
     choices = payload.get("choices")
     if not isinstance(choices, list):

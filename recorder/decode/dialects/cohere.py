@@ -9,7 +9,7 @@ cannot be read is absent.
 from collections.abc import Callable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "cohere.chat"
@@ -18,7 +18,7 @@ _FAILED = frozenset({"ERROR", "ERROR_TOXIC"})
 _FAMILY = ("message-", "content-", "tool-plan-", "tool-call-", "citation-")
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     kind = payload.get("type")
     if type(kind) is not str:
@@ -51,7 +51,7 @@ def _is_response(payload: JsonObject) -> bool:
     return "finish_reason" in payload and isinstance(payload.get("message"), dict) and "choices" not in payload
 
 
-def _response(payload: JsonObject, fault: Fault | None) -> Chunk:
+def _response(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     reason = text(payload.get("finish_reason")) or None
     return _chunk(
         _message(payload["message"], reason),
@@ -61,7 +61,7 @@ def _response(payload: JsonObject, fault: Fault | None) -> Chunk:
     )
 
 
-def _billed(payload: JsonObject, fault: Fault | None) -> Chunk | None:
+def _billed(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     """Read the answer of Cohere's other APIs, embeddings and orders of documents, for its usage."""
     if "embeddings" not in payload and "results" not in payload:
         return None
@@ -70,7 +70,7 @@ def _billed(payload: JsonObject, fault: Fault | None) -> Chunk | None:
     return Chunk(API, text(payload.get("id")), usage=usage, fault=fault) if usage else None
 
 
-def _message_start(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
+def _message_start(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
     return _chunk(_message(_held(delta, "message"), None), id=text(payload.get("id")), fault=fault)
 
 
@@ -91,23 +91,23 @@ def _message(message: JsonObject, reason: str | None) -> Piece:
     )
 
 
-def _content(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
+def _content(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
     content = _held(_held(delta, "message"), "content")
     return _added(text(content.get("text")), text(content.get("thinking")), fault)
 
 
-def _plan(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
+def _plan(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
     return _added("", text(_held(delta, "message").get("tool_plan")), fault)
 
 
-def _added(content: str, reasoning: str, fault: Fault | None) -> Chunk:
+def _added(content: str, reasoning: str, fault: ReportedError | None) -> Chunk:
     if not content and not reasoning:
         return Chunk(API, fault=fault)
     pieces = (Piece(0, content, reasoning, "", (), None),)
     return Chunk(API, "", "", pieces, content != "", reasoning != "", fault=fault)
 
 
-def _call(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
+def _call(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
     call = _held(_held(delta, "message"), "tool_calls")
     return _chunk(Piece(0, "", "", "", (_tool(call, index(payload.get("index"))),), None), fault=fault)
 
@@ -120,7 +120,7 @@ def _tool(call: JsonObject, place: int | None) -> ToolPiece:
     return ToolPiece(place, text(call.get("id")), text(function.get("name")), text(arguments))
 
 
-def _message_end(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
+def _message_end(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
     reason = text(delta.get("finish_reason")) or None
     return Chunk(
         API,
@@ -132,16 +132,16 @@ def _message_end(payload: JsonObject, delta: JsonObject, fault: Fault | None) ->
     )
 
 
-def _fault(reason: str | None, holder: JsonObject) -> Fault | None:
+def _fault(reason: str | None, holder: JsonObject) -> ReportedError | None:
     code, message = reason if reason in _FAILED else None, text(holder.get("error")) or None
-    return Fault(code, message) if code or message else None
+    return ReportedError(code, message) if code or message else None
 
 
-def _ignored(payload: JsonObject, delta: JsonObject, fault: Fault | None) -> Chunk:
+def _ignored(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
     return Chunk(API, fault=fault)
 
 
-_EVENTS: Final[dict[str, Callable[[JsonObject, JsonObject, Fault | None], Chunk]]] = {
+_EVENTS: Final[dict[str, Callable[[JsonObject, JsonObject, ReportedError | None], Chunk]]] = {
     "message-start": _message_start,
     "content-start": _content,
     "content-delta": _content,
@@ -156,7 +156,7 @@ _EVENTS: Final[dict[str, Callable[[JsonObject, JsonObject, Fault | None], Chunk]
 }
 
 
-def _chunk(piece: Piece, id: str = "", usage: JsonObject | None = None, fault: Fault | None = None) -> Chunk:
+def _chunk(piece: Piece, id: str = "", usage: JsonObject | None = None, fault: ReportedError | None = None) -> Chunk:
     return Chunk(
         API,
         id,

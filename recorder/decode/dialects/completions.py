@@ -5,14 +5,14 @@ With `echo` the text begins with the prompt, as it came. Log probabilities are i
 
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError
 from wiretape.recorder.decode.dialects import chat
 from wiretape.recorder.decode.values import JsonObject, index, text
 
 API: Final = "openai.completions"
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     choices = payload.get("choices")
     if not isinstance(choices, list) or not chat.is_legacy(payload, choices):

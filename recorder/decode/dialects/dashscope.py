@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "dashscope"
@@ -25,14 +25,14 @@ _Grow = Callable[[_Key, str], str]
 """Returns the addition of a text to the one before it of the same choice, part and tool call."""
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object, whose text is all new; None if it is not of this API."""
     return _read(payload, fault, _all)
 
 
 def parser(body: bytes | None) -> Parse:
     """Return a function that reads the objects of one stream in their order; `body` is that of the request."""
-    return parse if _is_incremental(body) else _Stream().parse
+    return parse if _is_incremental(body) else _DashscopeStream().parse
 
 
 def tokens(usage: JsonObject) -> Tokens:
@@ -54,7 +54,7 @@ DIALECT: Final = Dialect(
 )
 
 
-class _Stream:
+class _DashscopeStream:
     """Reads one stream; `_before` has the texts so far, as long as they are cumulative."""
 
     __slots__ = ("_before", "_is_incremental")
@@ -63,7 +63,7 @@ class _Stream:
         self._before: dict[_Key, str] = {}
         self._is_incremental = False
 
-    def parse(self, payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    def parse(self, payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
         return _read(payload, fault, self._added)
 
     def _added(self, key: _Key, new: str) -> str:
@@ -91,7 +91,7 @@ def _all(key: _Key, new: str) -> str:
     return new
 
 
-def _read(payload: JsonObject, fault: Fault | None, grow: _Grow) -> Chunk | None:
+def _read(payload: JsonObject, fault: ReportedError | None, grow: _Grow) -> Chunk | None:
     output, request_id = payload.get("output"), payload.get("request_id")
     if not isinstance(request_id, str):
         return None

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
+from wiretape.recorder.decode.dialect import Chunk, Dialect, ReportedError, Tokens
 from wiretape.recorder.decode.values import JsonObject, count, text, usage_in
 
 API: Final = "openai.embeddings"
@@ -18,7 +18,7 @@ def is_list(payload: JsonObject) -> bool:
     return isinstance(data[0], dict) and data[0].get("object") == "embedding"
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     if not is_list(payload):
         return None

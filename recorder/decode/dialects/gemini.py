@@ -9,7 +9,7 @@ reasoning. A function call comes whole, or with its arguments in pieces that are
 import re
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Parse, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "gemini"
@@ -28,14 +28,14 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _Path = tuple[str | int, ...]
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object by itself; None if it is not of this API."""
-    return _Stream().parse(payload, event, fault)
+    return _GeminiStream().parse(payload, event, fault)
 
 
 def parser(request: bytes | None = None) -> Parse:
     """Return a parser for the objects of one stream: pieces of arguments continue those before them."""
-    return _Stream().parse
+    return _GeminiStream().parse
 
 
 def tokens(usage: JsonObject) -> Tokens:
@@ -68,7 +68,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else count((one or 0) + (other or 0))
 
 
-class _Stream:
+class _GeminiStream:
     """Parses the objects of one stream; keeps the calls whose arguments are still to come, one for each candidate."""
 
     __slots__ = ("_begun", "_calls")
@@ -77,7 +77,7 @@ class _Stream:
         self._calls: dict[int, _Call] = {}
         self._begun = 0
 
-    def parse(self, payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    def parse(self, payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
         """Read one JSON object; None if it is not of this API."""
         if not _FOREIGN.isdisjoint(payload):
             return None
@@ -92,7 +92,7 @@ class _Stream:
             return Chunk(API, usage=payload, fault=fault)
         return None
 
-    def _answer(self, answer: JsonObject, fault: Fault | None) -> Chunk:
+    def _answer(self, answer: JsonObject, fault: ReportedError | None) -> Chunk:
         output = _Output()
         pieces: list[Piece] = []
         ends = False

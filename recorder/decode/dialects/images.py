@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Tokens
+from wiretape.recorder.decode.dialect import Chunk, Dialect, ReportedError, Tokens
 from wiretape.recorder.decode.values import JsonObject, count, text, usage_in
 
 API: Final = "openai.images"
@@ -11,7 +11,7 @@ _KINDS = ("image_generation.", "image_edit.")
 _IMAGE_KEYS = ("b64_json", "url")
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object, an event or a whole answer; None if it is not of this API."""
     kind = text(payload.get("type"))
     if kind.startswith(_KINDS):

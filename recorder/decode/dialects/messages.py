@@ -12,7 +12,7 @@ that the last `message_delta` replaces. Without that one, the count of output to
 from collections.abc import Callable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "anthropic.messages"
@@ -26,7 +26,7 @@ _PLACEHOLDERS = frozenset({"output_tokens", "output_tokens_details"})
 """Counts of an answer that has not begun."""
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     kind = payload.get("type")
     if type(kind) is not str:
@@ -79,7 +79,7 @@ def _is_error(payload: JsonObject) -> bool:
     return isinstance(error, dict) and "type" in error and "code" not in error and payload.keys() <= _ERROR_KEYS
 
 
-def _message_start(payload: JsonObject, fault: Fault | None) -> Chunk:
+def _message_start(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     message = payload.get("message")
     if not isinstance(message, dict):
         return Chunk(API, fault=fault)
@@ -88,7 +88,7 @@ def _message_start(payload: JsonObject, fault: Fault | None) -> Chunk:
     return _message(message, fault)
 
 
-def _message(message: JsonObject, fault: Fault | None, *, whole: bool = False) -> Chunk:
+def _message(message: JsonObject, fault: ReportedError | None, *, whole: bool = False) -> Chunk:
     """Read a message, whole or at the start of a stream, where its content is empty but for servers that differ."""
     content = message.get("content")
     blocks = [
@@ -121,12 +121,12 @@ def _message(message: JsonObject, fault: Fault | None, *, whole: bool = False) -
     )
 
 
-def _block_start(payload: JsonObject, fault: Fault | None) -> Chunk:
+def _block_start(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     block = payload.get("content_block")
     return _block(block, index(payload.get("index")), fault) if isinstance(block, dict) else Chunk(API, fault=fault)
 
 
-def _block(block: JsonObject, place: int | None, fault: Fault | None = None, *, whole: bool = False) -> Chunk:
+def _block(block: JsonObject, place: int | None, fault: ReportedError | None = None, *, whole: bool = False) -> Chunk:
     """Read a content block: a `whole` one, or the beginning of one to which deltas add."""
     kind = block.get("type")
     if kind == "text":
@@ -143,7 +143,7 @@ def _block(block: JsonObject, place: int | None, fault: Fault | None = None, *, 
     return Chunk(API, fault=fault)
 
 
-def _block_delta(payload: JsonObject, fault: Fault | None) -> Chunk:
+def _block_delta(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     delta = payload.get("delta")
     if isinstance(delta, dict):
         kind = delta.get("type")
@@ -156,27 +156,27 @@ def _block_delta(payload: JsonObject, fault: Fault | None) -> Chunk:
     return Chunk(API, fault=fault)
 
 
-def _message_delta(payload: JsonObject, fault: Fault | None) -> Chunk:
+def _message_delta(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     delta = payload.get("delta")
     reason = text(delta.get("stop_reason")) if isinstance(delta, dict) else ""
     pieces = (Piece(0, "", "", "", (), reason),) if reason else ()
     return Chunk(API, pieces=pieces, usage=usage_in(payload), fault=fault)
 
 
-def _message_stop(payload: JsonObject, fault: Fault | None) -> Chunk:
+def _message_stop(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     return Chunk(API, fault=fault, ends=True)
 
 
-def _ping(payload: JsonObject, fault: Fault | None) -> Chunk:
+def _ping(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     # Gateways put the same into the streams of other APIs: it does not tell whose stream it is.
     return Chunk("", fault=fault, ping=True)
 
 
-def _ignored(payload: JsonObject, fault: Fault | None) -> Chunk:
+def _ignored(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     return Chunk(API, fault=fault)
 
 
-_EVENTS: Final[dict[str, Callable[[JsonObject, Fault | None], Chunk]]] = {
+_EVENTS: Final[dict[str, Callable[[JsonObject, ReportedError | None], Chunk]]] = {
     "message_start": _message_start,
     "content_block_start": _block_start,
     "content_block_delta": _block_delta,
@@ -187,18 +187,18 @@ _EVENTS: Final[dict[str, Callable[[JsonObject, Fault | None], Chunk]]] = {
 }
 
 
-def _text(added: str, fault: Fault | None) -> Chunk:
+def _text(added: str, fault: ReportedError | None) -> Chunk:
     if not added:
         return Chunk(API, fault=fault)
     return Chunk(API, "", "", (Piece(0, added, "", "", (), None),), True, fault=fault)
 
 
-def _thinking(added: str, fault: Fault | None) -> Chunk:
+def _thinking(added: str, fault: ReportedError | None) -> Chunk:
     if not added:
         return Chunk(API, fault=fault)
     return Chunk(API, "", "", (Piece(0, "", added, "", (), None),), False, True, fault=fault)
 
 
-def _call(tool: ToolPiece, fault: Fault | None) -> Chunk:
+def _call(tool: ToolPiece, fault: ReportedError | None) -> Chunk:
     has_output = tool.name != "" or tool.arguments != ""
     return Chunk(API, "", "", (Piece(0, "", "", "", (tool,), None),), False, False, has_output, fault=fault)

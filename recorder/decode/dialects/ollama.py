@@ -5,7 +5,7 @@ Each line adds to the text; the one with `done` is the last and has the counters
 
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.values import JsonObject, compact, count, text
 
 API: Final = "ollama"
@@ -20,7 +20,7 @@ _COUNTERS = (
 )
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     done, model = payload.get("done"), payload.get("model")
     if not isinstance(model, str) or "choices" in payload or "candidates" in payload:

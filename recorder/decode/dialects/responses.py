@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, count, index, text, usage_in
 
 API: Final = "openai.responses"
@@ -118,7 +118,7 @@ class _Stream:
         self._calls: set[str] = set()
         self._places: dict[str, int] = {}
 
-    def parse(self, payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+    def parse(self, payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
         """Read one JSON object; None if it is not of this API."""
         kind = payload.get("type") or event
         if not isinstance(kind, str) or "choices" in payload:
@@ -137,7 +137,7 @@ class _Stream:
             return Chunk(API, ping=True, fault=fault)
         return Chunk(API, fault=fault) if kind == "error" and "sequence_number" in payload else None
 
-    def _delta(self, payload: JsonObject, kind: str, field: str, fault: Fault | None) -> Chunk:
+    def _delta(self, payload: JsonObject, kind: str, field: str, fault: ReportedError | None) -> Chunk:
         delta = payload.get("delta")
         if not isinstance(delta, str) or not delta:
             return Chunk(API, fault=fault)
@@ -155,7 +155,7 @@ class _Stream:
             return Chunk(API, "", "", (Piece(0, "", "", delta, (), None),), True, False, False, None, fault)
         return Chunk(API, "", "", (Piece(0, "", delta, "", (), None),), False, True, False, None, fault)
 
-    def _event(self, payload: JsonObject, kind: str, fault: Fault | None) -> Chunk:
+    def _event(self, payload: JsonObject, kind: str, fault: ReportedError | None) -> Chunk:
         if kind == "response.steer.failed":
             return Chunk(API)  # its error belongs to another request, not to the response
         item = payload.get("item")
@@ -181,7 +181,7 @@ class _Stream:
             return self._response(response if isinstance(response, dict) else {}, kind, fault)
         return Chunk(API, fault=fault)
 
-    def _response(self, response: JsonObject, kind: str, fault: Fault | None) -> Chunk:
+    def _response(self, response: JsonObject, kind: str, fault: ReportedError | None) -> Chunk:
         ends = kind in _ENDS
         status = text(response.get("status"))
         # Some servers (vLLM) have one last event for all, and tell by the status how the response ended.
@@ -237,11 +237,11 @@ class _Stream:
             self._calls.update(part.id for part in unseen if part.field == _CALL and part.id)
         return unseen
 
-    def _new(self, parts: Iterable[_Part], kind: str, fault: Fault | None) -> Chunk:
+    def _new(self, parts: Iterable[_Part], kind: str, fault: ReportedError | None) -> Chunk:
         return _chunk(self._unseen(parts, kind), fault=fault)
 
 
-def parse(payload: JsonObject, event: str = "message", fault: Fault | None = None) -> Chunk | None:
+def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object as if it were all that came; None if it is not of this API."""
     return _Stream().parse(payload, event, fault)
 
@@ -300,12 +300,12 @@ def _written(value: object) -> str:
     return compact(value) if isinstance(value, dict | list) else text(value)
 
 
-def _fault(error: object) -> Fault:
+def _fault(error: object) -> ReportedError:
     if not isinstance(error, dict):
-        return Fault(None, text(error) or None)
+        return ReportedError(None, text(error) or None)
     code = error.get("code")
     code = str(code) if type(code) is int else text(code)
-    return Fault(code or text(error.get("type")) or None, text(error.get("message")) or None)
+    return ReportedError(code or text(error.get("type")) or None, text(error.get("message")) or None)
 
 
 def _finish_reason(status: str, details: object) -> str | None:
@@ -321,7 +321,7 @@ def _chunk(
     model: str = "",
     finish_reason: str | None = None,
     usage: JsonObject | None = None,
-    fault: Fault | None = None,
+    fault: ReportedError | None = None,
     ends: bool = False,
 ) -> Chunk:
     """Put the parts that one payload gives into the one choice that there is."""

@@ -40,7 +40,7 @@ class Comment:
 
 def fields(block: bytes) -> tuple[str, str]:
     """Return the type and the data of the event that one block dispatches; "" where it holds no data."""
-    cursor = Cursor(block, bom=False)
+    cursor = EventCursor(block, bom=False)
     while cursor.at < len(block):
         item = cursor.step()
         if isinstance(item, Event):
@@ -49,7 +49,7 @@ def fields(block: bytes) -> tuple[str, str]:
     return (tail.type, tail.data) if tail else ("message", "")
 
 
-class Cursor:
+class EventCursor:
     """Parses one event stream step by step; `at` is the offset of the next step and may be moved between blocks.
 
     `retry` is the last valid reconnection time in ms, `id` the last event id, `has_error` whether a line began with

@@ -25,7 +25,7 @@ _SLICE: Final = 4096
 _TAKEOVER: Final = frozenset({"server_no_context_takeover", "client_no_context_takeover"})
 
 
-class Message(NamedTuple):
+class WebSocketMessage(NamedTuple):
     """A message, or a control frame: its bytes from the first of its first frame to the last of its last one.
 
     Control frames may stand between the frames of a message. `data` is the message itself, unmasked and inflated; of a
@@ -41,12 +41,12 @@ class Message(NamedTuple):
 
 def messages(
     data: bytes, *, from_client: bool, extensions: str | None, allowance: Allowance | None = None
-) -> Iterator[Message]:
+) -> Iterator[WebSocketMessage]:
     """Yield the messages of one direction, up to its close frame; one that the end cuts off is left out.
 
     `extensions` are those that the server has accepted, `allowance` limits the frames.
     """
-    return _Parser(data, from_client, extensions, allowance).run()
+    return _FrameParser(data, from_client, extensions, allowance).run()
 
 
 class Incoming:
@@ -54,14 +54,14 @@ class Incoming:
 
     def __init__(self, *, from_client: bool, extensions: str | None) -> None:
         self._data = bytearray()
-        self._parser = _Parser(self._data, from_client, extensions)
+        self._parser = _FrameParser(self._data, from_client, extensions)
 
     @property
     def size(self) -> int:
         """The number of bytes received."""
         return len(self._data)
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[WebSocketMessage]:
         """Return the messages that these bytes complete."""
         self._data += data
         return list(self._parser.run(whole=False))
@@ -78,7 +78,7 @@ def frame_ends(data: bytes) -> list[int]:
     return ends
 
 
-class _Parser:
+class _FrameParser:
     def __init__(
         self, data: bytes | bytearray, from_client: bool, extensions: str | None, allowance: Allowance | None = None
     ) -> None:
@@ -90,7 +90,7 @@ class _Parser:
         self._parts: list[bytes] = []
         self._inflated = 0
 
-    def run(self, *, whole: bool = True) -> Iterator[Message]:
+    def run(self, *, whole: bool = True) -> Iterator[WebSocketMessage]:
         """Yield all messages that there are; unless the data are the `whole`, a frame waits for the rest of it."""
         size = len(self._data)
         while (start := self._at) < size:
@@ -104,20 +104,20 @@ class _Parser:
                     self._allowance.take(FRAME)
                 message = self._control_frame(start, end) if is_control else self._frame(start, end)
             except ParseFailed:
-                message = Message(start, size, "broken", bytes(self._data[start:]))
+                message = WebSocketMessage(start, size, "broken", bytes(self._data[start:]))
             except TooMuchError:
-                message = Message(start, size, "limit", b"")
+                message = WebSocketMessage(start, size, "limit", b"")
             if message is not None:
                 self._at = sys.maxsize if message.kind in ("close", "limit", "broken") else self._at
                 yield message
 
-    def _control_frame(self, start: int, end: int) -> Message | None:
+    def _control_frame(self, start: int, end: int) -> WebSocketMessage | None:
         self._control.receive_bytes(bytes(self._data[start:end]))
         for frame in self._control.received_frames():
-            return Message(start, end, _CONTROL[frame.opcode], _payload(frame))
+            return WebSocketMessage(start, end, _CONTROL[frame.opcode], _payload(frame))
         return None
 
-    def _frame(self, start: int, end: int) -> Message | None:
+    def _frame(self, start: int, end: int) -> WebSocketMessage | None:
         if self._start is None:
             self._start = start
         for place in range(start, end, _SLICE):
@@ -127,15 +127,15 @@ class _Parser:
                 payload = _payload(frame)
                 self._inflated += len(payload)
                 if self._inflated > encoding.room(place + len(piece)):
-                    return Message(start, len(self._data), "limit", b"")
+                    return WebSocketMessage(start, len(self._data), "limit", b"")
                 self._parts.append(payload)
                 if frame.message_finished:
                     return self._whole("text" if frame.opcode is Opcode.TEXT else "binary", end)
         return None
 
-    def _whole(self, kind: Kind, end: int) -> Message:
+    def _whole(self, kind: Kind, end: int) -> WebSocketMessage:
         assert self._start is not None
-        message = Message(self._start, end, kind, b"".join(self._parts))
+        message = WebSocketMessage(self._start, end, kind, b"".join(self._parts))
         self._start, self._parts = None, []
         return message
 

@@ -9,7 +9,7 @@ from wiretape.recorder.commands import nested
 from wiretape.recorder.relay import pointing, providers
 
 BASE = "http://127.0.0.1:4321"
-ENDED = nested.Marker(1, "another boot", BASE, "/t.db", ["openai"])
+ENDED = nested.OuterRecorder(1, "another boot", BASE, "/t.db", ["openai"])
 
 
 def test_a_command_is_told_who_records_it_and_nothing_secret() -> None:

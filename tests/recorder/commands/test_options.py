@@ -75,7 +75,7 @@ def test_labels_are_read_and_the_last_of_a_name_holds() -> None:
 def test_options_may_stand_in_the_environment() -> None:
     @click.command()
     @options.recording(options.intercepting)
-    def command(common: options.Recording) -> None:
+    def command(common: options.RecordingValues) -> None:
         click.echo(f"{common.db} {common.upstreams}")
 
     variables = {"WIRETAPE_DB": "/t.db", "WIRETAPE_UPSTREAM": "http://a.test b=http://b.test"}

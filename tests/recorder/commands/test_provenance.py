@@ -30,18 +30,18 @@ def repository(directory: Path) -> Path:
 def test_a_command_is_labelled_with_names_and_the_commit_whatever_has_changed_since(tmp_path: Path) -> None:
     work = repository(tmp_path / "work")
     expected = {"argv0": "claude", "cwd": "work", "commit": git(work, "rev-parse", "--short", "HEAD")}
-    assert run.labels("/usr/bin/claude", work) == expected
+    assert run.provenance("/usr/bin/claude", work) == expected
     (work / "below").mkdir()
-    assert run.labels("claude", work / "below") == expected | {"cwd": "below"}
+    assert run.provenance("claude", work / "below") == expected | {"cwd": "below"}
 
 
 def test_the_commit_of_a_worktree_is_its_own(tmp_path: Path) -> None:
     work = repository(tmp_path / "work")
     git(work, "worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
     git(tmp_path / "other", "commit", "-qm", "y", "--allow-empty")
-    commit = run.labels("x", tmp_path / "other")["commit"]
+    commit = run.provenance("x", tmp_path / "other")["commit"]
     assert commit == git(tmp_path / "other", "rev-parse", "--short", "HEAD")
-    assert commit != run.labels("x", work)["commit"]
+    assert commit != run.provenance("x", work)["commit"]
 
 
 CONFIGURED = {
@@ -92,7 +92,7 @@ def test_no_program_runs_that_a_repository_names(tmp_path: Path, settings: dict[
     if "extensions.partialClone" in settings:  # the commit is not there either
         shutil.rmtree(work / ".git" / "objects")
         (work / ".git" / "objects").mkdir()
-    labels = run.labels("x", work)
+    labels = run.provenance("x", work)
     assert not marker.exists()
     assert labels["commit"] == commit
 
@@ -103,7 +103,7 @@ def test_no_program_runs_that_a_submodule_names(tmp_path: Path) -> None:
     git(work, "commit", "-qam", "y")
     configure(work / "sub", CONFIGURED["clean filter"], marker)
     (work / "sub" / "file").write_text("3")
-    labels = run.labels("x", work)
+    labels = run.provenance("x", work)
     assert not marker.exists()
     assert labels["commit"] == git(work, "rev-parse", "--short", "HEAD")
 
@@ -116,7 +116,7 @@ def test_no_program_runs_that_a_bare_repository_names_which_is_there_as_plain_fi
     shutil.copytree(inner / ".git", work / "below")
     for file in ("file", ".gitattributes"):
         shutil.copy(inner / file, work / "below")
-    labels = run.labels("x", work / "below")
+    labels = run.provenance("x", work / "below")
     assert not marker.exists()
     assert labels == {"argv0": "x", "cwd": "below"}
 
@@ -127,6 +127,6 @@ def test_without_a_repository_or_git_and_with_a_name_that_cannot_be_shown_a_labe
     odd = tmp_path / "a\x1b]2;b"
     odd.mkdir()
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert run.labels("x", odd) == {"argv0": "x"}
+    assert run.provenance("x", odd) == {"argv0": "x"}
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert run.labels("x", tmp_path) == {"argv0": "x", "cwd": tmp_path.name}
+    assert run.provenance("x", tmp_path) == {"argv0": "x", "cwd": tmp_path.name}

@@ -1,6 +1,6 @@
 from tests.cases import each_case
 from wiretape.recorder.decode.assembly import assemble
-from wiretape.recorder.decode.decoder import Run
+from wiretape.recorder.decode.decoder import ItemRun
 from wiretape.recorder.decode.dialects.chat import parse
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.values import count
@@ -8,7 +8,7 @@ from wiretape.recorder.decode.values import count
 
 def answer(*payloads):
     chunks = [parse(payload) for payload in payloads]
-    return assemble([Run(chunk, None, [""], 0) for chunk in chunks], Cleaner())
+    return assemble([ItemRun(chunk, None, [""], 0) for chunk in chunks], Cleaner())
 
 
 def calls(*deltas):
@@ -53,7 +53,7 @@ def test_tool_calls_are_told_apart(deltas, expected):
 
 def test_every_chunk_of_a_run_adds_its_text_and_its_tool_call():
     chunk = parse({"choices": [{"index": 0, "delta": {"content": "a", "tool_calls": [call(None, None, "1", 0)]}}]})
-    found = assemble([Run(chunk, "content", ["a", "b", "c"], 0)], Cleaner()).values
+    found = assemble([ItemRun(chunk, "content", ["a", "b", "c"], 0)], Cleaner()).values
     assert found["content"] == "abc"
     assert [call["arguments"] for call in found["tool_calls"]] == ["111"]
 

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from tests.cases import each_case
-from wiretape.recorder.decode.conversation import Asked, belonging
+from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 
 SESSION = "dca1a705-958e-4840-b387-62f8dae6b051"
 USER, CALL = {"role": "user", "content": "Weather?"}, {"name": "look", "arguments": '{"city":"Oslo"}'}
@@ -19,7 +19,7 @@ def of(
 ) -> dict[str, Any]:
     """Return what a request with these messages belongs to, whose answer has this content and these calls."""
     encoded = json.dumps({"model": "m", "messages": list(messages), **body}).encode()
-    return belonging(Asked([*map(list, (headers or {}).items())], encoded), "chat", content, calls)
+    return belonging(RecordedRequest([*map(list, (headers or {}).items())], encoded), "chat", content, calls)
 
 
 @each_case(
@@ -46,13 +46,17 @@ def test_a_conversation_is_named_by_what_names_nothing_else(
 
 def test_the_envelope_of_a_request_may_name_it() -> None:
     body = json.dumps({"model": "m", "request": {"contents": [{"role": "user", "parts": []}], "session_id": "s1"}})
-    assert belonging(Asked([], body.encode()), "generate_content", None, None)["conversation_key"] == "s1"
+    assert belonging(RecordedRequest([], body.encode()), "generate_content", None, None)["conversation_key"] == "s1"
 
 
 def test_a_compressed_request_belongs_where_the_plain_one_does() -> None:
     body = json.dumps({"model": "m", "messages": [USER]}).encode()
-    compressed = Asked([["content-encoding", "gzip"]], gzip.compress(body))
-    assert belonging(compressed, "chat", None, None) == belonging(Asked([], body), "chat", None, None) == of(USER)
+    compressed = RecordedRequest([["content-encoding", "gzip"]], gzip.compress(body))
+    assert (
+        belonging(compressed, "chat", None, None)
+        == belonging(RecordedRequest([], body), "chat", None, None)
+        == of(USER)
+    )
 
 
 def test_a_sub_agent_names_what_started_it() -> None:
@@ -92,5 +96,7 @@ def test_what_was_asked_is_the_last_text_that_a_person_wrote() -> None:
 
 
 def test_only_the_body_of_a_generation_is_read() -> None:
-    found = belonging(Asked([["session-id", "s1"]], b'{"messages": [], "conversation": "c"}'), "embeddings", None, None)
+    found = belonging(
+        RecordedRequest([["session-id", "s1"]], b'{"messages": [], "conversation": "c"}'), "embeddings", None, None
+    )
     assert (found["conversation_key"], found.get("messages_hash")) == ("s1", None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 from tests.decoded import of_chunks
 from wiretape.recorder.decode import metrics
-from wiretape.recorder.decode.dialect import Chunk, Fault
+from wiretape.recorder.decode.dialect import Chunk, ReportedError
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import Measures
 
@@ -22,7 +22,7 @@ KINDS = {
     "t": Chunk("openai.chat", tool=True),
     "b": Chunk("openai.chat", content=True, reasoning=True),
     ".": Chunk("openai.chat"),
-    "!": Chunk("openai.chat", fault=Fault(None, None)),
+    "!": Chunk("openai.chat", fault=ReportedError(None, None)),
 }
 
 

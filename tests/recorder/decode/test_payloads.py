@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tests.cases import each_case
-from wiretape.recorder.decode.dialect import Fault
+from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.payloads import (
     DONE,
     EMPTY,
@@ -43,9 +43,9 @@ ERRORS = {
 
 @each_case(("payload", "code", "message"), ERRORS.values(), ids=ERRORS.keys())
 def test_every_shape_of_error_is_found(payload, code, message):
-    assert fault(payload) == Fault(code, message)
-    assert read(json.dumps(payload)).fault == Fault(code, message)
-    assert body_fault(json.dumps(payload)) == Fault(code, message)
+    assert fault(payload) == ReportedError(code, message)
+    assert read(json.dumps(payload)).fault == ReportedError(code, message)
+    assert body_fault(json.dumps(payload)) == ReportedError(code, message)
 
 
 @each_case(
@@ -74,16 +74,16 @@ def test_what_only_resembles_an_error_is_none(payload):
 @each_case(
     ("body", "expected"),
     [
-        ('{"detail": "Not Found"}', Fault(None, "Not Found")),
-        ('{"detail": [{"loc": 1}]}', Fault(None, '[{"loc":1}]')),
-        ('{"message": "m", "code": "c"}', Fault("c", "m")),
-        ('{"statusCode": 404, "message": "m"}', Fault("404", "m")),
-        ('[{"error": {"code": 400, "message": "m"}}]', Fault("400", "m")),
-        ("<html>no</html>\n", Fault(None, "<html>no</html>")),
-        ("", Fault(None, None)),
-        ("x" * 5000, Fault(None, "x" * 2000)),
-        ("[" * 100_000, Fault(None, "[" * 2000)),
-        ("3", Fault(None, "3")),
+        ('{"detail": "Not Found"}', ReportedError(None, "Not Found")),
+        ('{"detail": [{"loc": 1}]}', ReportedError(None, '[{"loc":1}]')),
+        ('{"message": "m", "code": "c"}', ReportedError("c", "m")),
+        ('{"statusCode": 404, "message": "m"}', ReportedError("404", "m")),
+        ('[{"error": {"code": 400, "message": "m"}}]', ReportedError("400", "m")),
+        ("<html>no</html>\n", ReportedError(None, "<html>no</html>")),
+        ("", ReportedError(None, None)),
+        ("x" * 5000, ReportedError(None, "x" * 2000)),
+        ("[" * 100_000, ReportedError(None, "[" * 2000)),
+        ("3", ReportedError(None, "3")),
     ],
 )
 def test_the_body_of_an_http_error_tells_why(body, expected):
@@ -130,9 +130,9 @@ def test_an_object_that_no_dialect_claims_is_a_chunk():
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ('{"message": "m"}', Fault(None, "m")),
-        ('{"whatever": 1}', Fault(None, '{"whatever":1}')),
-        ("", Fault(None, None)),
+        ('{"message": "m"}', ReportedError(None, "m")),
+        ('{"whatever": 1}', ReportedError(None, '{"whatever":1}')),
+        ("", ReportedError(None, None)),
     ],
 )
 def test_an_event_named_error_is_one_whatever_its_shape(data, expected):
@@ -140,7 +140,7 @@ def test_an_event_named_error_is_one_whatever_its_shape(data, expected):
 
 
 def test_an_error_list_is_an_error():
-    assert read('[{"error": {"code": 400, "message": "m"}}]').fault == Fault("400", "m")
+    assert read('[{"error": {"code": 400, "message": "m"}}]').fault == ReportedError("400", "m")
 
 
 A, B = '{"choices": [], "id": "a"}', '{"choices": [],\n "id": "b"}'
@@ -171,13 +171,13 @@ def test_a_block_is_repaired(block, ids, flags):
 
 def test_the_text_of_an_error_event_is_its_message():
     (chunk,), flags = repair("event: error\ndata: too\ndata: busy\n\n", "error")
-    assert chunk.fault == Fault(None, "too\nbusy")
+    assert chunk.fault == ReportedError(None, "too\nbusy")
     assert flags == []
 
 
 def test_a_pretty_printed_error_event_is_read():
     (chunk,), _ = repair('event: error\ndata: {\n"message": "m"\n}\n\n', "error")
-    assert chunk.fault == Fault(None, "m")
+    assert chunk.fault == ReportedError(None, "m")
 
 
 @each_case(
@@ -199,9 +199,9 @@ def test_json_outside_of_events_is_found_with_its_end(region, found):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (' {"code": 500, "message": "m", "type": "server_error"}', Fault("500", "m")),
-        (' {"error": {"message": "m"}}', Fault(None, "m")),
-        (" slot died", Fault(None, "slot died")),
+        (' {"code": 500, "message": "m", "type": "server_error"}', ReportedError("500", "m")),
+        (' {"error": {"message": "m"}}', ReportedError(None, "m")),
+        (" slot died", ReportedError(None, "slot died")),
     ],
 )
 def test_an_error_line_is_json_or_text(value, expected):

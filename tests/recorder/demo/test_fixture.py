@@ -101,7 +101,7 @@ def test_only_the_bodies_that_are_drawn_are_made(tape: Path, monkeypatch: pytest
     made = list[tuple[str, str, int]]()
     template = synthetic.template
 
-    def watched(model: synthetic.Model, ending: str, chunks: int, variation: int) -> synthetic.Template:
+    def watched(model: synthetic.Model, ending: str, chunks: int, variation: int) -> synthetic.SyntheticExchange:
         made.append((model.name, ending, variation))
         return template(model, ending, chunks, variation)
 

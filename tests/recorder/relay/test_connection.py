@@ -9,7 +9,7 @@ from tests.relay import ByHand, run
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.states import RECEIVING, IllegalStep, Receiving
-from wiretape.recorder.relay.upstream import HEAD_BYTES, Connection, Head, Instants
+from wiretape.recorder.relay.upstream import HEAD_BYTES, Connection, Instants, ResponseHead
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -22,7 +22,7 @@ class Exchange:
     def __init__(self) -> None:
         self.now = 0
         self.reads: list[tuple[int, bytes]] = []
-        self.heads: list[Head] = []
+        self.heads: list[ResponseHead] = []
         self.told: list[str] = []
         self.instants = Instants()
         self.socket = ByHand()
@@ -49,7 +49,7 @@ class Exchange:
     def told_to_continue(self) -> None:
         self.told.append("continue")
 
-    def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         if head is not None:
             self.heads.append(head)
         if body:

@@ -13,7 +13,7 @@ import pytest
 from tests.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.relay import intercept, tunnel
-from wiretape.recorder.relay.upstream import Limits
+from wiretape.recorder.relay.upstream import Timeouts
 
 STREAM = answer([(0, chunk("Hel")), (0.02, chunk("lo", finish="stop")), (0, DONE)])
 
@@ -342,7 +342,7 @@ def test_what_is_not_recorded_may_be_silent_and_holds_up_no_end(tmp_path: Path, 
             await relay.stop()
             assert asyncio.get_running_loop().time() - before < 5
 
-    with Intercepting(tmp_path, authority, limits=Limits(headers=0.05, idle=0.05)) as relay:
+    with Intercepting(tmp_path, authority, limits=Timeouts(headers=0.05, idle=0.05)) as relay:
         relay.runner.run(main())
 
 
@@ -400,5 +400,5 @@ def test_a_limit_of_the_recorder_is_answered_through_the_proxy_too(tmp_path: Pat
             got = await client.post(f"{relay.upstream.url}{target}", json={})
         assert (got.status_code, got.headers["x-wiretape-error"]) == (504, "headers_timeout")
 
-    with Intercepting(tmp_path, authority, limits=Limits(headers=0.05, idle=0.05)) as relay:
+    with Intercepting(tmp_path, authority, limits=Timeouts(headers=0.05, idle=0.05)) as relay:
         relay.runner.run(main())

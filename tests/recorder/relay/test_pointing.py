@@ -16,7 +16,7 @@ def changed(*command: str, given: str = "", **environ: str) -> dict[str, str]:
     return pointed(pointing.plan([providers.parse(given)] if given else [], environ, command))
 
 
-def pointed(plan: pointing.Plan) -> dict[str, str]:
+def pointed(plan: pointing.PointingPlan) -> dict[str, str]:
     pointed = {}
     for name, path in plan.variables.items():
         found = providers.route(plan.upstreams, path.encode())

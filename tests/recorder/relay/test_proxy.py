@@ -21,7 +21,7 @@ from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.proxy import Proxy
 from wiretape.recorder.relay.states import Receiving
-from wiretape.recorder.relay.upstream import Connection, Instants, Limits, Transport
+from wiretape.recorder.relay.upstream import Connection, Instants, Timeouts, Transport
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -532,7 +532,7 @@ def deaf() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory, deaf: str) -> Iterator[Relay]:
     """A relay of little patience."""
-    limits = Limits(connect=0.7, headers=0.4, idle=0.5)
+    limits = Timeouts(connect=0.7, headers=0.4, idle=0.5)
     with Relay(tmp_path_factory.mktemp("hasty"), others=[f"deaf={deaf}"], limits=limits) as relay:
         yield relay
 

@@ -13,7 +13,7 @@ import uvloop
 from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of, upload
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import recording
-from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.upstream import Instants
 from wiretape.recorder.tape.schema import FROM_CLIENT
@@ -21,7 +21,7 @@ from wiretape.recorder.tape.schema import FROM_CLIENT
 HEADERS = [(b"content-type", b"text/event-stream")]
 
 
-def record(tape: Path, scenario: Callable[[Tap, Recording], None], queue_bytes: int = 1 << 20) -> dict[str, Any]:
+def record(tape: Path, scenario: Callable[[Tap, ExchangeFrames], None], queue_bytes: int = 1 << 20) -> dict[str, Any]:
     """Play a scenario at instants 1000, 1001, … and give the exchange as it is on the tape.
 
     The writer is stopped meanwhile, so that nothing is acknowledged and the tap's bound is met exactly.
@@ -32,7 +32,7 @@ def record(tape: Path, scenario: Callable[[Tap, Recording], None], queue_bytes: 
         tap = Tap(tape, SESSION, "a test", queue_bytes=queue_bytes)
         await tap.start()
         os.kill(tap.pid or 0, signal.SIGSTOP)
-        scenario(tap, Recording(tap, Clock(now=lambda: next(instants)), "e1"))
+        scenario(tap, ExchangeFrames(tap, Clock(now=lambda: next(instants)), "e1"))
         os.kill(tap.pid or 0, signal.SIGCONT)
         assert await tap.close(grace=20) == 0
 
@@ -44,7 +44,7 @@ def record(tape: Path, scenario: Callable[[Tap, Recording], None], queue_bytes: 
 
 
 def test_instants_are_counted_from_just_before_the_request_is_sent(tape: Path) -> None:
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         assert recording.t0 == 1001
         recording.instants = Instants(connected=1011, sent=1021, headers=1031)
@@ -60,7 +60,7 @@ def test_instants_are_counted_from_just_before_the_request_is_sent(tape: Path) -
 
 
 def test_what_a_client_never_got_has_no_instant_of_its_own(tape: Path) -> None:
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.client_closed = 1008
         recording.read(1009, None, b"late")
@@ -76,7 +76,7 @@ def test_reads_without_room_are_a_counted_gap_and_the_body_is_an_exact_prefix(ta
     pieces = [b"%06d" % no * 100 for no in range(50)]
     dropped: list[int] = []
 
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         for no, data in enumerate(pieces):
             recording.read(2000 + no, 2000 + no, data)
@@ -98,7 +98,7 @@ def test_reads_without_room_are_a_counted_gap_and_the_body_is_an_exact_prefix(ta
 def test_a_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "STORED_BYTES", 10)
 
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         for data in (b"12345", b"67890", b"x"):
             recording.read(2000, 2000, data)
@@ -110,7 +110,7 @@ def test_a_body_is_stored_up_to_a_bound(tape: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_request_body_without_room_is_left_out_but_its_size_and_hash_are_kept(tape: Path) -> None:
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.end("refused", None, 3000)
 
@@ -120,7 +120,7 @@ def test_a_request_body_without_room_is_left_out_but_its_size_and_hash_are_kept(
     assert (row["outcome"], row["flags"]) == ("connect_error", "request_not_stored")
 
 
-def begin_in_pieces(recording: Recording) -> None:
+def begin_in_pieces(recording: ExchangeFrames) -> None:
     recording.begin(upload("e1", [])[0])  # type: ignore[arg-type]
 
 
@@ -129,7 +129,7 @@ def test_a_request_body_comes_in_pieces_and_is_stored_up_to_a_bound(
 ) -> None:
     monkeypatch.setattr(recording, "REQUEST_STORED_BYTES", 10)
 
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         begin_in_pieces(recording)
         for piece in (b"123456", b"789012", b"345"):
             recording.upload(piece)
@@ -143,7 +143,7 @@ def test_a_request_body_comes_in_pieces_and_is_stored_up_to_a_bound(
 
 
 def test_pieces_of_a_request_without_room_are_counted_and_none_after_them_is_stored(tape: Path) -> None:
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         begin_in_pieces(recording)
         for piece in (b"1" * 1000, b"2" * 5000, b"3" * 10):
             recording.upload(piece)
@@ -158,7 +158,7 @@ def test_pieces_of_a_request_without_room_are_counted_and_none_after_them_is_sto
 
 
 def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.instants = Instants(None, 1021, 1031, connection_reused=True, clock="kernel", clock_error_ns=50)
         recording.head(200, HEADERS, "chunked")
@@ -187,7 +187,7 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
         forget=lambda one: calls.append("forget"),
         put=lambda frame: calls.append("put"),
     )
-    unstored = Recording(full, Clock(now=lambda: 7), "e1")
+    unstored = ExchangeFrames(full, Clock(now=lambda: 7), "e1")
     unstored.begin(begin("e1"))
     unstored.end("end", None, 9)
     assert (counts.dropped_bytes, counts.unrecorded) == (len(BODY), 1)
@@ -195,7 +195,7 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
 
 
 def test_of_what_a_client_sends_beyond_the_bound_the_beginning_is_kept_and_the_rest_is_counted(tape: Path) -> None:
-    def scenario(tap: Tap, recording: Recording) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1", method="GET", body=b""))
         recording.instants = Instants(connected=1011, sent=1021, headers=1031)
         recording.head(101, [], "websocket")

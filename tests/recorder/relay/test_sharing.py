@@ -19,8 +19,8 @@ from tests.relay import on_loop, select, until
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.relay import link, sharing
-from wiretape.recorder.relay.recording import Recording
-from wiretape.recorder.relay.sharing import Place, Share
+from wiretape.recorder.relay.recording import ExchangeFrames
+from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape import lock, losses
 from wiretape.recorder.tape.losses import Counts, Relayed, Totals, Unstored
@@ -28,8 +28,8 @@ from wiretape.recorder.tape.losses import Counts, Relayed, Totals, Unstored
 
 def taps(tape: Path, queue_bytes: int = 1 << 20) -> tuple[Tap, Tap]:
     """Give the tap that ends a session, and one of its workers."""
-    worker = Tap(tape, SESSION, "", place=Place(is_worker=True), queue_bytes=queue_bytes)
-    return Tap(tape, SESSION, "a test", place=Place(others=lambda: [worker.share()])), worker
+    worker = Tap(tape, SESSION, "", place=WorkerPlace(is_worker=True), queue_bytes=queue_bytes)
+    return Tap(tape, SESSION, "a test", place=WorkerPlace(others=lambda: [worker.share()])), worker
 
 
 def recorder(tape: Path, uuid: str, **more: Any) -> Tap:
@@ -57,7 +57,7 @@ async def test_what_one_could_not_store_is_counted_and_kept_beside_the_tape(tape
     await first.start()
     await joined.start()
     os.kill(first.pid or 0, signal.SIGSTOP)
-    recording = Recording(joined, SYSTEM, "b1")
+    recording = ExchangeFrames(joined, SYSTEM, "b1")
     recording.begin(begin("b1"))
     for _ in range(10):
         recording.read(SYSTEM.now(), None, bytes(300))

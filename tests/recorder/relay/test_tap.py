@@ -33,7 +33,7 @@ from tests.recorder.writers import PROGRAM
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
 from wiretape.recorder.relay import tap
-from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape import file, journal, lock, losses
 from wiretape.recorder.tape.losses import Totals, Unstored
@@ -247,7 +247,7 @@ def test_reads_that_come_together_travel_in_one_frame_and_before_what_follows_th
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
         os.kill(running.pid or 0, signal.SIGSTOP)
-        both = [Recording(running, SYSTEM, id) for id in ("e1", "e2")]
+        both = [ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2")]
         for one in both:
             one.begin(begin(one.id))
         for place in range(100):
@@ -611,7 +611,7 @@ def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enter
         with monkeypatch.context() as patch:
             patch.setattr(tap.sys, "executable", str(on_a_small_disk(tmp_path)))
             await running.start()
-        first, late = (Recording(running, SYSTEM, id) for id in ("e1", "e2"))
+        first, late = (ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2"))
         first.begin(begin("e1"))
         first.read(SYSTEM.now(), None, STREAM[0])
         await until(lambda: running.counts.stored_bytes)
@@ -643,7 +643,7 @@ def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is
     async def scenario() -> None:
         async with started(tape, queue_bytes=10_000, on_trouble=said.append) as running:
             os.kill(running.pid or 0, signal.SIGSTOP)
-            recording = Recording(running, SYSTEM, "e1")
+            recording = ExchangeFrames(running, SYSTEM, "e1")
             recording.begin(begin("e1"))
             for _ in range(20):
                 recording.read(SYSTEM.now(), None, b"x" * 1000)
@@ -662,7 +662,7 @@ def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None
     async def scenario() -> None:
         async with started(tape, queue_bytes=10_000) as running:
             os.kill(running.pid or 0, signal.SIGSTOP)
-            recording = Recording(running, SYSTEM, "e1")
+            recording = ExchangeFrames(running, SYSTEM, "e1")
             recording.begin(begin("e1"))
             for _ in range(20):
                 recording.read(SYSTEM.now(), None, b"x" * 1000)
@@ -680,7 +680,7 @@ def test_closing_goes_on_past_its_grace_while_the_writer_acknowledges(tape: Path
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
         for number in range(2000):
-            one = Recording(running, SYSTEM, f"{number:016x}")
+            one = ExchangeFrames(running, SYSTEM, f"{number:016x}")
             one.begin(begin(one.id))
             one.end("client", None, SYSTEM.now())
         assert await running.close(grace=0.8) == 0

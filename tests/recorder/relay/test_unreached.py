@@ -13,7 +13,7 @@ import pytest
 
 from tests.relay import Kept, Relay, dial, kept, on_loop, reset, select, serving_raw, take, until
 from wiretape.recorder.relay import proxy, recording, server
-from wiretape.recorder.relay.upstream import Limits
+from wiretape.recorder.relay.upstream import Timeouts
 
 BODY = json.dumps({"model": "gpt-x", "messages": [{"role": "user", "content": "hi"}]}).encode()
 PATH = "/v1/chat/completions"
@@ -47,7 +47,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> I
     """A recorder of little patience before those upstreams, and one that speaks no TLS where that was expected."""
     directory = tmp_path_factory.mktemp("relay")
     others = [f"{name}={url}" for name, url in places.items()]
-    with Relay(directory, others=others, limits=Limits(connect=0.4)) as relay:
+    with Relay(directory, others=others, limits=Timeouts(connect=0.4)) as relay:
         yield relay
         assert relay.troubles == []
 

@@ -15,7 +15,7 @@ from tests.relay import LOOPS, on_loop, serving, until
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import providers
-from wiretape.recorder.relay.upstream import Connection, Head, Instants, Limits, Transport, why_not_connected
+from wiretape.recorder.relay.upstream import Connection, Instants, ResponseHead, Timeouts, Transport, why_not_connected
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
@@ -29,14 +29,14 @@ class Taken:
 
     def __init__(self, connection: Connection, instants: Instants) -> None:
         self.connection, self.instants = connection, instants
-        self.head: Head | None = None
+        self.head: ResponseHead | None = None
         self.reads: list[tuple[int, bytes]] = []
         self.over = asyncio.Event()
 
     def told_to_continue(self) -> None:
         """Of no interest."""
 
-    def came(self, at: int, head: Head | None, body: bytes, over: bool) -> None:
+    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         self.head = self.head or head
         if body:
             self.reads.append((at, body))
@@ -249,7 +249,7 @@ async def test_a_handshake_that_does_not_end_is_a_timeout_and_leaves_nothing(loo
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
         upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        assert await refusal(upstream, limits=Limits(connect=0.1), tls=trusting(authority)) == "connect_timeout"
+        assert await refusal(upstream, limits=Timeouts(connect=0.1), tls=trusting(authority)) == "connect_timeout"
         await until(left.is_set)
 
 

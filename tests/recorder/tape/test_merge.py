@@ -40,7 +40,7 @@ def sources(tmp_path: Path) -> list[Path]:
     return [record(tmp_path / "a.db", 1, 3, session="a"), record(tmp_path / "b.db", 2, 4, session="b")]
 
 
-def merged(tape: Path, sources: Sequence[Path]) -> merge.Plan:
+def merged(tape: Path, sources: Sequence[Path]) -> merge.MergePlan:
     with file.writing(tape, "a test") as connection:
         plan = merge.plan(connection, sources)
         assert sum(merge.copy(connection, sources, plan)) == len(plan.exchanges)

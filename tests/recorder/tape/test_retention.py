@@ -63,30 +63,30 @@ class Time:
         self.clock = Clock(lambda: self.seconds * 10**9, lambda: NOON + self.seconds * 10**9)
 
 
-def past(connection: Connection, limits: retention.Limits, settled: bool = False) -> list[str]:
+def past(connection: Connection, limits: retention.TapeLimits, settled: bool = False) -> list[str]:
     with connection.begin():
         return retention.past(connection, limits, Time().clock, settled=settled)
 
 
 def test_past_an_age_is_what_began_before_it_the_oldest_first(writing: Connection) -> None:
-    assert past(writing, retention.Limits(timedelta(days=7))) == ["day1", "day2"]
-    assert past(writing, retention.Limits(timedelta(days=7, seconds=-1))) == ["day1", "day2", "day3"]
-    assert past(writing, retention.Limits(timedelta(days=1))) == ["day1", "day2", "day3", "day4", "day5"]
+    assert past(writing, retention.TapeLimits(timedelta(days=7))) == ["day1", "day2"]
+    assert past(writing, retention.TapeLimits(timedelta(days=7, seconds=-1))) == ["day1", "day2", "day3"]
+    assert past(writing, retention.TapeLimits(timedelta(days=1))) == ["day1", "day2", "day3", "day4", "day5"]
 
 
 def test_of_what_is_past_the_limits_no_more_is_named_than_asked_for(writing: Connection) -> None:
     with writing.begin():
-        for limits in (retention.Limits(age=timedelta(days=1)), retention.Limits(size=1)):
+        for limits in (retention.TapeLimits(age=timedelta(days=1)), retention.TapeLimits(size=1)):
             assert retention.past(writing, limits, Time().clock, most=2) == ["day1", "day2"]
 
 
 def test_what_has_not_been_settled_is_past_no_limit_of_a_recorder(writing: Connection) -> None:
-    assert past(writing, retention.Limits(timedelta(days=1)), settled=True) == ["day1", "day2", "day3", "day4"]
-    assert past(writing, retention.Limits(size=1), settled=True) == ["day1", "day2", "day3", "day4"]
+    assert past(writing, retention.TapeLimits(timedelta(days=1)), settled=True) == ["day1", "day2", "day3", "day4"]
+    assert past(writing, retention.TapeLimits(size=1), settled=True) == ["day1", "day2", "day3", "day4"]
 
 
 def test_a_tape_that_fits_has_nothing_beyond_its_size(writing: Connection) -> None:
-    assert past(writing, retention.Limits(size=10**9)) == []
+    assert past(writing, retention.TapeLimits(size=10**9)) == []
 
 
 def test_erasing_deletes_all_rows_of_an_exchange_and_of_no_other(days: Path) -> None:
@@ -110,14 +110,14 @@ def test_a_tape_shrinks_to_its_size_by_its_oldest_exchanges(tape: Path) -> None:
     with file.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 150_000
         connection.rollback()
-        assert sum(retention.enforce(connection, retention.Limits(size=limit), Time().clock)) in (4, 5)
+        assert sum(retention.enforce(connection, retention.TapeLimits(size=limit), Time().clock)) in (4, 5)
         assert retention.size(connection).used <= limit
     assert "day10" in ids(tape)
     assert "day1" not in ids(tape)
 
 
 def test_what_died_is_deleted_by_age_with_the_rest(writing: Connection) -> None:
-    assert sum(retention.enforce(writing, retention.Limits(timedelta(days=1)), Time().clock)) == 5
+    assert sum(retention.enforce(writing, retention.TapeLimits(timedelta(days=1)), Time().clock)) == 5
 
 
 def test_a_vacuum_leaves_nothing_of_what_was_deleted_in_any_file(tape: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_vacuum_beside_a_reader_does_not_claim_that_the_file_is_clean(days: Pa
 
 def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writing: Connection) -> None:
     time = Time()
-    pruner = retention.Pruner(writing, retention.Limits(timedelta(days=8)), time.clock)
+    pruner = retention.Pruner(writing, retention.TapeLimits(timedelta(days=8)), time.clock)
     size = sum(map(len, STREAM))
     assert [pruner.step(), pruner.step()] == [Removed(1, {1: (1, 0, size, 0)}), Removed(0, {})]
     assert pruner.due > time.clock.now()
@@ -171,7 +171,7 @@ def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writin
 
 
 def test_what_other_recorders_stored_is_not_counted_as_this_ones(writing: Connection) -> None:
-    removed = retention.Pruner(writing, retention.Limits(timedelta(days=8)), Time().clock).step()
+    removed = retention.Pruner(writing, retention.TapeLimits(timedelta(days=8)), Time().clock).step()
     assert removed.told(2, all=True) == Deleted(1, 0, 0, 0)
     assert removed.told(2, all=False) == Deleted(0, 0, 0, 0)
 
@@ -181,7 +181,7 @@ def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> No
     with file.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 1
         connection.rollback()
-        pruner = retention.Pruner(connection, retention.Limits(size=limit), Time().clock)
+        pruner = retention.Pruner(connection, retention.TapeLimits(size=limit), Time().clock)
         assert pruner.step().exchanges == 1
         while pruner.step().exchanges:
             pass

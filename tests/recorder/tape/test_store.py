@@ -386,7 +386,7 @@ def assert_model(tape: Path, sent: list[journal.Frame]) -> None:
         id: b"".join(
             frame.data
             for frame in sent
-            if isinstance(frame, journal.Reads) and (frame.runs[0].id, frame.runs[0].is_client) == (id, False)
+            if isinstance(frame, journal.SocketReads) and (frame.runs[0].id, frame.runs[0].is_client) == (id, False)
         )
         for id in begun
     }

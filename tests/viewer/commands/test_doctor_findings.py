@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tests.cases import each_case
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.commands import doctor
 from wiretape.viewer.commands.doctor import Finding
 
@@ -43,14 +43,19 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
         (doctor.judge_shipping, ("db at h:1", 7, 3600 * S), "note", "7 exchanges not yet to db at h:1"),
         (doctor.judge_shipping, ("db at h:1", 7, None), "note", "7 exchanges not yet to db at h:1"),
         (doctor.judge_recorder, ("", None, NOON_NS), "ok", "none is running"),
-        (doctor.judge_recorder, ("", Run(1, NOON, NOON), NOON_NS + 100 * S), "ok", "none is running"),
-        (doctor.judge_recorder, ("", Run(1, NOON), NOON_NS + 100 * S), "note", "was killed"),
-        (doctor.judge_recorder, ("wiretape record", Run(1, NOON), NOON_NS + 3 * S), "ok", "3 s ago"),
-        (doctor.judge_recorder, ("wiretape record", Run(1, NOON), NOON_NS + 90 * S), "note", "90 s ago"),
-        (doctor.judge_recorder, ("wiretape record", Run(1, NOON, gone=True), NOON_NS), "problem", "relay is gone"),
+        (doctor.judge_recorder, ("", RecorderRun(1, NOON, NOON), NOON_NS + 100 * S), "ok", "none is running"),
+        (doctor.judge_recorder, ("", RecorderRun(1, NOON), NOON_NS + 100 * S), "note", "was killed"),
+        (doctor.judge_recorder, ("wiretape record", RecorderRun(1, NOON), NOON_NS + 3 * S), "ok", "3 s ago"),
+        (doctor.judge_recorder, ("wiretape record", RecorderRun(1, NOON), NOON_NS + 90 * S), "note", "90 s ago"),
         (
             doctor.judge_recorder,
-            ("wiretape db rebuild", Run(1, NOON, NOON), NOON_NS),
+            ("wiretape record", RecorderRun(1, NOON, gone=True), NOON_NS),
+            "problem",
+            "relay is gone",
+        ),
+        (
+            doctor.judge_recorder,
+            ("wiretape db rebuild", RecorderRun(1, NOON, NOON), NOON_NS),
             "ok",
             "wiretape db rebuild holds",
         ),

@@ -37,7 +37,7 @@ def pass_rows(rows: int) -> list[int]:
         totals.append(rows)
         return rows
 
-    with progress.Bar("exporting", total, clock=ticking()) as bar:
+    with progress.ProgressBar("exporting", total, clock=ticking()) as bar:
         assert list(bar.over(range(rows))) == list(range(rows))
     return totals
 
@@ -64,7 +64,7 @@ def test_the_bar_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_that_share_a_key_are_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
-    with progress.Bar("exporting", lambda: 2, clock=ticking(400_000_000)) as bar:
+    with progress.ProgressBar("exporting", lambda: 2, clock=ticking(400_000_000)) as bar:
         rows = bar.over(["a1", "a2", "b1"], key=lambda row: row[0])
         next(rows)
         assert " 50%" in terminal.getvalue()
@@ -76,7 +76,7 @@ def test_rows_that_share_a_key_are_one_step(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_one_step_can_be_many_rows_and_the_number_of_steps_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
-    with progress.Bar("exporting", lambda: None, "chunk", clock=ticking(400_000_000)) as bar:
+    with progress.ProgressBar("exporting", lambda: None, "chunk", clock=ticking(400_000_000)) as bar:
         assert list(bar.over([[1, 2], [3]], rows=len)) == [[1, 2], [3]]
     assert "2 chunks" in terminal.getvalue()
     assert "3 chunks" in terminal.getvalue()
@@ -85,7 +85,7 @@ def test_one_step_can_be_many_rows_and_the_number_of_steps_unknown(monkeypatch: 
 
 def test_a_batch_is_as_many_steps_as_it_has_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
-    with progress.Bar("exporting", lambda: 80, clock=ticking()) as bar:
+    with progress.ProgressBar("exporting", lambda: 80, clock=ticking()) as bar:
         assert list(bar.over(["ab"] * 40, rows=len, steps=len)) == ["ab"] * 40
     assert "100%" in terminal.getvalue()
     assert "80 rows" in terminal.getvalue()
@@ -95,7 +95,7 @@ def test_without_a_terminal_there_is_no_bar(capsys: pytest.CaptureFixture[str]) 
     def total() -> int:
         raise AssertionError("counted for nobody")
 
-    with progress.Bar("exporting", total, clock=ticking()) as bar:
+    with progress.ProgressBar("exporting", total, clock=ticking()) as bar:
         assert list(bar.over(iter(range(50)), key=str)) == list(range(50))
     assert capsys.readouterr() == ("", "")
 
@@ -106,7 +106,7 @@ def failing() -> Iterator[int]:
 
 
 def work(clock: Clock, hidden: bool = False) -> None:
-    with progress.Bar("exporting", lambda: 60, hidden=hidden, clock=clock) as bar:
+    with progress.ProgressBar("exporting", lambda: 60, hidden=hidden, clock=clock) as bar:
         list(bar.over(failing()))
 
 

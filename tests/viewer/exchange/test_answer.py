@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from tests.viewer.conftest import COMPLETE, MS, TOOLS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
-from wiretape.viewer.exchange.answer import Answer, Part, Run
+from wiretape.viewer.exchange.answer import AnswerLayout, AnswerPart, AnswerRun
 from wiretape.viewer.exchange.transcript import Track, Transcript, Voice
 from wiretape.viewer.source.tape import queries
 
@@ -31,12 +31,12 @@ def words(*texts: str) -> Transcript:
     return spoken(*((10 * at, {"content": text}) for at, text in enumerate(texts)))
 
 
-def shown(part: Part, position: int) -> list[list[tuple[str, str]]]:
+def shown(part: AnswerPart, position: int) -> list[list[tuple[str, str]]]:
     return [[(run.text, run.state) for run in part.runs(line, position)] for line in range(part.rows)]
 
 
 def test_playhead_divides_said_text_from_ghost() -> None:
-    (part,) = Answer(words("the ", "quick ", "brown"), 10).parts
+    (part,) = AnswerLayout(words("the ", "quick ", "brown"), 10).parts
     assert shown(part, 0) == [[("the ", "ghost"), ("quick ", "ghost")], [("brown", "ghost")]]
     assert shown(part, 2) == [[("the ", "said"), ("quick ", "said")], [("brown", "ghost")]]
     assert [run.event for run in part.runs(0, 3)] == [0, 1]
@@ -44,14 +44,14 @@ def test_playhead_divides_said_text_from_ghost() -> None:
 
 def test_layout_does_not_move_while_playing() -> None:
     transcript = words("the qui", "ck bro", "wn fox")
-    answer = Answer(transcript, 9)
+    answer = AnswerLayout(transcript, 9)
     assert {position: answer.row_of(position) for position in range(4)} == {0: 0, 1: 0, 2: 1, 3: 1}
     texts = {"".join(run.text for run in answer.parts[0].runs(0, position)) for position in range(4)}
     assert texts == {"the quick "}
 
 
 def test_only_the_rows_between_two_places_change() -> None:
-    answer = Answer(words(*(f"word{at} " for at in range(50))), 12)
+    answer = AnswerLayout(words(*(f"word{at} " for at in range(50))), 12)
     for before, after in ((0, 1), (10, 11), (11, 10), (0, 50)):
         changed = {row for first, last in answer.changed(before, after) for row in range(first, last + 1)}
         for row in range(len(answer)):
@@ -63,7 +63,7 @@ def test_only_the_rows_between_two_places_change() -> None:
 
 
 def test_texts_stand_in_the_order_in_which_they_began(connection: Connection) -> None:
-    answer = Answer(Transcript(queries.observed(connection, queries.find(connection, TOOLS))[2]), 40)
+    answer = AnswerLayout(Transcript(queries.observed(connection, queries.find(connection, TOOLS))[2]), 40)
     assert [(part.kind, part.title, part.folded) for part in answer.parts] == [
         ("reasoning", "reasoning", True), ("tool", "tool call 0", False),
     ]  # fmt: skip
@@ -79,28 +79,28 @@ def test_several_choices_have_headings() -> None:
     body = {"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]}
     data = event(**body)
     transcript = Transcript(decode(FACTS, [Read(0, 0, None, 0, len(data))], data))
-    assert [part.title for part in Answer(transcript, 20).parts] == ["choice 0 · content", "choice 1 · content"]
+    assert [part.title for part in AnswerLayout(transcript, 20).parts] == ["choice 0 · content", "choice 1 · content"]
 
 
 def test_a_long_silence_is_shown_before_what_ended_it() -> None:
     transcript = spoken((0, {"content": "for "}), (10, {"content": "decode"}), (2924, {"content": " waits"}))
-    (part,) = Answer(transcript, 60, 500 * MS).parts
+    (part,) = AnswerLayout(transcript, 60, 500 * MS).parts
     assert shown(part, 3) == [[("for ", "said"), ("decode", "said"), ("┊+2.914 s┊", "silence"), (" waits", "said")]]
     assert [state for _, state in shown(part, 2)[0]] == ["said", "said", "ghost", "ghost"]
 
 
 def test_silence_before_the_first_words_is_of_no_event() -> None:
-    (part,) = Answer(spoken((5000, {"content": "late"})), 60, 500 * MS).parts
+    (part,) = AnswerLayout(spoken((5000, {"content": "late"})), 60, 500 * MS).parts
     assert shown(part, 1) == [[("late", "said")]]
 
 
 def test_tabs_take_the_width_that_is_shown() -> None:
-    (part,) = Answer(words("a\tb", "\tc"), 40).parts
+    (part,) = AnswerLayout(words("a\tb", "\tc"), 40).parts
     assert shown(part, 1) == [[("a    b", "said"), ("    c", "ghost")]]
 
 
 def test_control_characters_become_pictures() -> None:
-    (part,) = Answer(words("a\x1b[2J"), 40).parts
+    (part,) = AnswerLayout(words("a\x1b[2J"), 40).parts
     assert shown(part, 1) == [[("a␛[2J", "said")]]
 
 
@@ -110,9 +110,9 @@ def test_control_characters_become_pictures() -> None:
 )  # fmt: skip
 def test_said_pieces_are_the_text_so_far(texts: list[str], width: int, silences: bool, data: st.DataObject) -> None:
     transcript = words(*texts)
-    part = next(iter(Answer(transcript, width, 5 * MS if silences else None).parts))
+    part = next(iter(AnswerLayout(transcript, width, 5 * MS if silences else None).parts))
     position = data.draw(st.integers(0, len(texts)))
-    runs: list[Run] = [run for line in range(part.rows) for run in part.runs(line, position)]
+    runs: list[AnswerRun] = [run for line in range(part.rows) for run in part.runs(line, position)]
     said = "".join(run.text for run in runs if run.state == "said")
     wanted = "".join(texts[:position]).replace("\t", "    ").replace("\n", "")
     assert said == wanted
@@ -121,7 +121,7 @@ def test_said_pieces_are_the_text_so_far(texts: list[str], width: int, silences:
 
 
 def test_a_very_long_text_is_laid_out_a_little_at_a_time() -> None:
-    answer = Answer(words("x" * 1_000_000), 50)
+    answer = AnswerLayout(words("x" * 1_000_000), 50)
     assert (len(answer), answer.done) == (201, False)
     answer.more(500)
     assert len(answer) == 701
@@ -130,14 +130,14 @@ def test_a_very_long_text_is_laid_out_a_little_at_a_time() -> None:
 def test_texts_without_events_are_said_at_once(connection: Connection) -> None:
     row = queries.detail(connection, queries.find(connection, COMPLETE))
     transcript = Transcript.of_texts({"content": row.content or ""}, [("call", "{}")])
-    answer = Answer(transcript, 40)
+    answer = AnswerLayout(transcript, 40)
     assert shown(answer.parts[0], 1) == [[("Hello, world", "said")]]
     assert [part.kind for part in answer.parts] == ["content", "tool"]
 
 
 @pytest.mark.parametrize("position", [0, 1])
 def test_an_answer_without_words_has_no_rows(position: int) -> None:
-    answer = Answer(Transcript.of_texts({}), 40)
+    answer = AnswerLayout(Transcript.of_texts({}), 40)
     assert (len(answer), answer.row_of(position), answer.row(0).part) == (0, 0, None)
 
 
@@ -154,21 +154,23 @@ def by_turns(*choices: int) -> Transcript:
 
 def test_single_choice_can_be_shown_alone() -> None:
     transcript = by_turns(0, 1, 2, 0, 1, 2)
-    answer = Answer(transcript, 20, choice=1)
+    answer = AnswerLayout(transcript, 20, choice=1)
     assert [part.track.text for part in answer.parts] == [" 1\n 4\n"]
     assert answer.row(0).line == 0
-    assert [part.title for part in Answer(transcript, 20).parts] == [f"choice {index} · content" for index in range(3)]
+    assert [part.title for part in AnswerLayout(transcript, 20).parts] == [
+        f"choice {index} · content" for index in range(3)
+    ]
 
 
 def test_first_of_growing_choices_stays_in_sight() -> None:
-    answer = Answer(by_turns(0, 1, 0, 1, 0, 1, *[1] * 9), 20)
+    answer = AnswerLayout(by_turns(0, 1, 0, 1, 0, 1, *[1] * 9), 20)
     rows = [answer.row_of(position, steady=True) for position in range(1, 16)]
     assert [answer.row(row).part is answer.parts[0] for row in rows] == [True] * 13 + [False] * 2
     assert [answer.row(answer.row_of(position)).part is answer.parts[0] for position in (5, 6)] == [True, False]
 
 
 def test_nul_is_replaced_as_on_the_tape() -> None:
-    (part,) = Answer(words("a\0b"), 10).parts
+    (part,) = AnswerLayout(words("a\0b"), 10).parts
     assert shown(part, 1) == [[("a\ufffdb", "said")]]
 
 
@@ -180,6 +182,6 @@ def test_truncated_arguments_are_not_complete(written: str, standing: str) -> No
     if written:
         track.add(0, written[:4])
         track.add(1, written[4:])
-    part = Part("tool", track, Voice(0), "tool call 1", name)
+    part = AnswerPart("tool", track, Voice(0), "tool call 1", name)
     assert part.standing(9) == standing
     assert not written or part.standing(1) == "incomplete"

@@ -7,7 +7,7 @@ from typing import Any
 
 from wiretape.recorder.decode.prompt import Prompt
 from wiretape.recorder.decode.request import parse
-from wiretape.viewer.exchange.changes import Change, changes, differ, lines
+from wiretape.viewer.exchange.changes import RequestDifference, changes, differ, lines
 from wiretape.viewer.exchange.conversation import Folding
 from wiretape.viewer.exchange.facts import Line
 
@@ -36,7 +36,7 @@ def test_the_same_request_with_other_ids_has_no_difference() -> None:
     parts = [{"type": "text", "text": "Is it cold?"}]
     again = [{"role": "user", "content": parts}, {"role": "assistant", "tool_calls": [CALL | {"id": "c2"}]}]
     found = changes(prompt(*asked), prompt(*again))
-    assert found == [Change("message", "1–2", "same")]
+    assert found == [RequestDifference("message", "1–2", "same")]
     assert not differ(found)
     assert said(prompt(*asked), prompt(*again)) == ["the requests are the same"]
 
@@ -44,11 +44,11 @@ def test_the_same_request_with_other_ids_has_no_difference() -> None:
 def test_models_and_parameters_are_compared_by_their_names() -> None:
     a, b = prompt(temperature=0, top_p=1, metadata={"user": "u"}), prompt(temperature=1, metadata={"user": "v"}, seed=7)
     assert changes(replace(a, model="m"), replace(b, model="n")) == [
-        Change("model", "", "changed", "m", "n"),
-        Change("parameter", "temperature", "changed", "0", "1"),
-        Change("parameter", "top_p", "removed", "1", None),
-        Change("parameter", "metadata.user", "changed", "u", "v"),
-        Change("parameter", "seed", "added", None, "7"),
+        RequestDifference("model", "", "changed", "m", "n"),
+        RequestDifference("parameter", "temperature", "changed", "0", "1"),
+        RequestDifference("parameter", "top_p", "removed", "1", None),
+        RequestDifference("parameter", "metadata.user", "changed", "u", "v"),
+        RequestDifference("parameter", "seed", "added", None, "7"),
     ]
     assert said(a, b) == [
         "~ parameter temperature  0 → 1", "- parameter top_p  1", "~ parameter metadata.user  u → v",

@@ -14,7 +14,7 @@ from wiretape.viewer.exchange.conversation import Folding, flattened, lines, par
 from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.report import drawn
 from wiretape.viewer.exchange.turn import Turn, asked, turn
-from wiretape.viewer.rows import Request
+from wiretape.viewer.rows import RequestRow
 
 FIRST = detailed(
     id=conversing.FIRST, content="I look.",
@@ -23,8 +23,8 @@ FIRST = detailed(
 SECOND = detailed(id=conversing.SECOND, request_model="gpt-x", model="gpt-x", content="Yes.", finish_reason="stop")
 
 
-def request(body: bytes) -> Request:
-    return Request("", "POST", "/v1", "", [], body, len(body), "", {})
+def request(body: bytes) -> RequestRow:
+    return RequestRow("", "POST", "/v1", "", [], body, len(body), "", {})
 
 
 def second() -> Turn:

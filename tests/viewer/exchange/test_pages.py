@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange import pages
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.notes import Notes
-from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import UNKNOWN
 from wiretape.viewer.source.tape import exchange, queries
 
@@ -27,7 +27,7 @@ def known(connection: Connection, id: str) -> Known:
     return exchange.known(connection, queries.find(connection, id))
 
 
-def opened(connection: Connection, id: str) -> Opened:
+def opened(connection: Connection, id: str) -> OpenedExchange:
     return opening.opened(exchange.stored(connection, queries.find(connection, id)), Thresholds())
 
 
@@ -59,13 +59,13 @@ def test_a_heading_without_flags_has_no_gap_for_them(connection: Connection) -> 
 @each_case(
     ("recorder", "dead"),
     [
-        (Run(1, "2026-03-01T12:00:00.000000Z", None), False),
-        (Run(1, "2026-03-01T11:59:40.000000Z", None), True),
-        (Run(1, "2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:01.000000Z"), True),
-        (Run(1, "no time", None), False),
+        (RecorderRun(1, "2026-03-01T12:00:00.000000Z", None), False),
+        (RecorderRun(1, "2026-03-01T11:59:40.000000Z", None), True),
+        (RecorderRun(1, "2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:01.000000Z"), True),
+        (RecorderRun(1, "no time", None), False),
     ],
 )
-def test_silent_recorder_is_gone(connection: Connection, recorder: Run, dead: bool) -> None:
+def test_silent_recorder_is_gone(connection: Connection, recorder: RecorderRun, dead: bool) -> None:
     running = dataclasses.replace(known(connection, LIVE), recorder=recorder)
     assert pages.is_dead(running, NOON_NS + 2 * 10**9) == dead
     assert not pages.is_dead(known(connection, COMPLETE), 2 * NOON_NS)

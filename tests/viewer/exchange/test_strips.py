@@ -12,7 +12,7 @@ from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_REA
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import markers, strips
-from wiretape.viewer.exchange.strips import Wait
+from wiretape.viewer.exchange.strips import StripWait
 from wiretape.viewer.exchange.transcript import KINDS, Transcript
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.text import sparkline
@@ -103,38 +103,38 @@ def test_the_legend_has_the_letters_that_a_stream_has() -> None:
         assert strips.legend(transcript) == f": comment d done {last}"
 
 
-def found_waits(at: list[int], end: int, cells: int = 30) -> list[Wait]:
+def found_waits(at: list[int], end: int, cells: int = 30) -> list[StripWait]:
     """Return the waits of outputs at these times, on an axis up to `end`, all in ms."""
     return strips.waits([ms * MS for ms in at], 0, end * MS, end * MS, cells)
 
 
 def test_waits_before_between_and_after_outputs() -> None:
     assert found_waits([1000, 1100, 2000, 2900], 3000) == [
-        Wait(0, 8, 1000 * MS, "first"),
-        Wait(11, 18, 900 * MS, "slow"),
-        Wait(20, 27, 900 * MS, "slow"),
+        StripWait(0, 8, 1000 * MS, "first"),
+        StripWait(11, 18, 900 * MS, "slow"),
+        StripWait(20, 27, 900 * MS, "slow"),
     ]
-    assert found_waits([100], 3000) == [Wait(1, 29, 2900 * MS, "stalled")]
-    assert found_waits([], 3000) == [Wait(0, 29, 3000 * MS, "stalled")]
+    assert found_waits([100], 3000) == [StripWait(1, 29, 2900 * MS, "stalled")]
+    assert found_waits([], 3000) == [StripWait(0, 29, 3000 * MS, "stalled")]
 
 
 def test_short_waits_are_left_out() -> None:
     assert found_waits([300, 600, 900], 1200) == []
-    assert found_waits([300, 601, 900], 1200) == [Wait(8, 14, 301 * MS, "slow")]
+    assert found_waits([300, 601, 900], 1200) == [StripWait(8, 14, 301 * MS, "slow")]
 
 
 def test_a_wait_within_one_cell_takes_none() -> None:
-    assert found_waits([1000, 1500], 60_000, 10)[0] == Wait(1, 9, 58_500 * MS, "stalled")
+    assert found_waits([1000, 1500], 60_000, 10)[0] == StripWait(1, 9, 58_500 * MS, "stalled")
 
 
 def test_a_wait_is_shaded_with_its_length_where_there_is_room() -> None:
     row = "▃         ▇    ▆  ▃"
-    shaded = strips.shaded(row, [Wait(1, 9, 2_400 * MS, "stalled"), Wait(11, 14, 850 * MS, "slow")], 20)
+    shaded = strips.shaded(row, [StripWait(1, 9, 2_400 * MS, "stalled"), StripWait(11, 14, 850 * MS, "slow")], 20)
     assert shaded == "▃··2.4 s··▇····▆  ▃ "
 
 
 def test_a_wait_that_is_not_played_in_full_is_marked() -> None:
-    long, short = Wait(0, 10, 2_400 * MS, "stalled"), Wait(12, 14, 2_400 * MS, "stalled")
+    long, short = StripWait(0, 10, 2_400 * MS, "stalled"), StripWait(12, 14, 2_400 * MS, "stalled")
     assert strips.shaded(" " * 15, [long, short], 15, 2_000 * MS) == "··┆2.4 s┆·· ·┆·"
     assert strips.shaded(" " * 15, [long], 15, 2_500 * MS) == "···2.4 s···    "
 

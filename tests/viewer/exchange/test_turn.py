@@ -11,15 +11,15 @@ from tests.viewer.exchange_rows import detailed
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.prompt import Message, Text
 from wiretape.viewer.exchange.turn import Turn, answer, asked, asked_over_websocket, over_websocket, turn
-from wiretape.viewer.rows import Request
+from wiretape.viewer.rows import RequestRow
 
 CALLS = [{"id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'}]
 ANSWERED = detailed(content="I look.", tool_calls=CALLS)
 USER = {"role": "user", "content": "And in Bern?"}
 
 
-def request(body: bytes | None, size: int | None = -1, *headers: list[str]) -> Request:
-    return Request("", "POST", "/v1", "", headers, body, len(body or b"") if size == -1 else size, "", {})
+def request(body: bytes | None, size: int | None = -1, *headers: list[str]) -> RequestRow:
+    return RequestRow("", "POST", "/v1", "", headers, body, len(body or b"") if size == -1 else size, "", {})
 
 
 def follows(messages: list[Any], before: list[Any] = conversing.QUESTION, **parameters: Any) -> Turn:
@@ -100,7 +100,7 @@ def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
         (request(b"\x1f", 1, ["content-encoding", "gzip2"]), "compressed in a way that is not read (gzip2)"),
     ],
 )
-def test_a_request_without_messages_says_why(body: Request, why: str) -> None:
+def test_a_request_without_messages_says_why(body: RequestRow, why: str) -> None:
     found = asked(detailed(), body)
     assert found.prompt is None
     assert why in found.problem

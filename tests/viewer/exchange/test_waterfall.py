@@ -8,11 +8,11 @@ from tests.viewer.exchange_rows import detailed
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import opened, pages
-from wiretape.viewer.exchange.pages import Bar
+from wiretape.viewer.exchange.pages import TimeBar
 from wiretape.viewer.source.tape import exchange, queries
 
 
-def bars(connection: Connection, id: str) -> list[Bar]:
+def bars(connection: Connection, id: str) -> list[TimeBar]:
     no = queries.find(connection, id)
     found = opened.opened(exchange.stored(connection, no), Thresholds())
     row = queries.detail(connection, no)
@@ -31,9 +31,9 @@ def test_running_exchange_has_no_end_bar(connection: Connection) -> None:
 
 
 def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
-    assert Bar("x", 0, 50, "wait").cells(100, 10) == (0, 5)
-    assert Bar("x", 50, 100, "wait").cells(100, 10) == (5, 5)
-    assert Bar("x", 100, 100, "wait").cells(100, 10) == (9, 1)
+    assert TimeBar("x", 0, 50, "wait").cells(100, 10) == (0, 5)
+    assert TimeBar("x", 50, 100, "wait").cells(100, 10) == (5, 5)
+    assert TimeBar("x", 100, 100, "wait").cells(100, 10) == (9, 1)
 
 
 @each_case(
@@ -47,7 +47,7 @@ def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
 )
 def test_the_end_says_how_the_body_was_framed(framing: str | None, told: str) -> None:
     facts = Exchange(200, None, None, "end", 0, 1, 20, framing=framing)
-    assert list(pages.bars(facts, detailed(), None, last_ns=10))[-1] == Bar("end", 10, 20, "end", told)
+    assert list(pages.bars(facts, detailed(), None, last_ns=10))[-1] == TimeBar("end", 10, 20, "end", told)
 
 
 def test_other_ends_are_described_as_on_the_tape() -> None:

@@ -13,7 +13,7 @@ from tests.decoded import of_chunks
 from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from tests.viewer.exchange_rows import full
 from tests.viewer.golden import assert_golden
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece
 from wiretape.viewer.export import asciicast
 from wiretape.viewer.source.tape import exchange, queries
 
@@ -107,7 +107,7 @@ def test_an_error_is_marked_and_how_it_ended_is_shown(connection: Connection) ->
 
 
 def test_an_error_is_marked_behind_what_came_with_it() -> None:
-    failed = replace(said(content="a"), fault=Fault("c", "overloaded"))
+    failed = replace(said(content="a"), fault=ReportedError("c", "overloaded"))
     assert [text for _, code, text in made(failed, end_ns=10 * MS) if code in "om"][:4] == [
         "ttft 10.0 ms", "a", "error c: overloaded", "\r\n",
     ]  # fmt: skip

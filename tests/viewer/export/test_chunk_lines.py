@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from tests.cases import each_case
 from tests.decoded import of_runs
 from tests.viewer.conftest import HOSTILE
-from wiretape.recorder.decode.decoder import Decoded, Run
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, ToolPiece
+from wiretape.recorder.decode.decoder import Decoded, ItemRun
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece
 from wiretape.recorder.decode.templates import PARTS, filler
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.viewer import rows
@@ -39,25 +39,25 @@ CHUNKS = st.builds(
     lambda some, usage, fault, said: Chunk("openai.chat", "", "", tuple(some), *said, usage, fault),
     st.lists(pieces(), max_size=2),
     st.sampled_from([None, {"completion_tokens": 3}, {"completion_tokens": "3"}]),
-    st.sampled_from([None, Fault("a", "b")]),
+    st.sampled_from([None, ReportedError("a", "b")]),
     st.tuples(st.booleans(), st.booleans(), st.booleans()),
 )
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> list[Run]:
+def runs(draw: st.DrawFn) -> list[ItemRun]:
     """Chunks of any kind, and several that repeat one text; some items have no chunk."""
-    found, item = list[Run](), 0
+    found, item = list[ItemRun](), 0
     for _ in range(draw(st.integers(0, 4))):
         item += draw(st.integers(0, 1))
         if draw(st.booleans()):
-            found.append(Run(draw(CHUNKS), None, [""], item))
+            found.append(ItemRun(draw(CHUNKS), None, [""], item))
         else:
             part = draw(st.sampled_from(PARTS))
             tools = (ToolPiece(0, "", draw(TEXTS), ""),) if part == "arguments" else ()
             piece = Piece(0, "", "", "", tools, draw(st.one_of(st.none(), KNOWN)))
             empty = Chunk("openai.chat", pieces=(piece,), content=True)
-            found.append(Run(filler(empty, part)("x"), part, draw(st.lists(KNOWN, min_size=1, max_size=5)), item))
+            found.append(ItemRun(filler(empty, part)("x"), part, draw(st.lists(KNOWN, min_size=1, max_size=5)), item))
         item += len(found[-1])
     return found
 
@@ -71,7 +71,9 @@ def streams(draw: st.DrawFn) -> Decoded:
 
 
 def one_by_one(decoded: Decoded) -> Decoded:
-    alone = [Run(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)]
+    alone = [
+        ItemRun(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)
+    ]
     return of_runs(alone, decoded.at_ns, decoded.reads)
 
 
@@ -124,6 +126,6 @@ def test_the_chunks_of_a_tape_are_written_the_same_both_ways(
 
 def test_a_cell_is_a_formula_no_more_than_in_a_row() -> None:
     first = Chunk("openai.chat", pieces=(Piece(0, "x", "", "", (), None),), content=True)
-    decoded = of_runs([Run(first, "content", ["=1", 'a"b', "c,d"], 0)], [0, 1, 2])
+    decoded = of_runs([ItemRun(first, "content", ["=1", 'a"b', "c,d"], 0)], [0, 1, 2])
     text = written(rows.Chunks([("a", decoded)])).decode()
     assert [row["content"] for row in csv.DictReader(io.StringIO(text, newline=""))] == ["'=1", 'a"b', "c,d"]

@@ -21,16 +21,16 @@ from wiretape.recorder.errors import WiretapeError  # noqa: E402
 from wiretape.viewer import rows  # noqa: E402
 from wiretape.viewer.export import fields, parquet  # noqa: E402
 from wiretape.viewer.export import text as export  # noqa: E402
-from wiretape.viewer.export.fields import Field  # noqa: E402
+from wiretape.viewer.export.fields import ExportField  # noqa: E402
 
 
-def read_back(columns: tuple[Field, ...], found: list[rows.TableRow]) -> Any:
+def read_back(columns: tuple[ExportField, ...], found: list[rows.TableRow]) -> Any:
     out = io.BytesIO()
     assert parquet.write(out, columns, iter(found)) == len(found)
     return arrow.read_table(io.BytesIO(out.getvalue()))
 
 
-def expected(field: Field, value: Any) -> Any:
+def expected(field: ExportField, value: Any) -> Any:
     if value is None:
         return None
     match field.kind:
@@ -62,7 +62,7 @@ def test_columns_are_typed_and_say_their_unit_and_meaning() -> None:
 
 
 def test_what_parquet_cannot_hold_is_an_escape_or_null() -> None:
-    columns = (Field("a", "text", None, "a"), Field("b", "integer", "count", "b"))
+    columns = (ExportField("a", "text", None, "a"), ExportField("b", "integer", "count", "b"))
     found = [{"a": "\ud83d!", "b": 1 << 63}, {"a": "é", "b": -(1 << 63)}]
     assert read_back(columns, found).to_pylist() == [{"a": "\\ud83d!", "b": None}, {"a": "é", "b": -(1 << 63)}]
 
@@ -74,7 +74,7 @@ def test_what_the_tape_has_as_0_or_1_is_a_boolean() -> None:
 
 
 def test_row_groups_end_when_they_are_full_of_rows_or_of_text() -> None:
-    columns = (Field("a", "text", None, "a"),)
+    columns = (ExportField("a", "text", None, "a"),)
     for size, count, groups in ((1, 10_001, 2), (1 << 21, 5, 3)):
         out = io.BytesIO()
         text = "x" * size

@@ -12,7 +12,7 @@ from wiretape.recorder.destinations import Credentials, Target
 from wiretape.viewer.ship.acknowledged import held
 from wiretape.viewer.ship.clickhouse.sink import CentreSink
 from wiretape.viewer.ship.shipper import Shipper
-from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.ship.sink import ShippedLabels
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.clickhouse.tables import EngineTable
@@ -185,7 +185,7 @@ def ship(tape: Path, engine: Engine, **more: Any) -> tuple[int, list[str]]:
         held(tape, TARGET.name) as known,
         centre(engine) as there,
     ):
-        origin = more.pop("origin", Origin("a-host"))
+        origin = more.pop("origin", ShippedLabels("a-host"))
         sink = CentreSink(there, origin, more.pop("bodies", False))
         shipper = Shipper(sink, known, warn=said.append, **more)
         shipper.run(connection, once=True)

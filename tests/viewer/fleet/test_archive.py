@@ -37,7 +37,7 @@ from wiretape.viewer.ship.parquet import sink as archiving
 from wiretape.viewer.ship.parquet.files import Files
 from wiretape.viewer.ship.parquet.sink import ArchiveSink
 from wiretape.viewer.ship.shipper import Shipper
-from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.ship.sink import ShippedLabels
 from wiretape.viewer.source.tape import queries
 
 LATER = Clock(wall_ns=lambda: 1_800_000_000 * 10**9)
@@ -66,7 +66,7 @@ def files(root: Path) -> Files:
 
 @contextmanager
 def archiver(tape: Path, root: Path, **more: Any) -> Iterator[Shipper]:
-    origin = more.pop("origin", Origin("a-host", {"tenant": "acme"}))
+    origin = more.pop("origin", ShippedLabels("a-host", {"tenant": "acme"}))
     sink = ArchiveSink(files(root), origin, more.pop("bodies", False), more.get("clock", SYSTEM))
     with held(tape, "an archive") as known:
         yield Shipper(sink, known, **more)
@@ -196,7 +196,7 @@ def test_hosts_that_ship_at_once_have_their_exchanges_on_the_days_when_they_star
             store = opened_tapes.enter_context(opened(own, other_session(host)))
             for id in (f"a{number}", f"b{number}"):
                 record(store, [begin(id, started_at=started_at), *exchange(id)[1:]])
-            assert ship(own, root, origin=Origin(host), clock=LATER) == 2
+            assert ship(own, root, origin=ShippedLabels(host), clock=LATER) == 2
     query = "SELECT id, exchanges.date::VARCHAR, exchanges.host, s.host FROM exchanges JOIN sessions s"
     assert found(root, f"{query} USING (tenant, session) ORDER BY id") == [
         ("a0", "2026-03-01", "höst", "höst"), ("a1", "2026-03-02", "..", ".."),
@@ -273,7 +273,7 @@ def test_with_bodies_what_was_said_is_archived_and_hostile_texts_arrive_as_they_
     with opened(tape) as store:
         frames = [begin("e1", labels=labels), head("e1"), *body("e1", STREAM), end("e1", STREAM)]
         record(store, frames)
-        assert ship(tape, root, bodies=True, origin=Origin(host)) == 1
+        assert ship(tape, root, bodies=True, origin=ShippedLabels(host)) == 1
     assert found(root, "SELECT host, labels::JSON->>'k''' FROM exchanges") == [(host, HOSTILE)]
     (path,) = (root / "streams").rglob("*.parquet")
     assert path.parent.name == "host=..%2Fa%20b%3D1%2F%27%25"

@@ -20,7 +20,7 @@ from wiretape.viewer.ship.acknowledged import held
 from wiretape.viewer.ship.parquet.files import Files, in_bucket
 from wiretape.viewer.ship.parquet.sink import ArchiveSink
 from wiretape.viewer.ship.shipper import Shipper
-from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.ship.sink import ShippedLabels
 from wiretape.viewer.source.tape import queries
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ def files(store: Bucket, name: str = "archive") -> Files:
 
 def ship(tape: Path, files: Files, clock: Clock = TODAY) -> int:
     with queries.opened(tape) as connection, held(tape, "a bucket") as known:
-        archiver = Shipper(ArchiveSink(files, Origin("a/host"), True, clock), known, clock=clock)
+        archiver = Shipper(ArchiveSink(files, ShippedLabels("a/host"), True, clock), known, clock=clock)
         archiver.run(connection, once=True)
         return archiver.shipped
 

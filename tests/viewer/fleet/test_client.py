@@ -10,18 +10,36 @@ import pytest
 from tests.cases import each_case
 from tests.viewer.fleet.engine import HEADERS, TARGET, Engine, centre, failed
 from wiretape.recorder.destinations import Credentials
-from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, Refused, Unavailable, UnknownExpression
+from wiretape.viewer.source.clickhouse.client import (
+    Centre,
+    MemoryExceeded,
+    Unavailable,
+    UnknownExpression,
+    UnusableServer,
+)
 
 
 @each_case(
     "answer, kind, said",
     [
-        (failed(401, 193, "Wrong password for user x"), Refused, "does not accept the user or the password: check"),
-        (failed(500, 516, "x: Authentication failed"), Refused, "does not accept the user or the password: check"),
-        (failed(500, 497, "Not enough privileges"), Refused, r"does not allow this account to do that \(Not enough"),
-        (failed(404, 60, "Table db.exchanges doesn't exist."), Refused, "run 'wiretape fleet init"),
-        (failed(404, 81, "Database db doesn't exist"), Refused, "run 'wiretape fleet init"),
-        (failed(404, 16, "No such column x in table"), Refused, "has another schema .No such column x"),
+        (
+            failed(401, 193, "Wrong password for user x"),
+            UnusableServer,
+            "does not accept the user or the password: check",
+        ),
+        (
+            failed(500, 516, "x: Authentication failed"),
+            UnusableServer,
+            "does not accept the user or the password: check",
+        ),
+        (
+            failed(500, 497, "Not enough privileges"),
+            UnusableServer,
+            r"does not allow this account to do that \(Not enough",
+        ),
+        (failed(404, 60, "Table db.exchanges doesn't exist."), UnusableServer, "run 'wiretape fleet init"),
+        (failed(404, 81, "Database db doesn't exist"), UnusableServer, "run 'wiretape fleet init"),
+        (failed(404, 16, "No such column x in table"), UnusableServer, "has another schema .No such column x"),
         (failed(500, 243, "Cannot reserve 1.00 MiB"), Unavailable, "the disk of http://127.0.0.1:1 is full"),
         (
             failed(500, 75, "Cannot write to file /x, errno: 28, strerror: No"),
@@ -30,7 +48,7 @@ from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, Ref
         ),
         (
             failed(500, 159, "Watching task q is executing longer than distributed_ddl_task_timeout (=45) seconds."),
-            Refused,
+            UnusableServer,
             "not all hosts of the cluster did it .* then run the same command again",
         ),
         (failed(500, 285, "Number of alive replicas (1) is less"), Unavailable, "too few replicas that work"),
@@ -44,8 +62,12 @@ from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, Ref
         (failed(500, 427, "cannot compile re2: (?=a)"), UnknownExpression, "those of RE2"),
         (failed(200, 241, "Memory limit exceeded"), MemoryExceeded, "raise max_memory_usage"),
         (httpx.Response(502, text="<h1>Bad gateway</h1>"), Unavailable, "answered 502"),
-        (httpx.Response(404, text="not here"), Refused, "is no ClickHouse server"),
-        (httpx.Response(302, headers={"Location": "http://x/"}), Refused, "names 'http://x/' instead, which is not"),
+        (httpx.Response(404, text="not here"), UnusableServer, "is no ClickHouse server"),
+        (
+            httpx.Response(302, headers={"Location": "http://x/"}),
+            UnusableServer,
+            "names 'http://x/' instead, which is not",
+        ),
         (httpx.Response(200, text="<p>Sign in"), Unavailable, "answered '<p>Sign in': something else than ClickHouse"),
         (httpx.Response(200), Unavailable, "answered '': something else than ClickHouse"),
         (httpx.Response(200, headers=HEADERS, text="hello"), Unavailable, "answered 'hello' to what was inserted"),
@@ -125,7 +147,7 @@ def test_a_certificate_that_does_not_verify_and_no_tls_at_all_are_nothing_that_p
 ) -> None:
     error = httpx.ConnectError("tls")
     error.__cause__ = cause
-    with centre(raising(error)) as there, pytest.raises(Refused, match=said):
+    with centre(raising(error)) as there, pytest.raises(UnusableServer, match=said):
         there.query("SELECT 1")
 
 

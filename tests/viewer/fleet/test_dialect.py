@@ -21,7 +21,7 @@ from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
 from wiretape.viewer.source.clickhouse import figures, gaps, observed
 from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, NotAtCentre
-from wiretape.viewer.source.clickhouse.dialect import Dialect
+from wiretape.viewer.source.clickhouse.dialect import ClickHouseDialect
 from wiretape.viewer.source.clickhouse.driver import literal
 from wiretape.viewer.source.clickhouse.source import connected
 from wiretape.viewer.source.tape import conditions, queries
@@ -217,10 +217,10 @@ def test_gaps_of_large_groups_are_selected_by_rank_unless_they_change_meanwhile(
     first, (selected, nothing) = plans[0], select(*plans[0].columns(("model",), true())).selected_columns[1:]
     assert (list(first.large), last.large, estimated.is_estimated) == ([("m'",), (None,)], {}, True)
     assert len(plans) == 3
-    written = str(selected.compile(dialect=Dialect(), compile_kwargs={"literal_binds": True}))
+    written = str(selected.compile(dialect=ClickHouseDialect(), compile_kwargs={"literal_binds": True}))
     assert "quantilesExactArrayIf(9.5e-06, 0.4999995, 0.5000005, 0.5000045, 0.8999995," in written
     assert "request_model, response_model) = 'm''" in written
-    assert "IS NULL" in str(nothing.compile(dialect=Dialect()))
+    assert "IS NULL" in str(nothing.compile(dialect=ClickHouseDialect()))
     with pytest.raises(gaps.Changed):
         first.read(("m'",), iter([(1_000_001, 9, 0, 0, 0.0, []), ([0] * 20,), ([0] * 20,)]))
 

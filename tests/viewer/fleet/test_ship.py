@@ -34,9 +34,9 @@ from wiretape.recorder.tape.store import Store
 from wiretape.viewer.ship.acknowledged import Progress, destinations, held, path_of
 from wiretape.viewer.ship.clickhouse import sink as shipping
 from wiretape.viewer.ship.clickhouse.batches import second
-from wiretape.viewer.ship.sink import NotTaken, Origin
+from wiretape.viewer.ship.sink import NotTaken, ShippedLabels
 from wiretape.viewer.source.clickhouse import tables
-from wiretape.viewer.source.clickhouse.client import Refused
+from wiretape.viewer.source.clickhouse.client import UnusableServer
 from wiretape.viewer.source.tape.shipping import fitting, waiting
 
 
@@ -83,7 +83,7 @@ def test_what_ends_late_or_is_derived_again_is_shipped_and_what_is_acknowledged_
 def test_a_row_has_facts_measures_gaps_labels_and_its_session_and_nothing_of_what_was_said(tape: Path) -> None:
     engine = Engine()
     with recorded(tape, "e1"):
-        ship(tape, engine, origin=Origin("a-host", {"tenant": "acme", "run": "z", "zone": "eu"}))
+        ship(tape, engine, origin=ShippedLabels("a-host", {"tenant": "acme", "run": "z", "zone": "eu"}))
     row = engine.final()["e1"]
     with reading(tape) as connection:
         measured = connection.execute(select(measures)).mappings().one()
@@ -195,7 +195,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(tape: Path) -> None:
             ),
             (missing, "no such table .*: run 'wiretape fleet init"),
         ):
-            with pytest.raises(Refused, match=said):
+            with pytest.raises(UnusableServer, match=said):
                 ship(tape, engine)
             assert engine.inserts("sessions") == []
         assert ship(tape, newer) == (1, ["wiretape at 127.0.0.1:1 has 1 column of a newer version, which stay empty"])
@@ -218,7 +218,7 @@ def test_hostile_texts_arrive_as_they_are(tape: Path) -> None:
         record(
             store, [begin("e1", body=asked, labels={"k'": text}), head("e1"), *body("e1", STREAM), end("e1", STREAM)]
         )
-        ship(tape, engine, origin=Origin("h'; DROP TABLE exchanges --"))
+        ship(tape, engine, origin=ShippedLabels("h'; DROP TABLE exchanges --"))
     row = engine.final()["e1"]
     assert row["request_model"].decode() == text
     assert row["label_values"][0].decode() == text
@@ -247,15 +247,15 @@ def test_a_tape_that_was_put_in_the_place_of_another_is_shipped_from_its_beginni
 def test_a_tape_is_shipped_for_one_tenant(tape: Path) -> None:
     engine = Engine()
     with recorded(tape, "e1") as store:
-        ship(tape, engine, origin=Origin("h", {"tenant": "acme", "zone": "eu"}))
+        ship(tape, engine, origin=ShippedLabels("h", {"tenant": "acme", "zone": "eu"}))
         record(store, exchange("e2"))
         for labels in ({}, {"tenant": "other"}):
             with pytest.raises(
                 WiretapeError, match=r"with --label tenant=acme, not with (no label tenant|--label ten)"
             ):
-                ship(tape, engine, origin=Origin("h", labels))
+                ship(tape, engine, origin=ShippedLabels("h", labels))
         record(store, [begin("e3", labels={"tenant": "other"}), head("e3"), *body("e3", STREAM), end("e3", STREAM)])
-        assert ship(tape, engine, origin=Origin("h", {"tenant": "acme"})) == (2, [])
+        assert ship(tape, engine, origin=ShippedLabels("h", {"tenant": "acme"})) == (2, [])
     rows = engine.final().values()
     assert {row["label_values"][row["label_names"].index(b"tenant")] for row in rows} == {b"acme"}
     assert {row["tenant"] for row in rows} == {b"acme"}

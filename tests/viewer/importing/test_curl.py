@@ -8,11 +8,11 @@ import pytest
 
 from tests.cases import each_case
 from wiretape.viewer.importing import curl, formats
-from wiretape.viewer.importing.found import Found, NotImportable, Refused, Source
+from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable
 
 TRACE = (Path(__file__).parents[2] / "data" / "imports" / "curl-7.88-chunked.trace").read_bytes()
 """Of curl 7.88.1 with `-sN --trace-time --trace -`: its standard output is in between."""
-SOURCE = Source("t", datetime(2026, 11, 23, 12, tzinfo=UTC), day=date(2026, 11, 23))
+SOURCE = ImportedFile("t", datetime(2026, 11, 23, 12, tzinfo=UTC), day=date(2026, 11, 23))
 SENT = b"POST /v1/x HTTP/1.1\r\nHost: api.test\r\nContent-Length: 2\r\n\r\n"
 LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
 CLOSE = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -43,9 +43,9 @@ def info(text: str, at: str = "", id: str = "") -> bytes:
     return f"{at}{id}== Info: {text}\n".encode()
 
 
-def parsed(trace: bytes, source: Source = SOURCE) -> list[Found]:
+def parsed(trace: bytes, source: ImportedFile = SOURCE) -> list[Found]:
     found = list(curl.read(trace, source))
-    assert [one for one in found if isinstance(one, Refused)] == []
+    assert [one for one in found if isinstance(one, Unimportable)] == []
     return [one for one in found if isinstance(one, Found)]
 
 
@@ -140,14 +140,14 @@ def test_what_is_said_to_a_proxy_is_left_out_and_tls_makes_the_url_one_of_https(
 )
 def test_times_go_on_past_midnight(written: Any, day: date | None, started: Any) -> None:
     trace = sent("23:59:59.000000 ") + received(LENGTH, b"ab", b"cd", at="00:00:00.500000 ")
-    (one,) = parsed(trace, Source("t", datetime(*written).astimezone(), day))
+    (one,) = parsed(trace, ImportedFile("t", datetime(*written).astimezone(), day))
     assert (one.started, one.at_ns) == (datetime(*started).astimezone(), [15 * 10**8] * 2)
 
 
 def test_what_cannot_be_read_is_named_with_its_line() -> None:
     damaged = sent() + received(LENGTH, b"ab") + b"<= Recv data, 2 bytes (0x2)\nzz\n"
     found = list(curl.read(damaged, SOURCE))
-    assert [(one.place, one.is_note) for one in found if isinstance(one, Refused)] == [("line 18", True)]
+    assert [(one.place, one.is_note) for one in found if isinstance(one, Unimportable)] == [("line 18", True)]
     assert [one.ended_by for one in found if isinstance(one, Found)] == ["died"]
     for trace, reason in (
         (b"=> Send header, 18 bytes (0x12)\n0000: GET / HTTP/1.1\n0010: \n", "--trace-ascii"),
@@ -161,11 +161,11 @@ def test_a_broken_transfer_costs_no_other() -> None:
     head = b"POST /cut HTTP/1.1\r\nHost: api.test\r\n\r\n"
     damaged = dump("=> Send header", head).replace(b"0000: 50", b"0000: zz")
     found = list(curl.read(damaged + sent() + received(LENGTH, b"data"), SOURCE))
-    assert found[0] == Refused("line 1", "its dump is cut off or damaged", is_note=True)
+    assert found[0] == Unimportable("line 1", "its dump is cut off or damaged", is_note=True)
     assert [(one.path, one.body) for one in found if isinstance(one, Found)] == [("/v1/x", b"data")]
 
 
 def test_times_that_no_calendar_has_are_refused() -> None:
     back = b"".join(b"%02d:00:00.000000 == Info: x\n" % (23 * (no % 2)) for no in range(1_600_000))
     with pytest.raises(NotImportable, match="go back too often"):
-        list(curl.read(back + sent(at="00:00:00.000000 "), Source("t", SOURCE.modified)))
+        list(curl.read(back + sent(at="00:00:00.000000 "), ImportedFile("t", SOURCE.modified)))

@@ -14,9 +14,9 @@ from tests.cases import each_case
 from tests.recorder.frames import begin, end, head, opened, read, record
 from tests.viewer.commanding import run
 from wiretape.viewer.importing import formats, har
-from wiretape.viewer.importing.found import Found, NotImportable, Refused, Source, problem
+from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable, problem
 
-SOURCE = Source("t", datetime(2026, 3, 1, tzinfo=UTC))
+SOURCE = ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC))
 STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
 TIMINGS = {"blocked": 1, "dns": 2, "ssl": 2, "connect": 4, "send": 1, "wait": 10, "receive": 90}
 TEXT = "event: a\ndata: x\n\n: ping\n\ndata: y\n\n"
@@ -40,7 +40,7 @@ def archive(*entries: Any) -> bytes:
     return json.dumps({"log": {"version": "1.2", "creator": {"name": "x"}, "entries": entries}}).encode()
 
 
-def parsed(*entries: Any) -> list[Found | Refused]:
+def parsed(*entries: Any) -> list[Found | Unimportable]:
     return list(har.read(archive(*entries), SOURCE))
 
 
@@ -79,7 +79,7 @@ def test_a_text_that_chrome_read_in_another_charset_is_put_right_by_its_events()
     misread = "".join(bytes([one]).decode("cp1252", "ignore") or chr(one) for one in text.encode())
     for messages, at_ns in (([data], [50 * 10**6]), ([], []), ([data | {"data": "other"}], [])):
         note, one = parsed(entry({"text": misread}, _eventSourceMessages=messages))
-        assert isinstance(note, Refused)
+        assert isinstance(note, Unimportable)
         assert note.is_note
         assert isinstance(one, Found)
         assert (one.body, one.at_ns) == (text.encode(), at_ns)
@@ -102,7 +102,7 @@ def test_a_text_that_chrome_read_in_another_charset_is_put_right_by_its_events()
 )
 def test_times_that_are_not_those_of_the_body_are_not_used(messages: list[dict[str, Any]]) -> None:
     note, one = parsed(entry({"text": TEXT}, _eventSourceMessages=messages))
-    assert isinstance(note, Refused)
+    assert isinstance(note, Unimportable)
     assert note.is_note
     assert isinstance(one, Found)
     assert (one.body, one.at_ns, one.is_timed) == (TEXT.encode(), [], False)
@@ -141,7 +141,7 @@ JSON, CHUNKED, ZERO, NINE = (
 )
 def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str, Any]) -> None:
     refused, other = parsed(entry({"size": 0}, **changes), entry({"text": TEXT}))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Unimportable)
     assert "streamed past" in refused.reason
     assert isinstance(other, Found)
 
@@ -203,7 +203,7 @@ def test_an_entry_of_which_nothing_can_be_made_is_named_and_the_others_go_in(
     changes: dict[str, Any], reason: str
 ) -> None:
     refused, other = parsed(entry({}, **changes), entry({"text": "a"}))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Unimportable)
     assert refused.place == "entry 0"
     assert reason in refused.reason
     assert isinstance(other, Found)
@@ -312,4 +312,4 @@ def test_a_broken_entry_costs_no_other(broken: str, tmp_path: Path) -> None:
 def test_of_an_archive_that_is_cut_off_the_whole_entries_are_imported() -> None:
     first, second = parsed(entry({"text": TEXT})), list(har.read(archive(*[entry({"text": TEXT})] * 2)[:-40], SOURCE))
     assert second[0] == first[0]
-    assert second[1:] == [Refused("entry 1", "Input data was truncated")]
+    assert second[1:] == [Unimportable("entry 1", "Input data was truncated")]

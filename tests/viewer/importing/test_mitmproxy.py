@@ -8,11 +8,11 @@ import pytest
 
 from tests.cases import each_case
 from wiretape.viewer.importing import formats, mitmproxy
-from wiretape.viewer.importing.found import Found, NotImportable, Refused, Source, problem
+from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable, problem
 
 FLOWS = (Path(__file__).parents[2] / "data" / "imports" / "mitmproxy-11.flows").read_bytes()
 """Of mitmdump 11.0.2 as a reverse proxy: a stream, a whole answer, and a stream that broke off."""
-SOURCE = Source("t", datetime(2026, 3, 1, tzinfo=UTC))
+SOURCE = ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC))
 REQUEST = {
     "method": b"GET", "scheme": b"https", "host": "api.test", "port": 443, "path": b"/v1/x", "content": b"",
     "headers": [[b":authority", b"a"], [b"accept", b"*/*"]], "timestamp_start": 100.0, "timestamp_end": 100.5,
@@ -50,7 +50,7 @@ def flow(**changes: Any) -> dict[str, Any]:
     return {**made, "websocket": None, "marked": "", "intercepted": False} | changes
 
 
-def only(**changes: Any) -> Found | Refused:
+def only(**changes: Any) -> Found | Unimportable:
     (one,) = mitmproxy.read(dumped(flow(**changes)), SOURCE)
     return one
 
@@ -116,7 +116,7 @@ def test_how_a_flow_without_an_answer_ended(message: str, ended_by: str) -> None
 )
 def test_a_flow_of_which_nothing_can_be_made_says_why(changes: dict[str, Any], reason: str) -> None:
     one = only(**changes)
-    assert isinstance(one, Refused)
+    assert isinstance(one, Unimportable)
     assert (one.place, reason in one.reason) == ("flow 0", True), one.reason
 
 
@@ -127,12 +127,12 @@ def test_damage_in_a_flow_costs_that_flow_and_damage_between_them_the_rest() -> 
         deep = b"%d:%b]" % (len(deep), deep)
     nested = b"%d:1:a;%b}" % (len(deep) + 4, deep)
     for data, kinds in (
-        (good + bad + good, [Found, Refused, Found]),
-        (good + nested + good, [Found, Refused, Found]),
-        (good + dumped([1]) + dumped("a") + good, [Found, Refused, Refused, Found]),
-        (good + good[:-9], [Found, Refused]),
-        (good + b"rubbish" + good, [Found, Refused]),
-        (good + b"999999999999:" + good, [Found, Refused]),
+        (good + bad + good, [Found, Unimportable, Found]),
+        (good + nested + good, [Found, Unimportable, Found]),
+        (good + dumped([1]) + dumped("a") + good, [Found, Unimportable, Unimportable, Found]),
+        (good + good[:-9], [Found, Unimportable]),
+        (good + b"rubbish" + good, [Found, Unimportable]),
+        (good + b"999999999999:" + good, [Found, Unimportable]),
     ):
         assert [type(one) for one in mitmproxy.read(data, SOURCE)] == kinds
     with pytest.raises(NotImportable, match="no flow"):
@@ -150,6 +150,6 @@ def test_a_broken_flow_costs_no_other() -> None:
         dumped(flow()).replace(b"8:api.test;", b"8:a\xed\xa0\xbd.tst;"),
     ]
     found = list(mitmproxy.read(b"".join([*hostile, dumped(flow())]), SOURCE))
-    assert [one.place for one in found if isinstance(one, Refused)] == [f"flow {no}" for no in range(len(hostile))]
-    assert found[0] == Refused("flow 0", "it is damaged: a name in it is a list")
+    assert [one.place for one in found if isinstance(one, Unimportable)] == [f"flow {no}" for no in range(len(hostile))]
+    assert found[0] == Unimportable("flow 0", "it is damaged: a name in it is a list")
     assert isinstance(found[-1], Found)

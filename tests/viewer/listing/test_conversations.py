@@ -2,11 +2,11 @@
 
 from itertools import permutations
 
-from wiretape.viewer.listing.conversations import Conversations, Link, tree
+from wiretape.viewer.listing.conversations import ConversationLink, Conversations, tree
 
 
-def turn(no: int, messages: str, continues: str | None = None, **more: object) -> Link:
-    return Link(no, f"id{no}", messages=messages, continues=continues, **more)  # type: ignore[arg-type]
+def turn(no: int, messages: str, continues: str | None = None, **more: object) -> ConversationLink:
+    return ConversationLink(no, f"id{no}", messages=messages, continues=continues, **more)  # type: ignore[arg-type]
 
 
 def drawn(known: Conversations, *numbers: int) -> str:
@@ -48,7 +48,7 @@ def test_the_longest_line_stays_where_it_is_and_branches_are_deeper() -> None:
 
 def test_a_key_names_all_that_has_it_and_what_continues_it() -> None:
     known = Conversations(
-        [turn(1, "a", key="k"), turn(2, "b", key="k"), turn(3, "ab", "a", key="k"), Link(4, "id4", False)]
+        [turn(1, "a", key="k"), turn(2, "b", key="k"), turn(3, "ab", "a", key="k"), ConversationLink(4, "id4", False)]
     )
     assert [known.name(no) for no in (1, 2, 3, 4)] == ["k", "k", "k", None]
     assert drawn(known, 1, 2, 3) == "1 3 2"
@@ -96,7 +96,7 @@ def test_it_does_not_matter_in_which_order_exchanges_become_known() -> None:
     for order in permutations(links):
         known = Conversations()
         for link in order:
-            known.put(Link(link.no, link.id))
+            known.put(ConversationLink(link.no, link.id))
             known.name(link.no)
             known.put(link)
             known.name(link.no)

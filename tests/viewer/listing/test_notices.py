@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from wiretape.recorder.errors import TapeDamaged
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.listing import notices
 from wiretape.viewer.listing.notices import Lines, Term
 from wiretape.viewer.query.parser import parse
@@ -20,7 +20,7 @@ def said(lines: Lines) -> str:
 
 def recorder(after_s: float, *, ended: bool = False, gone: bool = False) -> str:
     wall_ns = WALL_NS + round(after_s * 10**9)
-    run = Run(1, STARTED, STARTED if ended else None, gone, URL, [["", "https://api.example.com"]])
+    run = RecorderRun(1, STARTED, STARTED if ended else None, gone, URL, [["", "https://api.example.com"]])
     return said([notices.recorder_line(run, wall_ns)])
 
 
@@ -36,7 +36,7 @@ def test_a_recorder_is_gone_with_its_process() -> None:
 
 
 def test_several_upstreams_are_counted() -> None:
-    run = Run(1, HOSTILE, listen=HOSTILE, upstreams=[["a", HOSTILE], ["b", HOSTILE]])
+    run = RecorderRun(1, HOSTILE, listen=HOSTILE, upstreams=[["a", HOSTILE], ["b", HOSTILE]])
     line = said([notices.recorder_line(run, WALL_NS)])
     assert line.endswith(" → 2 upstreams")
     assert "\x1b" not in line
@@ -51,7 +51,7 @@ def test_no_tape_says_where_and_how() -> None:
 
 def test_an_empty_tape_says_who_records() -> None:
     assert "Recorder: not running" in said(notices.empty(None, WALL_NS))
-    running = Run(1, STARTED, listen=URL)
+    running = RecorderRun(1, STARTED, listen=URL)
     assert "Recorder: running at 127.0.0.1:8377" in said(notices.empty(running, WALL_NS))
 
 

@@ -11,9 +11,9 @@ from tests.cases import each_case
 from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
 from tests.viewer.exchange_rows import listed
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.listing import ranking
-from wiretape.viewer.listing.ranking import LABELS, Entry, Score
+from wiretape.viewer.listing.ranking import LABELS, RankedExchange, Score
 from wiretape.viewer.rows import DetailRow, ListRow
 from wiretape.viewer.source.tape import live, queries
 
@@ -21,9 +21,9 @@ SECOND = 1_000_000_000
 NOON = Clock(lambda: 0, lambda: 1_772_366_400 * SECOND)
 
 
-def entry(no: int, outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> Entry:
+def entry(no: int, outcome: str = "complete", flags: tuple[str, ...] = (), **figures: Any) -> RankedExchange:
     told = {"id": f"{no:016x}", "model": "m", "upstream": "https://u", "outcome": outcome, "flags": list(flags)}
-    return Entry(no, listed(**(told | figures)), Run(1, ""))
+    return RankedExchange(no, listed(**(told | figures)), RecorderRun(1, ""))
 
 
 def text(parts: Any) -> str:
@@ -116,9 +116,9 @@ def test_sorted_column_has_a_sign() -> None:
     assert "▲" not in text(ranking.head(laid, None, 0))
 
 
-def running_entry(heartbeat_at: str, **more: Any) -> Entry:
+def running_entry(heartbeat_at: str, **more: Any) -> RankedExchange:
     found = entry(1, "open", started_at="2026-03-01T11:59:50.000000Z", last_read_ms=120.0, ttft_ms=50.0, **more)
-    return replace(found, run=Run(1, heartbeat_at))
+    return replace(found, run=RecorderRun(1, heartbeat_at))
 
 
 def test_running_exchange_has_lasted_until_now() -> None:

@@ -20,9 +20,9 @@ from wiretape.recorder.clock import Clock
 from wiretape.viewer.ship.acknowledged import Acknowledged
 from wiretape.viewer.ship.otlp import attributes
 from wiretape.viewer.ship.otlp import sink as sinks
-from wiretape.viewer.ship.otlp.client import Client
+from wiretape.viewer.ship.otlp.client import CollectorClient
 from wiretape.viewer.ship.otlp.sink import CollectorSink
-from wiretape.viewer.ship.sink import Batch, NotTaken, Report
+from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport
 
 SPANS = [Span(span_id=bytes([number]) * 8) for number in range(1, 5)]
 CLOCK = Clock(wall_ns=lambda: 1_700_000_000_000_000_000)
@@ -40,7 +40,9 @@ class Receiver:
         self.lines: list[str] = []
         self._answers = list(answers)
         transport = httpx.MockTransport(self._answer)
-        client = Client("http://collector.test:4318/otel", [("authorization", SECRET)], CLOCK, transport=transport)
+        client = CollectorClient(
+            "http://collector.test:4318/otel", [("authorization", SECRET)], CLOCK, transport=transport
+        )
         self.sink = CollectorSink(client, lambda _: ORIGIN, clock=CLOCK)
         self.sink.begin(connection, Acknowledged(tmp_path / "kept", "a collector", None, {}), self.lines.append)
 
@@ -63,7 +65,7 @@ class Receiver:
                 return
 
     def report(self) -> None:
-        self.sink.report(Report(0, 0, None), is_last=False)
+        self.sink.report(ShippingReport(0, 0, None), is_last=False)
 
     def received(self) -> list[list[bytes]]:
         """Give the ids of the spans of each request."""

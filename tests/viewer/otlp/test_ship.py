@@ -21,7 +21,7 @@ from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.ship.acknowledged import destinations, held
 from wiretape.viewer.ship.otlp import attributes
 from wiretape.viewer.ship.otlp import sink as ship
-from wiretape.viewer.ship.otlp.client import Client
+from wiretape.viewer.ship.otlp.client import CollectorClient
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.ship.sink import NotTaken
 from wiretape.viewer.source.tape import shipping
@@ -49,12 +49,12 @@ class Receiver:
 
     @contextmanager
     def shipper(self, tape: Path, since: int = 0) -> Iterator[Shipper]:
-        client = Client("http://collector.test", [], CLOCK, transport=httpx.MockTransport(self.answer))
+        client = CollectorClient("http://collector.test", [], CLOCK, transport=httpx.MockTransport(self.answer))
         sink = ship.CollectorSink(client, self.origin, since, CLOCK)
         with held(tape, "otlp at collector.test") as known:
             yield Shipper(sink, known, clock=CLOCK)
 
-    def origin(self, instance: str) -> attributes.Origin:
+    def origin(self, instance: str) -> attributes.TelemetryOrigin:
         return attributes.origin(self.environment, self.labels, version="1", host="h", instance=instance)
 
 

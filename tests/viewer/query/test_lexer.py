@@ -2,18 +2,18 @@
 
 import pytest
 
-from wiretape.viewer.query.parser import WORD, Cursor, FilterError, Item, checked
+from wiretape.viewer.query.parser import WORD, Cursor, FilterError, FilterItem, checked
 
 
 def test_items_have_commas_between_them_and_know_their_places() -> None:
     cursor = Cursor('a*,"b, *" , c d')
-    assert cursor.items() == [Item("a*", False, 0), Item("b, *", True, 3), Item("c", False, 12)]
+    assert cursor.items() == [FilterItem("a*", False, 0), FilterItem("b, *", True, 3), FilterItem("c", False, 12)]
     assert cursor.rest() == "d"
 
 
 def test_a_phrase_has_no_wildcards() -> None:
-    assert Item("a*", True, 0).pattern == ("a*",)
-    assert Item("a*", False, 0).pattern == ("a", "")
+    assert FilterItem("a*", True, 0).pattern == ("a*",)
+    assert FilterItem("a*", False, 0).pattern == ("a", "")
 
 
 @pytest.mark.parametrize(("text", "taken"), [("a(b)c) d", "a(b)c"), ("a) b", "a"), ('"a) b" c', "a) b")])
@@ -44,7 +44,7 @@ def test_a_term_does_not_end_before_anything_else(text: str) -> None:
 
 def test_a_readers_error_becomes_one_of_this_place() -> None:
     with pytest.raises(FilterError, match=r"'x' \(character 8\): invalid literal"):
-        Item("x", False, 7).read(int)
+        FilterItem("x", False, 7).read(int)
 
 
 @pytest.mark.parametrize("text", ["\0", "\ud800"])

@@ -18,8 +18,8 @@ from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpst
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import providers
 from wiretape.recorder.tape import journal
-from wiretape.viewer.replay.cassette import Cassette, Observer, Options
-from wiretape.viewer.replay.planning import Options as Answers
+from wiretape.viewer.replay.cassette import Cassette, CassetteObserver, CassetteOptions
+from wiretape.viewer.replay.planning import ServingOptions
 from wiretape.viewer.replay.serve import Served
 from wiretape.viewer.source.tape import queries, replayed
 
@@ -81,11 +81,14 @@ async def session(
     tape: Path, record: Any, url: str = "", *, match: Any = "request", **more: Any
 ) -> AsyncIterator[Session]:
     told = Session()
-    observer = Observer(
+    observer = CassetteObserver(
         told.served.append, trouble=told.troubles.append, recorded=lambda one, kept: told.recorded.append((one, kept))
     )
-    upstreams, answers = [providers.parse(url)] if url else [], Answers(mode=match, speed=math.inf, record=record)
-    told.cassette = Cassette(Options(tape, answers, upstreams=upstreams, **more), observer)
+    upstreams, answers = (
+        [providers.parse(url)] if url else [],
+        ServingOptions(mode=match, speed=math.inf, record=record),
+    )
+    told.cassette = Cassette(CassetteOptions(tape, answers, upstreams=upstreams, **more), observer)
     await told.cassette.start()
     try:
         yield told
@@ -199,7 +202,7 @@ async def test_a_request_that_no_upstream_is_named_for_says_so_and_goes_nowhere(
 
 def test_a_tape_that_is_not_there_is_only_made_to_record_to_it(cassette: Path) -> None:
     with pytest.raises(NotFound):
-        run(Cassette(Options(cassette)).start())
+        run(Cassette(CassetteOptions(cassette)).start())
     assert not cassette.exists()
 
 
@@ -226,7 +229,7 @@ def test_where_a_text_cannot_be_written_nothing_is_recorded(tmp_path: Path) -> N
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "directory.jsonl").mkdir()
     for name in ("file/tape.jsonl", "directory.jsonl"):
-        options = Options(tmp_path / name, Answers(record="new"))
+        options = CassetteOptions(tmp_path / name, ServingOptions(record="new"))
         with pytest.raises(WiretapeError, match="cannot be written"):
             run(Cassette(options).start())
 

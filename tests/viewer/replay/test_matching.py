@@ -9,8 +9,8 @@ import brotli
 import pytest
 
 from wiretape.viewer.replay import matching
-from wiretape.viewer.replay.matching import Asked, Library, Miss, Mode
-from wiretape.viewer.source.tape.replayed import Head
+from wiretape.viewer.replay.matching import Library, Miss, Mode, ReplayRequest
+from wiretape.viewer.source.tape.replayed import ExchangeHead
 
 CHAT = "/v1/chat/completions"
 OPENAI, ROUTER = "https://api.openai.com", "https://openrouter.ai/api"
@@ -28,7 +28,7 @@ def library(
     found = Library(mode, lambda heads: [bodies[head.no] for head in heads], tuple(ignored))
     models = [matching.read_body(request or b"").model for _, _, request in recorded]
     found.add([
-        Head(no, f"aaaa{no}", method, path, upstream, models[no - 1], 200, "complete", "chunked", "")
+        ExchangeHead(no, f"aaaa{no}", method, path, upstream, models[no - 1], 200, "complete", "chunked", "")
         for no, (upstream, path, _) in enumerate(recorded, 1)
     ])  # fmt: skip
     return found
@@ -36,7 +36,7 @@ def library(
 
 def found(library: Library, target: str, request: bytes = b"", method: str = "POST", id: str | None = None) -> str:
     """Give the id of what answers a request, or why nothing does."""
-    head = library.find(Asked(method, target.encode(), request, id))
+    head = library.find(ReplayRequest(method, target.encode(), request, id))
     return head.message if isinstance(head, Miss) else head.id
 
 
@@ -64,7 +64,7 @@ def test_forms_of_the_same_body_are_the_same(one: bytes, other: bytes) -> None:
 
 def test_a_miss_names_the_nearest_recording_and_what_differs() -> None:
     recorded = library((OPENAI, CHAT, body("one", model="x")), (OPENAI, CHAT, body("two")))
-    missed = recorded.find(Asked("POST", CHAT.encode(), body("too")))
+    missed = recorded.find(ReplayRequest("POST", CHAT.encode(), body("too")))
     assert isinstance(missed, Miss)
     assert (missed.nearest, missed.differs) == ("aaaa2", ("messages[0].content",))
     assert missed.message.endswith('messages[0].content: "two" recorded, "too" asked')
@@ -139,12 +139,12 @@ def test_a_compressed_request_is_compared_by_what_it_says() -> None:
 def test_a_miss_reads_all_bodies_at_once_and_each_once() -> None:
     read = list[int]()
 
-    def bodies_of(heads: Sequence[Head]) -> list[bytes]:
+    def bodies_of(heads: Sequence[ExchangeHead]) -> list[bytes]:
         read.append(len(heads))
         return [body(str(head.no)) for head in heads]
 
     many = Library("request", bodies_of)
-    many.add([Head(no, f"{no:04}", "POST", CHAT, OPENAI, "m", 200, "complete", "end", "") for no in range(500)])
+    many.add([ExchangeHead(no, f"{no:04}", "POST", CHAT, OPENAI, "m", 200, "complete", "end", "") for no in range(500)])
     assert ["nearest" in found(many, CHAT, body(content)) for content in ("x", "y")] == [True, True]
     assert read[0] == 500
     assert sum(read) < 1000
@@ -153,7 +153,9 @@ def test_a_miss_reads_all_bodies_at_once_and_each_once() -> None:
 
 def test_of_a_large_body_the_first_differences_are_told() -> None:
     recorded = library(*[(OPENAI, CHAT, body(f"{n}", many=[n] * 300)) for n in range(3)])
-    miss = recorded.find(Asked("POST", CHAT.encode(), body("x", many=list(range(9, 100_000)), more=[[1] * 100])))
+    miss = recorded.find(
+        ReplayRequest("POST", CHAT.encode(), body("x", many=list(range(9, 100_000)), more=[[1] * 100]))
+    )
     assert isinstance(miss, Miss)
     assert len(miss.differs) == 200
     assert "messages[0].content: " in miss.message

@@ -8,18 +8,18 @@ import pytest
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.viewer.replay import faults, schedule
 from wiretape.viewer.replay.schedule import Schedule
-from wiretape.viewer.source.tape.replayed import Answer
+from wiretape.viewer.source.tape.replayed import RecordedAnswer
 
 PIECES = [b'data: {"a":1}\n\ndata: {"b"', b":2}\n\n", b": note\n\n", b"data: [DONE]\n\n"]
 AT = [100, 150, 400, 450]
 
 
-def answer(**facts: Any) -> Answer:
+def answer(**facts: Any) -> RecordedAnswer:
     given = dict(status=200, content_type="text/event-stream", content_encoding=None, ended_by="end", connected_ns=1,
                  headers_ns=90, end_ns=450, framing="chunked") | facts  # fmt: skip
     sizes = [len(piece) for piece in PIECES]
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
-    return Answer(Exchange(**given), [], Reads(range(4), AT, [None] * 4, starts, sizes), b"".join(PIECES))
+    return RecordedAnswer(Exchange(**given), [], Reads(range(4), AT, [None] * 4, starts, sizes), b"".join(PIECES))
 
 
 def writes(made: Schedule) -> list[tuple[int, bytes]]:
@@ -80,7 +80,7 @@ def test_events_bytes_or_pieces_may_be_the_writes() -> None:
 
 def test_what_no_read_covers_is_sent_too() -> None:
     whole = answer()
-    lacking = Answer(whole.facts, [], Reads.of(whole.reads[:1] + whole.reads[2:]), whole.body)
+    lacking = RecordedAnswer(whole.facts, [], Reads.of(whole.reads[:1] + whole.reads[2:]), whole.body)
     assert writes(schedule.recorded(lacking))[1] == (100, PIECES[1])
 
 

@@ -26,9 +26,9 @@ from wiretape.recorder.relay.service import Observer, Recorder
 from wiretape.recorder.relay.service import Options as Recording
 from wiretape.recorder.tape import journal, retention
 from wiretape.viewer.replay.faults import parse
-from wiretape.viewer.replay.planning import Options, Planner
+from wiretape.viewer.replay.planning import Planner, ServingOptions
 from wiretape.viewer.replay.serve import Replay, Served
-from wiretape.viewer.replay.source import Source
+from wiretape.viewer.replay.source import ReplaySource
 from wiretape.viewer.replay.unread import Kernel, Watcher
 from wiretape.viewer.replay.websocket import Upgrade
 from wiretape.viewer.source.tape import queries, replayed
@@ -63,8 +63,8 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     """Serve a tape, without waits unless told otherwise."""
     found = Serving()
-    settings = Options(**{"speed": math.inf} | options)
-    app = Replay(lambda: Planner(Source(tape), settings), on_served=found.served.append,
+    settings = ServingOptions(**{"speed": math.inf} | options)
+    app = Replay(lambda: Planner(ReplaySource(tape), settings), on_served=found.served.append,
                  on_refused=found.refused.append, on_trouble=found.troubles.append,
                  upgrade=Upgrade, on_came=on_came)  # fmt: skip
     sock = server.listen("127.0.0.1", 0)

@@ -22,10 +22,10 @@ from wiretape.recorder.decode.framings.websocket import messages
 from wiretape.recorder.errors import NotShipped
 from wiretape.recorder.tape import journal
 from wiretape.viewer.replay.faults import parse
-from wiretape.viewer.replay.matching import Asked, Miss
-from wiretape.viewer.replay.planning import Greeting, Options, Planner, Talk
-from wiretape.viewer.replay.source import Source
-from wiretape.viewer.source.tape.replayed import Answer, Head
+from wiretape.viewer.replay.matching import Miss, ReplayRequest
+from wiretape.viewer.replay.planning import Greeting, Planner, ServingOptions, Talk
+from wiretape.viewer.replay.source import ReplaySource
+from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
 
 PATH = "/v1/responses"
 DEFLATE = "permessage-deflate; server_no_context_takeover; client_max_window_bits=12"
@@ -53,10 +53,10 @@ def taped(tape: Path, came: Timed, sent: Timed, extensions: str | None = None, e
           id: str = "a1") -> Path:  # fmt: skip
     """Write a WebSocket to a tape."""
 
-    def frames(pieces: Timed, is_client: bool) -> list[journal.Reads]:
-        runs = [journal.Run(id, seq, [at * MS], [at * MS], [len(data)]) for seq, (at, data) in enumerate(pieces)]
+    def frames(pieces: Timed, is_client: bool) -> list[journal.SocketReads]:
+        runs = [journal.ReadRun(id, seq, [at * MS], [at * MS], [len(data)]) for seq, (at, data) in enumerate(pieces)]
         return [
-            journal.Reads([msgspec.structs.replace(run, is_client=is_client)], data)
+            journal.SocketReads([msgspec.structs.replace(run, is_client=is_client)], data)
             for run, (_, data) in zip(runs, pieces, strict=True)
         ]
 
@@ -292,10 +292,10 @@ async def test_a_request_that_is_no_handshake_is_refused(tape: Path) -> None:
         assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
 
 
-class Pulled(Source):
+class Pulled(ReplaySource):
     """A tape on which the bytes of one exchange are not."""
 
-    def answer(self, head: Head) -> Answer:
+    def answer(self, head: ExchangeHead) -> RecordedAnswer:
         if head.id == "a1":
             raise NotShipped(head.id)
         return super().answer(head)
@@ -304,14 +304,14 @@ class Pulled(Source):
 def test_a_websocket_whose_bytes_are_not_here_keeps_no_other_from_answering(tape: Path) -> None:
     for id in ("a1", "b2"):
         taped(tape, *conversation(None), id=id)
-    with contextlib.closing(Planner(Pulled(tape), Options("model"))) as planner:
+    with contextlib.closing(Planner(Pulled(tape), ServingOptions("model"))) as planner:
         assert len(planner.heads) == 2
-    with contextlib.closing(Planner(Pulled(tape), Options())) as planner:
-        found = planner.talk(Asked("GET", PATH.encode(), ASK.encode()), None, is_met=False)
+    with contextlib.closing(Planner(Pulled(tape), ServingOptions())) as planner:
+        found = planner.talk(ReplayRequest("GET", PATH.encode(), ASK.encode()), None, is_met=False)
         assert isinstance(found, Talk)
         assert found.head.id == "b2"
-        assert isinstance(planner.greet(Asked("GET", PATH.encode(), b"", "b2"), "", ()), Greeting)
-        for missed in (planner.greet(asked := Asked("GET", PATH.encode(), b"", "a1"), "", ()),
+        assert isinstance(planner.greet(ReplayRequest("GET", PATH.encode(), b"", "b2"), "", ()), Greeting)
+        for missed in (planner.greet(asked := ReplayRequest("GET", PATH.encode(), b"", "a1"), "", ()),
                        planner.talk(asked, None, is_met=True)):  # fmt: skip
             assert isinstance(missed, Miss)
             assert "were not shipped" in missed.message

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.shipper import LONGEST_WAIT, Shipper
-from wiretape.viewer.ship.sink import Batch, NotTaken, Report, Sink
+from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
 
 ALL = 10**18
 
@@ -31,7 +31,7 @@ class Destination(Sink):
         if self.failures:
             raise self.failures.pop(0)
 
-    def report(self, report: Report, *, is_last: bool) -> None:
+    def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Need nothing."""
 
 

@@ -14,7 +14,7 @@ from wiretape.recorder.errors import NotFound
 from wiretape.viewer import rows
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.turn import Turn
-from wiretape.viewer.rows import DetailRow, Headers, Request, TableRow
+from wiretape.viewer.rows import DetailRow, Headers, RequestRow, TableRow
 from wiretape.viewer.source.base import (
     ALL,
     Browsed,
@@ -47,7 +47,7 @@ class Remembered(Recorded):
     packed: bytes | None
     full: DetailRow
     both_headers: tuple[Headers, Headers]
-    asked: Request
+    asked: RequestRow
     its_reads: list[TableRow]
     data: bytes
     from_client: bytes
@@ -73,7 +73,7 @@ class Remembered(Recorded):
     def headers(self) -> tuple[Headers, Headers]:
         return self.both_headers
 
-    def request(self) -> Request:
+    def request(self) -> RequestRow:
         return self.asked
 
     def reads(self) -> list[TableRow]:

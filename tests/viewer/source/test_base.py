@@ -9,12 +9,12 @@ from tests.viewer.conftest import COMPLETE, TOOLS
 from tests.viewer.source.remembered import Memory, Remembered
 from wiretape.viewer.cli import group
 from wiretape.viewer.source.base import Place, Selection, Unsupported
-from wiretape.viewer.source.tape.place import Tape
+from wiretape.viewer.source.tape.place import TapePlace
 
 
 @pytest.fixture
 def memory(tape: Path) -> Memory:
-    with Tape(tape).opened() as source:
+    with TapePlace(tape).opened() as source:
         return Memory([Remembered.of(source, number) for number in reversed(source.numbers(Selection()))])
 
 
@@ -40,7 +40,7 @@ COMMANDS = [
 def test_a_command_prints_the_same_of_a_list_in_memory_as_of_a_tape(
     tape: Path, memory: Memory, arguments: tuple[str, ...]
 ) -> None:
-    expected = asked(Tape(tape), *arguments)
+    expected = asked(TapePlace(tape), *arguments)
     found = asked(memory, *arguments)
     assert expected.exception is None
     assert found.exception is None

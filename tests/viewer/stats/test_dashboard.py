@@ -5,14 +5,14 @@ from math import inf
 
 from tests.viewer.ended import FACTS, MS, ONE
 from wiretape.viewer.stats.conventions import DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS
-from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OTHER_ERROR, Figures, Histogram
+from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OTHER_ERROR, DashboardCounts, Histogram
 from wiretape.viewer.stats.tools.request import Judged
 
 LABELS = ("chat", "openai", "m", "m-2", "api.example.com", "443", "openai.chat")
 
 
 def counted(*exchanges):
-    figures = Figures(lambda family: Histogram(family.bounds))
+    figures = DashboardCounts(lambda family: Histogram(family.bounds))
     for one in exchanges:
         figures.add(one)
     return figures

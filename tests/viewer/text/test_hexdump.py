@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.viewer.text import hexdump
-from wiretape.viewer.text.hexdump import UNKNOWN, HexDump, Row, TextDump
+from wiretape.viewer.text.hexdump import UNKNOWN, HexDump, HexRow, TextDump
 
 
-def rows(dumped: HexDump) -> list[Row]:
+def rows(dumped: HexDump) -> list[HexRow]:
     return [dumped.row(row) for row in range(len(dumped))]
 
 
 def test_each_read_begins_with_its_border() -> None:
     assert rows(HexDump(10, 40, 16, [0, 30], [4, 5])) == [
-        Row(10, 10, read=4), Row(10, 26), Row(26, 30), Row(30, 30, read=5), Row(30, 40),
+        HexRow(10, 10, read=4), HexRow(10, 26), HexRow(26, 30), HexRow(30, 30, read=5), HexRow(30, 40),
     ]  # fmt: skip
 
 
 def test_bytes_without_a_known_read_have_no_border() -> None:
-    assert rows(HexDump(0, 20, 16, [], [])) == [Row(0, 16), Row(16, 20)]
+    assert rows(HexDump(0, 20, 16, [], [])) == [HexRow(0, 16), HexRow(16, 20)]
     assert rows(HexDump(0, 0, 16, [], [])) == []
 
 
@@ -98,8 +98,8 @@ def test_only_bytes_near_the_event_are_shown() -> None:
     data = b"x" * 5_000 + b"mine" + b"y" * 5_000
     found = TextDump(data, 5_000, 5_004, 2_000, [0], [0])
     assert found.rows == [
-        Row(0, 0, read=0), Row(0, 3_976, left_out=True), Row(3_976, 5_000), Row(5_000, 5_004, mine=True),
-        Row(5_004, 6_028), Row(6_028, 10_004, left_out=True),
+        HexRow(0, 0, read=0), HexRow(0, 3_976, left_out=True), HexRow(3_976, 5_000), HexRow(5_000, 5_004, mine=True),
+        HexRow(5_004, 6_028), HexRow(6_028, 10_004, left_out=True),
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from tests.cases import each_case
 from tests.viewer.conftest import HOSTILE
 from wiretape.viewer.text import markdown
-from wiretape.viewer.text.markdown import Line, Piece
+from wiretape.viewer.text.markdown import Line, StyledPiece
 
 CONTROLS = {*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2066"}
 
@@ -127,7 +127,7 @@ def test_text_that_cannot_be_rendered_is_shown_plain(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(markdown.Console, "render_lines", stumble)
     assert markdown.rendered("a\nb", 30) == [
-        [Piece("this cannot be rendered as Markdown", "warning")], [Piece("a")], [Piece("b")],
+        [StyledPiece("this cannot be rendered as Markdown", "warning")], [StyledPiece("a")], [StyledPiece("b")],
     ]  # fmt: skip
 
 

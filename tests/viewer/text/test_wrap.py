@@ -13,7 +13,7 @@ from tests.viewer.conftest import HOSTILE, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.exchange.answer import Answer
+from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.text.wrap import WrappedText, are_graphemes, grapheme_boundary, grapheme_ends, tail, wrapped
 
@@ -180,7 +180,7 @@ def spoken(*words: str) -> Transcript:
 
 
 def test_a_grapheme_that_comes_in_parts_is_never_drawn_in_parts() -> None:
-    answer = Answer(spoken("ok 👩", "\u200d💻 e", "\u0301!"), 20)
+    answer = AnswerLayout(spoken("ok 👩", "\u200d💻 e", "\u0301!"), 20)
     part = answer.parts[0]
     drawn = [[(run.text, run.state) for run in part.runs(0, position)] for position in range(4)]
     assert drawn[0] == [("ok 👩\u200d💻", "ghost"), (" e\u0301", "ghost"), ("!", "ghost")]

@@ -3,7 +3,7 @@
 from tests.viewer.conftest import event
 from tests.viewer.timed_exchanges import COMMENT, MS, evenly, facts, timed, word
 from wiretape.recorder.decode.decoder import decode
-from wiretape.viewer.timing.attribution import Attribution, Silence
+from wiretape.viewer.timing.attribution import Attribution, SilenceCause
 
 
 def test_a_read_is_named_by_its_place_among_those_on_the_tape() -> None:
@@ -28,12 +28,12 @@ def test_what_came_between_two_reads_is_counted() -> None:
 
 
 def test_a_silence_without_a_sign_of_anybody_else_is_upstreams() -> None:
-    assert timed((0, word()), (3000, word())).silent(0, 1) == Silence("upstream")
+    assert timed((0, word()), (3000, word())).silent(0, 1) == SilenceCause("upstream")
 
 
 def test_of_instants_that_are_not_those_of_reads_nothing_is_concluded() -> None:
     found = timed((0, word()), (3000, word()), coarse_clock=True)
-    assert found.silent(0, 1) == Silence(None, unclear="instants")
+    assert found.silent(0, 1) == SilenceCause(None, unclear="instants")
 
 
 def test_the_relays_longest_step_is_given_and_a_client_that_never_waited_has_none() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from wiretape.recorder.destinations import TENANT
 from wiretape.viewer.ship.clickhouse import rowbinary
-from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.ship.sink import ShippedLabels
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
@@ -24,7 +24,7 @@ Values = Sequence[Any]
 class Encoder:
     """Encodes data of the tape as rows of one table: the values of `sources`, in their order."""
 
-    def __init__(self, table: EngineTable, origin: Origin) -> None:
+    def __init__(self, table: EngineTable, origin: ShippedLabels) -> None:
         self.table = table
         self.origin = origin
         named = {column.name: column.source for column in table.columns if column.source is not None}

@@ -7,7 +7,7 @@ from typing import Final
 
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.source.clickhouse import ddl
-from wiretape.viewer.source.clickhouse.client import Centre, Refused
+from wiretape.viewer.source.clickhouse.client import Centre, UnusableServer
 from wiretape.viewer.source.clickhouse.tables import EXCHANGES, EngineTable
 
 _CLUSTER: Final = re.compile(r"Distributed\('?([A-Za-z_][A-Za-z0-9_]*)'?,")
@@ -20,19 +20,19 @@ def columns(centre: Centre, table: str) -> dict[str, str]:
 
 
 def check(centre: Centre, tables: Iterable[EngineTable], note: Callable[[str], object]) -> None:
-    """Raise `Refused` unless the tables have the columns that are shipped; columns of a newer version are noted."""
+    """Raise `UnusableServer` unless the tables have the shipped columns; columns of a newer version are noted."""
     unknown = 0
     for table in tables:
         present = columns(centre, table.name)
         for column in table.columns:
             kind = present.pop(column.name, None)
             if kind is None:
-                raise Refused(
+                raise UnusableServer(
                     f"{table.name} of {centre.target.name} has an older schema, without {column.name}: run 'wiretape "
                     "fleet init --to …' of this version, which adds it"
                 )
             if not same_type(kind, column.type):
-                raise Refused(
+                raise UnusableServer(
                     f"{table.name}.{column.name} of {centre.target.name} is {kind:.60}, not {column.type}: another "
                     "version made it; use that version, or another database"
                 )
@@ -75,7 +75,7 @@ def version(centre: Centre) -> Version:
     text = str(centre.query("SELECT version()", "default")[0][0])
     match = re.match(r"(\d+)\.(\d+)", text)
     if match is None:
-        raise Refused(f"{centre.target.name} is no ClickHouse server: its version is {text:.60}")
+        raise UnusableServer(f"{centre.target.name} is no ClickHouse server: its version is {text:.60}")
     return int(match[1]), int(match[2])
 
 
@@ -87,7 +87,7 @@ def statements(name: str, tables: tuple[EngineTable, ...], cluster: str | None) 
 
 
 def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None, tell: Callable[[str], None]) -> None:
-    """Create the missing tables, and add the missing columns. Raises `Refused` and `Unavailable`."""
+    """Create the missing tables, and add the missing columns. Raises `UnusableServer` and `Unavailable`."""
     name = centre.target.database
     plain = version(centre) < ddl.EXPIRING_SINCE
     _check_cluster(centre, cluster)
@@ -107,23 +107,23 @@ def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None
 
 
 def _check_cluster(centre: Centre, cluster: str | None) -> None:
-    """Raise `Refused` if the server knows no cluster of this name."""
+    """Raise `UnusableServer` if the server knows no cluster of this name."""
     if cluster is None:
         return
     known = {str(row[0]) for row in centre.query("SELECT DISTINCT cluster FROM system.clusters", "default")}
     if cluster not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise Refused(f"{centre.node} knows no cluster {cluster}: there is {names} (system.clusters)")
+        raise UnusableServer(f"{centre.node} knows no cluster {cluster}: there is {names} (system.clusters)")
 
 
 def _cluster_of_tables(centre: Centre, there: Container[str], asked_for: str | None) -> str | None:
-    """Return the cluster of the existing tables. Raises `Refused` if another one is requested."""
+    """Return the cluster of the existing tables. Raises `UnusableServer` if another one is requested."""
     if EXCHANGES.name not in there:
         return asked_for
     known = cluster(centre)
     if asked_for not in (None, known):
         where = "on one server" if known is None else f"in the cluster {known}"
-        raise Refused(f"the tables of {centre.target.name} are {where}, and are not moved: use another database")
+        raise UnusableServer(f"the tables of {centre.target.name} are {where}, and are not moved: use another database")
     return known
 
 
@@ -143,7 +143,7 @@ def _check_types(table: EngineTable, shown: str, present: Mapping[str, str]) -> 
     for column in table.columns:
         kind = present.get(column.name)
         if kind is not None and not same_type(kind, column.type):
-            raise Refused(
+            raise UnusableServer(
                 f"{shown}.{column.name} is {kind:.60}, not {column.type}, and is not changed: use another "
                 "database, or move that table away"
             )
@@ -156,15 +156,16 @@ def make_accounts(
     passwords: Mapping[str, str],
     tell: Callable[[str], None],
 ) -> None:
-    """Create the accounts, or change their passwords. Raises `Refused` and `Unavailable`.
+    """Create the accounts, or change their passwords. Raises `UnusableServer` and `Unavailable`.
 
-    A server before `ddl.ACCOUNTS_SINCE` is configured by hand: the configuration is printed, and `Refused` is raised.
+    A server before `ddl.ACCOUNTS_SINCE` is configured by hand: the configuration is printed, and `UnusableServer`
+    is raised.
     """
     name = centre.target.database
     hashes = {account: hashlib.sha256(password.encode()).hexdigest() for account, password in passwords.items()}
     if version(centre) < ddl.ACCOUNTS_SINCE:
         tell(ddl.users_xml(name, hashes))
-        raise Refused(
+        raise UnusableServer(
             f"{centre.target.name} takes accounts from files only (CREATE USER came with 20.5): put the lines from "
             f"<yandex> on into users.d/wiretape.xml beside users.xml of each server; there {ddl.SHIPPER} may also "
             f"read, and {ddl.ANALYST} also reads streams, which servers of that age cannot forbid"

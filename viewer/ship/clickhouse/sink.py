@@ -8,7 +8,7 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.viewer.ship.acknowledged import Progress
 from wiretape.viewer.ship.clickhouse import setup
 from wiretape.viewer.ship.clickhouse.batches import Encoder
-from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Origin, Report, RowSink
+from wiretape.viewer.ship.sink import Batch, Every, NotTaken, RowSink, ShippedLabels, ShippingReport
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.client import Centre, Unavailable
 from wiretape.viewer.source.tape import shipping
@@ -24,7 +24,7 @@ _RUNS_SECONDS: Final = 30.0
 class CentreSink(RowSink):
     """Ships to a server, whose nodes are tried one after the other."""
 
-    def __init__(self, centre: Centre, origin: Origin, bodies: bool = False, clock: Clock = SYSTEM) -> None:
+    def __init__(self, centre: Centre, origin: ShippedLabels, bodies: bool = False, clock: Clock = SYSTEM) -> None:
         super().__init__(origin, bodies, clock)
         self.centre, self.nodes = centre, len(centre.target.nodes)
         self._encoders = {name: Encoder(table, origin) for name, table in self.tables.items()}
@@ -52,7 +52,7 @@ class CentreSink(RowSink):
         """Insert a batch at the current node."""
         self._insert(self._encoders[batch.lane], batch.content)
 
-    def report(self, report: Report, *, is_last: bool) -> None:
+    def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Insert the runs of recorders that the server lacks, and the last, which has the progress of the tape."""
         if not (is_last or self._runs_due.is_due):
             return

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from wiretape.viewer.ship.clickhouse import setup
-from wiretape.viewer.source.clickhouse.client import Centre, Refused
+from wiretape.viewer.source.clickhouse.client import Centre, UnusableServer
 from wiretape.viewer.source.clickhouse.ddl import literal
 
 FIELDS: Final = (
@@ -36,7 +36,7 @@ _SHIPPED: Final = "SELECT tenant, host, count(), max(started_at) FROM exchanges 
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StatusRow:
     """A host, or a table, as `MEANINGS` has it."""
 
     kind: str
@@ -51,19 +51,19 @@ class Row:
     bytes: int | None = None
 
 
-def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
-    """Yield the hosts that ship to a server, and its tables. Raises `Refused` and `Unavailable`."""
+def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
+    """Yield the hosts that ship to a server, and its tables. Raises `UnusableServer` and `Unavailable`."""
     shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.query(_SHIPPED)}
     for tenant, host, heard_at, waiting, lag_ms, now in centre.query(_HEARD):
         count, newest = shipped.get((tenant, host), (0, None))
         silent_ms = max(round(1000 * (now - datetime.fromisoformat(heard_at).timestamp())), 0)
-        yield Row(
+        yield StatusRow(
             "host", host, tenant, count, newest or None, heard_at, silent_ms, waiting, lag_ms if lag_ms >= 0 else None
         )
     yield from _tables(centre, note)
 
 
-def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
+def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
     """Yield the tables with their sizes; the parts of a cluster are those of its local tables.
 
     A query of all servers of a cluster needs a privilege that an account for reading may lack: then `note` reports it.
@@ -76,10 +76,10 @@ def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[Row]:
     )
     try:
         found = centre.query(statement)
-    except Refused as refused:
+    except UnusableServer as refused:
         if cluster is None:
             raise
         note(f"what the tables take is left out: {refused}")
         return
     for table, count, size in found:
-        yield Row("table", str(table).removesuffix("_local"), rows=int(count), bytes=int(size))
+        yield StatusRow("table", str(table).removesuffix("_local"), rows=int(count), bytes=int(size))

@@ -20,7 +20,7 @@ from wiretape.viewer.stats.dashboard import label
 Value = str | bool | int | float | Sequence[str] | None
 
 
-class Origin(NamedTuple):
+class TelemetryOrigin(NamedTuple):
     """The sender of spans and metrics, and the conventions that name them."""
 
     resource: Resource
@@ -80,11 +80,11 @@ def scope(version: str, conventions: Conventions) -> InstrumentationScope:
 
 def origin(
     environment: Mapping[str, str], labels: Mapping[str, str], *, version: str, host: str, instance: str
-) -> Origin:
+) -> TelemetryOrigin:
     """Return the recorder as an origin, by the conventions that the environment opts in to."""
     chosen = conventions.chosen(environment)
     of = resource(environment, labels, version=version, host=host, instance=instance)
-    return Origin(of, scope(version, chosen), chosen)
+    return TelemetryOrigin(of, scope(version, chosen), chosen)
 
 
 def listed(text: str) -> dict[str, str]:

@@ -33,7 +33,7 @@ _MOST_ANSWER: Final = 64 << 10
 _REASON: Final = 200
 
 
-class Answer(NamedTuple):
+class ExportResult(NamedTuple):
     """The result of sending a message.
 
     `taken`, though `rejected` of its spans or points may not be; `later`: it may be sent again, after `wait_s` if that
@@ -46,7 +46,7 @@ class Answer(NamedTuple):
     rejected: int = 0
 
 
-class Client:
+class CollectorClient:
     """A connection to a collector; `headers` are sent with each message and never shown.
 
     Without `verify`, which says whom to trust, nobody with https is trusted.
@@ -77,7 +77,7 @@ class Client:
             transport=transport,
         )
 
-    def send_spans(self, message: ExportTraceServiceRequest) -> Answer:
+    def send_spans(self, message: ExportTraceServiceRequest) -> ExportResult:
         """Send spans once."""
         answer, body = self._post("/v1/traces", message.SerializeToString())
         if answer.kind != "taken":
@@ -88,7 +88,7 @@ class Client:
             return answer
         return answer._replace(rejected=partial.rejected_spans, reason=_line(partial.error_message))
 
-    def send_metrics(self, message: ExportMetricsServiceRequest) -> Answer:
+    def send_metrics(self, message: ExportMetricsServiceRequest) -> ExportResult:
         """Send metrics once."""
         answer, body = self._post("/v1/metrics", message.SerializeToString())
         if answer.kind != "taken":
@@ -103,25 +103,25 @@ class Client:
         """Close the connection."""
         self._client.close()
 
-    def _post(self, path: str, message: bytes) -> tuple[Answer, bytes]:
+    def _post(self, path: str, message: bytes) -> tuple[ExportResult, bytes]:
         try:
             with self._client.stream("POST", self._url + path, content=gzip.compress(message, 6, mtime=0)) as response:
                 return self._judged(response), _beginning(response)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return Answer("later", _line(str(error) or type(error).__name__)), b""
+            return ExportResult("later", _line(str(error) or type(error).__name__)), b""
 
-    def _judged(self, response: httpx.Response) -> Answer:
+    def _judged(self, response: httpx.Response) -> ExportResult:
         status = response.status_code
         reason = f"HTTP {status}"
         if response.is_success:
-            return Answer("taken")
+            return ExportResult("taken")
         if status in _TRANSIENT:
-            return Answer("later", reason, self._wait_s(response.headers.get("retry-after", "")))
+            return ExportResult("later", reason, self._wait_s(response.headers.get("retry-after", "")))
         if status in _NOT_ALLOWED or response.is_redirect:
-            return Answer("later", reason, _NOT_ALLOWED_SECONDS)
+            return ExportResult("later", reason, _NOT_ALLOWED_SECONDS)
         if status == _TOO_LARGE:
-            return Answer("too_large", reason)
-        return Answer("absent" if status in _NOT_THERE else "refused", reason)
+            return ExportResult("too_large", reason)
+        return ExportResult("absent" if status in _NOT_THERE else "refused", reason)
 
     def _wait_s(self, retry_after: str) -> float | None:
         """Parse the wait of a header, given in seconds, or as a date."""

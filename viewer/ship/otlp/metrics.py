@@ -27,9 +27,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from wiretape.viewer.ship.otlp.attributes import Origin, of_labels, pairs
+from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin, of_labels, pairs
 from wiretape.viewer.stats.conventions import VERSIONS, Conventions, Family, Labels
-from wiretape.viewer.stats.dashboard import OWN, Figures
+from wiretape.viewer.stats.dashboard import OWN, DashboardCounts
 
 MOST_BUCKETS: Final = 160
 FINEST: Final = 20
@@ -96,31 +96,31 @@ _VERSIONS: Final = {conventions.version: conventions for conventions in VERSIONS
 
 
 @dataclass(slots=True)
-class Series:
+class CumulativeSeries:
     """Counts from `started_ns` on, in ns since the epoch, and their origin, which includes `instance`."""
 
     instance: str
-    origin: Origin
+    origin: TelemetryOrigin
     started_ns: int
-    figures: Figures[ValueHistogram]
+    figures: DashboardCounts[ValueHistogram]
 
 
-def new(instance: str, origin: Origin, started_ns: int) -> Series:
+def new(instance: str, origin: TelemetryOrigin, started_ns: int) -> CumulativeSeries:
     """Return a series that has counted nothing."""
-    return Series(instance, origin, started_ns, figures(origin.conventions))
+    return CumulativeSeries(instance, origin, started_ns, figures(origin.conventions))
 
 
-def figures(conventions: Conventions) -> Figures[ValueHistogram]:
+def figures(conventions: Conventions) -> DashboardCounts[ValueHistogram]:
     """Return figures to which exchanges are to be added."""
-    return Figures(lambda _: ValueHistogram(), conventions)
+    return DashboardCounts(lambda _: ValueHistogram(), conventions)
 
 
-def encode(series: Sequence[Series]) -> bytes:
+def encode(series: Sequence[CumulativeSeries]) -> bytes:
     """Return series as JSON."""
     return msgspec.json.encode([_stored(one) for one in series])
 
 
-def decode(data: bytes) -> list[Series]:
+def decode(data: bytes) -> list[CumulativeSeries]:
     """Return the series of JSON, without those of another version of wiretape that this one cannot read."""
     try:
         stored = msgspec.json.decode(data, type=list[_Series] | None) or []
@@ -148,7 +148,7 @@ class _Series(msgspec.Struct):
     counters: dict[str, list[tuple[_Values, int]]]
 
 
-def _stored(one: Series) -> _Series:
+def _stored(one: CumulativeSeries) -> _Series:
     counted, origin = one.figures, one.origin
     return _Series(
         instance=one.instance,
@@ -165,7 +165,7 @@ def _stored(one: Series) -> _Series:
     )
 
 
-def _read(stored: _Series) -> Series:
+def _read(stored: _Series) -> CumulativeSeries:
     conventions = _VERSIONS[stored.semconv]
     resource, scope = Resource.FromString(stored.resource), InstrumentationScope.FromString(stored.scope)
     counted = figures(conventions)
@@ -180,14 +180,14 @@ def _read(stored: _Series) -> Series:
             counted.histograms[family] = dict(stored.histograms.get(family.name, ()))
         else:
             counted.counters[family] = Counter(dict(stored.counters.get(family.name, ())))
-    return Series(stored.instance, Origin(resource, scope, conventions), stored.started_ns, counted)
+    return CumulativeSeries(stored.instance, TelemetryOrigin(resource, scope, conventions), stored.started_ns, counted)
 
 
 _UNITS: Final = {"seconds": "s", "": "{token}"}
 """Units as UCUM has them, by their words in Prometheus."""
 
 
-def request(series: Series, now_ns: int) -> ExportMetricsServiceRequest:
+def request(series: CumulativeSeries, now_ns: int) -> ExportMetricsServiceRequest:
     """Return the counts until `now_ns`, in ns since the epoch, as one message."""
     counted, origin, times = series.figures, series.origin, (series.started_ns, now_ns)
     flags: dict[tuple[str, ...], int] = {(flag,): count for flag, count in counted.flags.items()}

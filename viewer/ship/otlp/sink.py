@@ -17,10 +17,10 @@ from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.otlp import metrics, spans
-from wiretape.viewer.ship.otlp.attributes import Origin
-from wiretape.viewer.ship.otlp.client import Answer, Client
-from wiretape.viewer.ship.otlp.metrics import Series
-from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Report, Sink
+from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin
+from wiretape.viewer.ship.otlp.client import CollectorClient, ExportResult
+from wiretape.viewer.ship.otlp.metrics import CumulativeSeries
+from wiretape.viewer.ship.sink import Batch, Every, NotTaken, ShippingReport, Sink
 from wiretape.viewer.source.tape import following, session
 
 BATCH: Final = 256
@@ -42,9 +42,11 @@ class CollectorSink(Sink):
     lanes = (_SPANS, _METRICS)
     decodes = True
 
-    def __init__(self, client: Client, origin: Callable[[str], Origin], since: int = 0, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, client: CollectorClient, origin: Callable[[str], TelemetryOrigin], since: int = 0, clock: Clock = SYSTEM
+    ) -> None:
         self._client, self._origin, self._since, self._clock = client, origin, since, clock
-        self._series: list[Series] = []
+        self._series: list[CumulativeSeries] = []
         self._absent: set[str] = set()
         self._metrics_due, self._trouble = Every(METRICS_SECONDS, clock), dict[str, str]()
         self.refused = 0
@@ -93,7 +95,7 @@ class CollectorSink(Sink):
             raise WiretapeError("the collector takes neither spans nor metrics: check its URL, without /v1/…")
         self.known.state = metrics.encode(self._series)
 
-    def report(self, report: Report, *, is_last: bool) -> None:
+    def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Send the metrics; that they are not taken holds up no spans before the end."""
         if not (is_last or self._metrics_due.is_due):
             return
@@ -111,12 +113,12 @@ class CollectorSink(Sink):
             self.known.state = metrics.encode(self._series)
             self.known.put(_METRICS, Progress(self.known.of(_SPANS).until))
 
-    def _send_metrics(self, one: Series) -> None:
+    def _send_metrics(self, one: CumulativeSeries) -> None:
         if _METRICS not in self._absent:
             answer = self._client.send_metrics(metrics.request(one, self._clock.wall_ns()))
             self._settle(_METRICS, answer, 0)
 
-    def _settle(self, signal: str, answer: Answer, count: int) -> None:
+    def _settle(self, signal: str, answer: ExportResult, count: int) -> None:
         """Report the fate of a message that is not sent again. Raises `NotTaken` for one that may be."""
         if answer.kind == "later":
             raise NotTaken(f"{signal} are not taken ({answer.reason})", answer.wait_s)
@@ -140,7 +142,7 @@ class CollectorSink(Sink):
             self._trouble[signal] = trouble
             self.warn(trouble)
 
-    def _stored(self) -> list[Series]:
+    def _stored(self) -> list[CumulativeSeries]:
         """Return the series of the last process, followed by a new one unless this process can go on with the last.
 
         It cannot if the origin is another, which makes another series for a receiver, or if labels are at their limit.

@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from wiretape.recorder.decode import stalls
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.viewer.rows import ending
-from wiretape.viewer.ship.otlp.attributes import Origin, Value, of_labels, pairs, user_labels
+from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin, Value, of_labels, pairs, user_labels
 from wiretape.viewer.stats.conventions import MEASURED, Conventions
 from wiretape.viewer.stats.dashboard import Ended, Traced, label, labels_of, measured
 
@@ -122,7 +122,7 @@ def span(one: Traced, conventions: Conventions) -> Span | None:
     )
 
 
-def request(spans: Sequence[Span], origin: Origin) -> ExportTraceServiceRequest:
+def request(spans: Sequence[Span], origin: TelemetryOrigin) -> ExportTraceServiceRequest:
     """Return spans as one message."""
     of_scope = ScopeSpans(scope=origin.scope, spans=spans, schema_url=origin.conventions.url)
     message = ResourceSpans(resource=origin.resource, scope_spans=[of_scope], schema_url=origin.conventions.core_url)

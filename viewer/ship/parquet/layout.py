@@ -22,7 +22,7 @@ from sqlalchemy import LargeBinary
 
 from wiretape.recorder.tape.cells import declared
 from wiretape.viewer import rows
-from wiretape.viewer.ship.sink import Origin
+from wiretape.viewer.ship.sink import ShippedLabels
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
@@ -158,7 +158,7 @@ def host_directory(host: str) -> str:
 class Maker:
     """Makes Arrow tables from data of the tape: the values of `sources`, in their order."""
 
-    def __init__(self, arrow: ModuleType, table: EngineTable, origin: Origin) -> None:
+    def __init__(self, arrow: ModuleType, table: EngineTable, origin: ShippedLabels) -> None:
         self._arrow, self._origin = arrow, origin
         self._columns = [column for column in table.columns if column.name not in _LEFT_OUT]
         self.sources = tuple(column.source for column in self._columns if column.source is not None)

@@ -16,7 +16,7 @@ from wiretape.viewer.ship.acknowledged import Progress
 from wiretape.viewer.ship.parquet import compaction, layout
 from wiretape.viewer.ship.parquet.files import SUFFIX, Files, cause
 from wiretape.viewer.ship.parquet.layout import Maker
-from wiretape.viewer.ship.sink import Batch, Every, NotTaken, Origin, Report, RowSink
+from wiretape.viewer.ship.sink import Batch, Every, NotTaken, RowSink, ShippedLabels, ShippingReport
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.tables import EngineTable
 from wiretape.viewer.source.tape import shipping
@@ -40,7 +40,7 @@ class ArchiveSink(RowSink):
     """Interval between files, in seconds: engines like few and large ones."""
     rounds = 1
 
-    def __init__(self, files: Files, origin: Origin, bodies: bool = False, clock: Clock = SYSTEM) -> None:
+    def __init__(self, files: Files, origin: ShippedLabels, bodies: bool = False, clock: Clock = SYSTEM) -> None:
         super().__init__(origin, bodies, clock)
         self.files = files
         self._makers = {name: Maker(files.arrow, table, origin) for name, table in self.tables.items()}
@@ -63,7 +63,7 @@ class ArchiveSink(RowSink):
                 write = partial(self._write, table, versions)
                 self.files.put(f"{layout.partition(table, date, self.origin.host)}/{name}", write)
 
-    def report(self, report: Report, *, is_last: bool) -> None:
+    def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Write the runs of recorders where they have changed, and merge small files when all is there."""
         if not (is_last or report.waiting == 0 or self._runs_due.is_due):
             return
@@ -95,7 +95,7 @@ class ArchiveSink(RowSink):
             if found := shipping.of_versions(self.connection, maker.sources, versions[first : first + most]):
                 yield maker.table([row[2:] for row in found], [row[1] for row in found])
 
-    def _ship_runs(self, report: Report) -> None:
+    def _ship_runs(self, report: ShippingReport) -> None:
         """Write the runs of recorders, a file a day, where they or how far the tape is shipped have changed."""
         maker, days, date = self._makers[tables.SESSIONS.name], dict[str, list[Any]](), ""
         started = maker.sources.index(tables.SESSIONS.column("started_at").source)

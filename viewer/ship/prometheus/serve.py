@@ -1,8 +1,8 @@
 """A program: serves the metrics of one recorder to Prometheus, on the socket whose descriptor is its argument.
 
-Run by `wiretape.recorder.commands.metrics`. Standard input brings a `Setup` and then `Pulse`s, as lines of JSON; its
-end is the end of the recorder, and of this. The exchanges come from the tape, through a read-only connection, once they
-have ended and are measured. It yields the CPU to the relay and to the writer.
+Run by `wiretape.recorder.commands.metrics`. Standard input brings a `Setup` and then `RecorderState`s, as lines of
+JSON; its end is the end of the recorder, and of this. The exchanges come from the tape, through a read-only
+connection, once they have ended and are measured. It yields the CPU to the relay and to the writer.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from wiretape.recorder.commands.metrics import Pulse, Setup
+from wiretape.recorder.commands.metrics import RecorderState, Setup
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.guard import Policy, Refusal
@@ -35,15 +35,15 @@ from wiretape.recorder.relay.server import Client, Headers, Request, Server
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.stats import conventions
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Labels
-from wiretape.viewer.stats.dashboard import OWN, Figures, Histogram
+from wiretape.viewer.stats.dashboard import OWN, DashboardCounts, Histogram
 
 
 class Exposition(Collector):
     """The metrics of a recorder: its `figures`, and the latest `pulse`, if one came."""
 
     def __init__(self, setup: Setup, conventions: Conventions = RELEASED) -> None:
-        self.figures = Figures(lambda family: Histogram(family.bounds), conventions)
-        self.pulse: Pulse | None = None
+        self.figures = DashboardCounts(lambda family: Histogram(family.bounds), conventions)
+        self.pulse: RecorderState | None = None
         self._setup = setup
 
     def text(self) -> bytes:
@@ -64,7 +64,7 @@ class Exposition(Collector):
         yield InfoMetricFamily("wiretape", OWN["wiretape_info"], about)
 
 
-def _measured(figures: Figures[Histogram]) -> Iterator[Metric]:
+def _measured(figures: DashboardCounts[Histogram]) -> Iterator[Metric]:
     for family, histograms in figures.histograms.items():
         metric = HistogramMetricFamily(family.prometheus, family.meaning, labels=family.labels)
         for labels, histogram in histograms.items():
@@ -82,7 +82,7 @@ def _bound(bound: float) -> str:
     return exact
 
 
-def _counted(figures: Figures[Histogram]) -> Iterator[Metric]:
+def _counted(figures: DashboardCounts[Histogram]) -> Iterator[Metric]:
     for family, counts in figures.counters.items():
         yield _counter(family.prometheus, family.meaning, counts, family.labels)
     flags: dict[tuple[str, ...], int] = {(flag,): count for flag, count in figures.flags.items()}
@@ -91,7 +91,7 @@ def _counted(figures: Figures[Histogram]) -> Iterator[Metric]:
     yield _own("wiretape_folded_exchanges_total", {(): figures.folded})
 
 
-def _state(pulse: Pulse) -> Iterator[Metric]:
+def _state(pulse: RecorderState) -> Iterator[Metric]:
     """Yield the state that the recorder reported."""
     gauges = {
         "wiretape_open_exchanges": pulse.open,
@@ -142,7 +142,7 @@ class Metrics(HttpApp):
                 with self._lock:
                     self._exposition.figures.add(one.counted)
 
-    def update(self, pulse: Pulse) -> None:
+    def update(self, pulse: RecorderState) -> None:
         """Set the state of the recorder."""
         self._exposition.pulse = pulse
 
@@ -218,7 +218,7 @@ def _follow(app: Metrics, setup: Setup, fail: Callable[[], object]) -> None:
 
 async def _listen(lines: asyncio.StreamReader, app: Metrics, end: Callable[[int], None]) -> None:
     while line := await lines.readline():
-        app.update(msgspec.json.decode(line, type=Pulse))
+        app.update(msgspec.json.decode(line, type=RecorderState))
     end(0)
 
 

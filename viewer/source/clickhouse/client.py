@@ -1,9 +1,9 @@
 """A client of ClickHouse's HTTP interface: queries, and batches that arrive once or not at all.
 
 A batch is sent to one node, and as the same bytes to the next if that fails: the server knows blocks that it has, and
-drops them. It answers when all replicas that are asked for have the batch (`wait_end_of_query`, `insert_quorum`), also
-those behind a `Distributed` table. The password is a header, never part of a URL. A permanent error is `Refused`, a
-transient one `Unavailable`: then the next node is tried, and later all of them again.
+drops them. It answers when all replicas that are asked for have the batch (`wait_end_of_query`, `insert_quorum`),
+also those behind a `Distributed` table. The password is a header, never part of a URL. A permanent error is
+`UnusableServer`, a transient one `Unavailable`: then the next node is tried, and later all of them again.
 """
 
 import contextlib
@@ -130,7 +130,7 @@ _TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {
 }
 
 
-class Refused(WiretapeError):
+class UnusableServer(WiretapeError):
     """The server cannot be used as it is, and trying again would not help."""
 
 
@@ -142,7 +142,7 @@ class MemoryExceeded(Unavailable):
     """An answer would need more memory than a node has for it."""
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """The result of a query: the name and the type of each column, and the rows."""
 
     columns: list[tuple[str, str]]
@@ -186,27 +186,27 @@ class Centre:
         return self.target.nodes[self._node]
 
     def query(self, statement: str, database: str | None = None) -> list[list[Any]]:
-        """Return the rows of a query, asking one node after the other. Raises `Refused`, and at last `Unavailable`."""
+        """Return the rows of a query, asking one node after the other. Raises `UnusableServer`, then `Unavailable`."""
         return self.select(statement, database).rows
 
-    def select(self, statement: str, database: str | None = None) -> Answer:
+    def select(self, statement: str, database: str | None = None) -> QueryResult:
         """Return the columns and the rows of a query, as `query` does."""
         # An account that may only read may not change how numbers are written.
         text = self._anywhere(f"{statement} FORMAT JSONCompact", b"", {"wait_end_of_query": "1"}, database)
         try:
             answer = json.loads(text)
             columns = [(one["name"], one["type"]) for one in answer.get("meta", ())]
-            return Answer(columns, rows([type for _, type in columns], answer["data"]))
+            return QueryResult(columns, rows([type for _, type in columns], answer["data"]))
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"{self.target.name} answered {_shown(text)!r}, not JSON") from error
 
     def execute(self, statement: str, database: str | None = None) -> None:
-        """Execute a statement that has no rows. Raises `Refused`, and at last `Unavailable`."""
+        """Execute a statement that has no rows. Raises `UnusableServer`, and at last `Unavailable`."""
         settings = {"wait_end_of_query": "1", "insert_distributed_sync": "1"}
         self._anywhere(statement, b"", settings | {_HOSTS_MISSING: str(_CLUSTER_SECONDS)}, database)
 
     def insert(self, table: str, columns: Sequence[str], rows: bytes | bytearray, *, quorum: int = 0) -> None:
-        """Insert rows in RowBinary at the current node. Raises `Refused` or `Unavailable`.
+        """Insert rows in RowBinary at the current node. Raises `UnusableServer` or `Unavailable`.
 
         After `Unavailable` nobody knows whether they arrived: insert the same bytes again, at the next node.
         """
@@ -237,7 +237,7 @@ class Centre:
         raise AssertionError("a centre has a node")
 
     def _ask(self, statement: str, data: bytes | bytearray, settings: Mapping[str, str], database: str) -> str:
-        """Return the node's response. Raises `Refused` or `Unavailable`."""
+        """Return the node's response. Raises `UnusableServer` or `Unavailable`."""
         parameters = {"database": database, **settings}
         content = data or statement.encode()
         if data:
@@ -282,12 +282,12 @@ def _unreachable(node: str, error: httpx.HTTPError, seconds: float) -> WiretapeE
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = getattr(cause, "verify_message", "") or str(cause)
-            return Refused(
+            return UnusableServer(
                 f"the certificate of {node} does not verify ({reason}): name its authority with --ca-file or "
                 "SSL_CERT_FILE, or correct the host"
             )
         if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
-            return Refused(f"{node} speaks no TLS: name its port for HTTPS, or add ?tls=no to the URL")
+            return UnusableServer(f"{node} speaks no TLS: name its port for HTTPS, or add ?tls=no to the URL")
         cause = cause.__cause__ or cause.__context__
     match error:
         case httpx.ConnectTimeout() | httpx.ConnectError():
@@ -298,7 +298,7 @@ def _unreachable(node: str, error: httpx.HTTPError, seconds: float) -> WiretapeE
 
 
 def _redirected(node: str, response: httpx.Response) -> WiretapeError:
-    return Refused(
+    return UnusableServer(
         f"{node} answered {response.status_code} and names {_shown(response.headers['location'])!r} instead, which is "
         "not followed: name the ClickHouse server itself"
     )
@@ -313,12 +313,12 @@ def _explained(node: str, target: Target, status: int, code: int, text: str) -> 
     if _NO_SPACE in text:
         return Unavailable(_DISK_FULL.format(node=node))
     if _HOSTS_MISSING in text:
-        return Refused(
+        return UnusableServer(
             f"not all hosts of the cluster did it within {_CLUSTER_SECONDS} s ({words}): they do when they are back; "
             "then run the same command again"
         )
     kinds: Mapping[type[WiretapeError], Mapping[tuple[int, ...], str]] = {
-        Refused: _TO_BLAME, UnknownExpression: _EXPRESSION, MemoryExceeded: _TOO_LARGE, Unavailable: _PASSING,
+        UnusableServer: _TO_BLAME, UnknownExpression: _EXPRESSION, MemoryExceeded: _TOO_LARGE, Unavailable: _PASSING,
     }  # fmt: skip
     for kind, known in kinds.items():
         for codes, meaning in known.items():
@@ -331,7 +331,7 @@ def _not_an_engine(node: str, status: int, words: str) -> WiretapeError:
     """Return the error for a response that does not come from ClickHouse: from a proxy, or another server."""
     if status in (408, 429) or status >= httpx.codes.INTERNAL_SERVER_ERROR:
         return Unavailable(f"{node} answered {status} ({words})")
-    return Refused(f"{node} answered {status}, and is no ClickHouse server, or not for this account ({words})")
+    return UnusableServer(f"{node} answered {status}, and is no ClickHouse server, or not for this account ({words})")
 
 
 def _shown(text: str) -> str:

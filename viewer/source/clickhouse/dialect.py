@@ -313,7 +313,7 @@ class _Names(IdentifierPreparer):
         return self.quote(f"_{name or label.name}")
 
 
-class Dialect(DefaultDialect):
+class ClickHouseDialect(DefaultDialect):
     """ClickHouse's dialect, for reading only."""
 
     name = "clickhouse"

@@ -22,7 +22,7 @@ class Error(Exception):
     """An error of the driver itself; a server's error is raised as `client` raises it."""
 
 
-class Connection:
+class DriverConnection:
     """A connection of DB-API, without a state of its own: it uses the client's."""
 
     text_factory: Callable[[bytes], Any] = str
@@ -31,9 +31,9 @@ class Connection:
     def __init__(self, centre: Centre) -> None:
         self.centre = centre
 
-    def cursor(self) -> "Cursor":
+    def cursor(self) -> "DriverCursor":
         """Return a cursor."""
-        return Cursor(self.centre)
+        return DriverCursor(self.centre)
 
     def commit(self) -> None:
         """Ignore the call: there are no transactions."""
@@ -45,7 +45,7 @@ class Connection:
         """Ignore the call: the client's owner closes it."""
 
 
-class Cursor:
+class DriverCursor:
     """The rows of one statement, all of them in memory."""
 
     arraysize = 1

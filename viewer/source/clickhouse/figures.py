@@ -139,7 +139,7 @@ def _asked(
 
 
 def _statement(
-    by: Sequence[str], measured: Expression, plan: gaps.Plan, bounds: Sequence[Bound], drawn: Quantity | None
+    by: Sequence[str], measured: Expression, plan: gaps.RankingPlan, bounds: Sequence[Bound], drawn: Quantity | None
 ) -> Statement:
     complete = _COMPLETE
     reported = measures.c.output_tokens.is_not(None)
@@ -260,7 +260,7 @@ def _summed(ordered: str, method: Method) -> str:
 
 
 def _figures(
-    key: tuple[Any, ...], values: Iterator[Any], plan: gaps.Plan, bounds: Sequence[Bound], drawn: Quantity | None
+    key: tuple[Any, ...], values: Iterator[Any], plan: gaps.RankingPlan, bounds: Sequence[Bound], drawn: Quantity | None
 ) -> Figures:
     size, first, last, measured = (next(values) for _ in range(4))
     outcomes, after_2xx = ({name: next(values) for name in _OUTCOMES} for _ in range(2))

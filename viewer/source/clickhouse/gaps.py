@@ -36,7 +36,7 @@ _TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NeighbourRank:
     """The rank of a percentile's neighbour among `n` ordered values, from 0, in integers, here and in SQL."""
 
     less: int = 0
@@ -52,10 +52,10 @@ class Place:
         return f"intDiv(({n} - {self.less}) * {percent} + {self.more}, 100) - {self.back}"
 
 
-PLACES: Final[dict[Method, tuple[Place, Place]]] = {
-    "linear": (Place(less=1), Place(less=1, more=99)),
-    "inverse_cdf": (Place(more=99, back=1),) * 2,
-    "mlperf": (Place(),) * 2,
+PLACES: Final[dict[Method, tuple[NeighbourRank, NeighbourRank]]] = {
+    "linear": (NeighbourRank(less=1), NeighbourRank(less=1, more=99)),
+    "inverse_cdf": (NeighbourRank(more=99, back=1),) * 2,
+    "mlperf": (NeighbourRank(),) * 2,
 }
 """The lower and the higher neighbour of a percentile."""
 
@@ -68,7 +68,7 @@ class Changed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RankingPlan:
     """A method of ranking the gaps of groups: those of `large` groups are selected, given their gaps and those of 0.
 
     An estimate for a group of `one_of` samples one exchange in that number.
@@ -118,7 +118,7 @@ def plans(
     measured: Expression,
     method: Method,
     most: int | None,
-) -> Iterator[Plan]:
+) -> Iterator[RankingPlan]:
     """Yield plans, each made when the one before was `Changed`; the last one cannot be.
 
     Of more than `most` gaps percentiles are estimated.
@@ -127,11 +127,11 @@ def plans(
         counts = _counted(connection, by, where, measured)
         if most is not None and sum(n for n, _ in counts.values()) > most:
             one_of = {key: -(-n // MOST_SKETCHED) for key, (n, _) in counts.items() if n > MOST_SKETCHED}
-            yield Plan(method, is_estimated=True, one_of=one_of)
+            yield RankingPlan(method, is_estimated=True, one_of=one_of)
             return
         largest = sorted(counts.items(), key=lambda one: one[1], reverse=True)[:_MOST_LARGE]
-        yield Plan(method, {key: found for key, found in largest if found[0] >= LARGE})
-    yield Plan(method)
+        yield RankingPlan(method, {key: found for key, found in largest if found[0] >= LARGE})
+    yield RankingPlan(method)
 
 
 def _counted(

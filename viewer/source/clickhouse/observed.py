@@ -12,7 +12,7 @@ from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.stats.tools.request import Request, admitted
+from wiretape.viewer.stats.tools.request import MeasuredRequest, admitted
 from wiretape.viewer.stats.tools.summary import Addend, measure_seen
 from wiretape.viewer.stats.tools.tools import authority
 
@@ -38,7 +38,7 @@ _FACTS: Final = select(
 
 
 @dataclass(frozen=True)
-class _Counted(Request):
+class _Counted(MeasuredRequest):
     """An exchange without its body; of chunks the first and the last are known, of gaps none."""
 
     first_ns: int | None = None
@@ -83,9 +83,9 @@ def measured(connection: Connection, tool: str, where: Condition | None = None) 
             yield measure_seen(tool, _seen(row, apis)), row.outcome or "open", started_ns, end_ns
 
 
-def _seen(row: Any, apis: Collection[str]) -> Request | str:
+def _seen(row: Any, apis: Collection[str]) -> MeasuredRequest | str:
     flags = set((row.flags or "").split())
-    seen = Request(row.status, row.ended_by, row.end_ns, row.outcome or "open", row.error_code, row.duration_ns)
+    seen = MeasuredRequest(row.status, row.ended_by, row.end_ns, row.outcome or "open", row.error_code, row.duration_ns)
     counted = _Counted(
         *(seen.status, seen.ended_by, seen.end_ns, seen.outcome, seen.error_code, seen.duration_ns),
         first_ns=row.ttfc_ns,

@@ -89,7 +89,7 @@ def _rows(connection: Connection, fields: tuple[str, ...], numbers: list[str]) -
         yield from queries.numbered(connection, fields, numbers, began)  # type: ignore[arg-type]
 
 
-registry.register("clickhouse", "wiretape.viewer.source.clickhouse.dialect", "Dialect")
+registry.register("clickhouse", "wiretape.viewer.source.clickhouse.dialect", "ClickHouseDialect")
 
 _PURPOSE = "wiretape view"
 _BATCH = 20_000  # each batch is a request, and goes through the table again
@@ -101,7 +101,7 @@ Connect = Callable[[], AbstractContextManager[Centre]]
 def connected(centre: Centre) -> Iterator[Connection]:
     """Connect to a server for reading. Its failures are `Refused`, `Unavailable` and `NotAtCentre`."""
     engine = create_engine(
-        "clickhouse://", creator=lambda: driver.Connection(centre), poolclass=pool.NullPool, query_cache_size=0,
+        "clickhouse://", creator=lambda: driver.DriverConnection(centre), poolclass=pool.NullPool, query_cache_size=0,
         hide_parameters=True, execution_options={"batch": _BATCH},
     )  # fmt: skip
     with engine.connect() as connection:

@@ -20,7 +20,7 @@ from wiretape.recorder.errors import TapeError
 from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
-    from wiretape.viewer.exchange.opened import Opened
+    from wiretape.viewer.exchange.opened import OpenedExchange
 
 LARGE: Final = 1 << 20
 """A body of more bytes is decoded in a process of its own."""
@@ -125,7 +125,7 @@ class Decoder:
             pickle.dump((*self._question, no, is_asked), questions)
             questions.flush()
 
-    def answer(self, begun: "Callable[[Opened], None] | None" = None) -> "Opened":
+    def answer(self, begun: "Callable[[OpenedExchange], None] | None" = None) -> "OpenedExchange":
         """Wait for the decoded exchange; `begun` is called with the part that is ready before. Raises `TapeError`."""
         with self._words:
             try:
@@ -134,11 +134,11 @@ class Decoder:
                 self.process.wait()
                 raise TapeError(f"the exchange cannot be decoded ({self._why()})") from error
 
-    def _answered(self, begun: "Callable[[Opened], None] | None") -> "Opened":
+    def _answered(self, begun: "Callable[[OpenedExchange], None] | None") -> "OpenedExchange":
         """Read the process's output as it arrives, so that memory never holds it twice."""
         answered = cast(IO[bytes], self.process.stdout)
         with self.process, answered:
-            found: Opened = pickle.load(answered)
+            found: OpenedExchange = pickle.load(answered)
             for _ in range(_FURTHER):
                 if begun is not None:
                     begun(found)

@@ -21,7 +21,7 @@ from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.prompt import Prompt
 from wiretape.recorder.errors import NotFound, WiretapeError
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
@@ -29,8 +29,8 @@ from wiretape.viewer.exchange import opened
 from wiretape.viewer.exchange import turn as turns
 from wiretape.viewer.exchange.opened import Known, Stored
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.exchange.turn import Asked, Turn
-from wiretape.viewer.rows import DetailRow, Headers, Request
+from wiretape.viewer.exchange.turn import Turn, TurnContent
+from wiretape.viewer.rows import DetailRow, Headers, RequestRow
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import JOINED, column
 
@@ -40,7 +40,7 @@ class FullExchange:
     """All of one exchange on the tape, with its decoded body; `size` is the number of bytes that upstream sent."""
 
     row: DetailRow
-    request: Request
+    request: RequestRow
     response_headers: Headers
     facts: Exchange
     sent_ns: int | None
@@ -102,7 +102,7 @@ def known(connection: Connection, no: int) -> Known:
     return Known(row, request, headers or [], recorder(connection, no), end_ns or 0, packed or b"")
 
 
-def recorder(connection: Connection, no: int) -> Run:
+def recorder(connection: Connection, no: int) -> RecorderRun:
     """Return the run that records an exchange, as it stands. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
         return reading.run_of(connection, no)
@@ -142,7 +142,7 @@ def prompt(connection: Connection, no: int) -> Prompt:
     return found.prompt
 
 
-def _asked(connection: Connection, no: int) -> Asked:
+def _asked(connection: Connection, no: int) -> TurnContent:
     row = queries.detail(connection, no)
     if row.framing != "websocket":
         return turns.asked(row, queries.request(connection, no))

@@ -21,7 +21,7 @@ from wiretape.recorder.decode.metrics import Measures
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer import rows
-from wiretape.viewer.listing.ranking import Entry
+from wiretape.viewer.listing.ranking import RankedExchange
 from wiretape.viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
 from wiretape.viewer.source.base import Change, Seen
 from wiretape.viewer.source.tape import queries
@@ -255,12 +255,12 @@ def filled(row: R, figures: Measures) -> R:
     return replace(row, **changed)
 
 
-def entries(connection: Connection, numbers: Sequence[int]) -> list[Entry]:
+def entries(connection: Connection, numbers: Sequence[int]) -> list[RankedExchange]:
     """Return these exchanges as a table of several shows them, except those that are gone."""
     return [entry for no in numbers if (entry := _entry(connection, no)) is not None]
 
 
-def _entry(connection: Connection, no: int) -> Entry | None:
+def _entry(connection: Connection, no: int) -> RankedExchange | None:
     found = listed(connection, [no])
     if not found:
         return None
@@ -269,7 +269,7 @@ def _entry(connection: Connection, no: int) -> Entry | None:
         run = reading.run_of(connection, no)
     if is_measurable(found[0]):
         gaps = figures(connection, no).icl
-    return Entry(no, found[0], run, gaps or b"")
+    return RankedExchange(no, found[0], run, gaps or b"")
 
 
 def _numbers_of(connection: Connection, statement: Any) -> list[int]:

@@ -24,7 +24,7 @@ from wiretape.viewer.source.tape.columns import among
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats.tools.request import CountTokens, Judged
 from wiretape.viewer.stats.tools.summary import Addend, Observed, measure_observed
-from wiretape.viewer.stats.tools.tools import AUTHORITIES, Authority, authority
+from wiretape.viewer.stats.tools.tools import AUTHORITIES, MeasuringTool, authority
 
 PART: Final = 500
 """Number of exchanges that one process measures at a time."""
@@ -39,7 +39,7 @@ _FACTS = select(
 )  # fmt: skip
 
 
-def observed(connection: Connection, rule: Authority, where: Condition | None = None) -> Iterator[Observed]:
+def observed(connection: Connection, rule: MeasuringTool, where: Condition | None = None) -> Iterator[Observed]:
     """Yield the exchanges that `where` selects, oldest first; `rule` says whether their requests are needed."""
     batches = queries.in_batches(connection, _FACTS, where, fetch=lambda tape, facts: tape.execute(facts).all())
     numbered = ((row.no, row) for batch in batches for row in batch)

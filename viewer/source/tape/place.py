@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class Tape(Place):
+class TapePlace(Place):
     """The tape at a path."""
 
     noun = "tape"

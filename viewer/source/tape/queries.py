@@ -35,7 +35,7 @@ from wiretape.recorder.tape.schema import exchanges as _exchanges
 from wiretape.recorder.tape.schema import measures as _measures
 from wiretape.viewer import rows
 from wiretape.viewer.query.values import Searches, TooSlow
-from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, Request, TableRow
+from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, RequestRow, TableRow
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
@@ -277,15 +277,15 @@ def body(connection: Connection, no: int) -> bytes:
         return reading.stored_body(connection, no)
 
 
-def request(connection: Connection, no: int) -> Request:
+def request(connection: Connection, no: int) -> RequestRow:
     """Return the request of an exchange."""
     with connection.begin():
         return request_of(connection, no)
 
 
-def request_of(connection: Connection, no: int) -> Request:
+def request_of(connection: Connection, no: int) -> RequestRow:
     """Return the request of an exchange, within a transaction."""
-    return Request(*connection.execute(_REQUEST.where(_exchanges.c.no == no)).one())
+    return RequestRow(*connection.execute(_REQUEST.where(_exchanges.c.no == no)).one())
 
 
 def headers(connection: Connection, no: int) -> tuple[Headers, Headers]:

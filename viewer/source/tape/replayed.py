@@ -21,7 +21,7 @@ from wiretape.viewer.source.tape.conditions import Condition
 _BY_RECORDER: Final = ("died", "shutdown", "local")
 
 
-class Head(NamedTuple):
+class ExchangeHead(NamedTuple):
     """An ended exchange as lists show it; `no` is its number in its source."""
 
     no: int
@@ -51,7 +51,7 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecordedAnswer:
     """The answer to a request: facts, the headers as upstream sent them (redacted), reads, body.
 
     `sent_ns` is when the request had been sent.
@@ -70,13 +70,15 @@ _BODIES: Final = select(exchanges.c.no, *(exchanges.c[f"request_{name}"] for nam
 _GROUP, _GROUP_BYTES = 200, 4 << 20
 
 
-def heads(connection: Connection, where: Condition | None = None, among: Condition | None = None) -> Iterator[Head]:
+def heads(
+    connection: Connection, where: Condition | None = None, among: Condition | None = None
+) -> Iterator[ExchangeHead]:
     """Yield the exchanges that fit and have ended, of those `among` if some are named, oldest first."""
     statement = select(*(column(name).label(name) for name in _FIELDS))
     conditions = (exchanges.c.ended_by.is_not(None), among, where)
     ended = and_(*(one for one in conditions if one is not None))
     for batch in queries.in_batches(connection, statement, ended):
-        yield from map(Head._make, batch)
+        yield from map(ExchangeHead._make, batch)
 
 
 def labelled(connection: Connection, key: str) -> dict[int, str]:
@@ -104,12 +106,12 @@ def numbers(after: int, until: int) -> Condition:
     return upper & (exchanges.c.no > after) if after else upper
 
 
-def request_bodies(connection: Connection, requests: Sequence[Head]) -> Iterator[bytes | None]:
+def request_bodies(connection: Connection, requests: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
     """Yield the body of each request without its content coding; None if the tape does not hold all of it.
 
     Several are read at once, except large ones.
     """
-    group, held = list[Head](), 0
+    group, held = list[ExchangeHead](), 0
     for head in requests:
         size = head.request_size or 0
         if group and (len(group) == _GROUP or held + size > _GROUP_BYTES):
@@ -121,7 +123,7 @@ def request_bodies(connection: Connection, requests: Sequence[Head]) -> Iterator
         yield from _bodies_of_group(connection, group)
 
 
-def _bodies_of_group(connection: Connection, group: Sequence[Head]) -> Iterator[bytes | None]:
+def _bodies_of_group(connection: Connection, group: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
     statement = _BODIES.where(exchanges.c.no.in_([head.no for head in group]))
     with connection.begin():
         stored = {no: values for no, *values in connection.execute(statement)}
@@ -136,9 +138,11 @@ def _uncoded(headers: Headers | None, stored: bytes | None, size: int | None) ->
     return encoding.uncoded(headers or [], body)
 
 
-def answer(connection: Connection, no: int) -> Answer:
+def answer(connection: Connection, no: int) -> RecordedAnswer:
     """Read the answer of an exchange. Raises `TapeDamaged`, and sqlalchemy's `NoResultFound`."""
     with connection.begin():
         row = reading.row_of(connection, no)
         facts, reads = reading.facts_of(connection, row), reading.reads_of(connection, no)
-        return Answer(facts, row.response_headers or [], reads, reading.stored_body(connection, no), row.sent_ns)
+        return RecordedAnswer(
+            facts, row.response_headers or [], reads, reading.stored_body(connection, no), row.sent_ns
+        )

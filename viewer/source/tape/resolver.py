@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
 
-from wiretape.recorder.decode.conversation import Asked, belonging
+from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 from wiretape.recorder.decode.operation import GENERATIONS, operation
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer.listing.conversations import Conversations, Link
+from wiretape.viewer.listing.conversations import ConversationLink, Conversations
 from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, CONVERSATION, JOINED, among
 
 _LINKS: Final = select(
@@ -74,11 +74,11 @@ class Resolver:
             if measured is not None:
                 self.conversations.put(_measured_link(row))
             elif no not in self._read:
-                self.conversations.put(self._asked(connection, no) if no in opened else Link(no, id))
+                self.conversations.put(self._asked(connection, no) if no in opened else ConversationLink(no, id))
         self._newest = max([self._newest, *(no for no, *_ in found)])
         self._read &= self._open
 
-    def _asked(self, connection: Connection, no: int) -> Link:
+    def _asked(self, connection: Connection, no: int) -> ConversationLink:
         """Read an unmeasured exchange's ties to others: all but its answer."""
         row = reading.row_of(connection, no)
         if row.request_truncated is not None:
@@ -94,19 +94,19 @@ def begun(connection: Connection, no: int) -> dict[str, str | None]:
     return {"conversation": link.id if link.is_turn else None, "continues": None}
 
 
-def _measured_link(row: Sequence[Any]) -> Link:
+def _measured_link(row: Sequence[Any]) -> ConversationLink:
     """Return the link of a measured exchange, from its row of `_LINKS`."""
     no, id, _, asked, *linked, outcome = row
-    return Link(no, id, asked in GENERATIONS, outcome != "complete", *linked)
+    return ConversationLink(no, id, asked in GENERATIONS, outcome != "complete", *linked)
 
 
-def _link(row: Any, body: bytes | None) -> Link:
+def _link(row: Any, body: bytes | None) -> ConversationLink:
     asked = operation(reading.exchange_of(row), None)
-    found = belonging(Asked(row.request_headers or [], body), asked, None, None)
+    found = belonging(RecordedRequest(row.request_headers or [], body), asked, None, None)
     named = {
         "key": "conversation_key", "parent_key": "conversation_parent", "previous_response_id": "previous_response_id",
         "messages": "messages_hash", "continues": "continues_hash", "continued_answer": "continued_answer_hash",
         "retries": "retries",
     }  # fmt: skip
     tied: dict[str, Any] = {name: found.get(field) for name, field in named.items()}
-    return Link(row.no, row.id, asked in GENERATIONS, **tied)
+    return ConversationLink(row.no, row.id, asked in GENERATIONS, **tied)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, null, select
 
-from wiretape.recorder.decode.decoder import Run
+from wiretape.recorder.decode.decoder import ItemRun
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
 from wiretape.viewer.source.tape import queries
@@ -48,7 +48,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class OutputText:
     """The text of an exchange's output chunks: all of it, and the number of characters in each chunk."""
 
     text: str
@@ -94,19 +94,19 @@ def _gaps(connection: Connection, numbers: set[int]) -> list[tuple[int, bytes]]:
     ]
 
 
-def texts(connection: Connection, numbers: Sequence[int], most: int) -> dict[int, Text]:
+def texts(connection: Connection, numbers: Sequence[int], most: int) -> dict[int, OutputText]:
     """Return the texts of these exchanges, in their order, up to a limit of characters."""
-    found, held = dict[int, Text](), 0
+    found, held = dict[int, OutputText](), 0
     for no, decoded in queries.decoded_bodies(connection, ((no, no) for no in numbers)):
         said = [text for run in decoded.runs if run.chunk.output for text in _said(run)]
-        found[no] = Text("".join(said), list(map(len, said)))
+        found[no] = OutputText("".join(said), list(map(len, said)))
         held += len(found[no].text)
         if held > most:
             break
     return found
 
 
-def _said(run: Run) -> list[str]:
+def _said(run: ItemRun) -> list[str]:
     """Return the text of each chunk of a run: texts, and names and arguments of tool calls."""
     if run.part is not None:
         return run.texts

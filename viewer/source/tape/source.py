@@ -21,7 +21,7 @@ from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
-from wiretape.viewer.rows import DetailRow, Headers, ListRow, Request, TableRow
+from wiretape.viewer.rows import DetailRow, Headers, ListRow, RequestRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
 from wiretape.viewer.source.tape import conditions, following, live, queries
@@ -237,7 +237,7 @@ class StoredExchange(base.Recorded):
     def headers(self) -> tuple[Headers, Headers]:
         return queries.headers(self._tape, self._number)
 
-    def request(self) -> Request:
+    def request(self) -> RequestRow:
         return queries.request(self._tape, self._number)
 
     def reads(self) -> list[TableRow]:

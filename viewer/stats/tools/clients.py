@@ -22,8 +22,8 @@ from wiretape.viewer.stats.tools import readers
 from wiretape.viewer.stats.tools.request import (
     ClientLeft,
     Frame,
+    MeasuredRequest,
     Numbers,
-    Request,
     ToolError,
     completion_tokens,
     first_choice,
@@ -45,7 +45,7 @@ OTEL_TOKENS: Final = tuple(4.0**power for power in range(14))
 """The bounds of the buckets that OpenTelemetry's histograms have."""
 
 
-def aiperf(request: Request) -> Numbers:
+def aiperf(request: MeasuredRequest) -> Numbers:
     """Measure as AIPerf: first to last chunk with text, reasoning or a tool's name or arguments, first choice only."""
     request.check_status(_SUCCESSES)
     if any(_is_error_event(frame) for frame in request.frames):
@@ -92,7 +92,7 @@ def aiperf(request: Request) -> Numbers:
     }
 
 
-def genai_perf(request: Request) -> Numbers:
+def genai_perf(request: MeasuredRequest) -> Numbers:
     """Measure as genai-perf: the data of one read is one response, unless the first choice has no text in it."""
     request.check_status()
     at: list[int] = []
@@ -126,7 +126,7 @@ def genai_perf(request: Request) -> Numbers:
     return {**numbers, "itl": None if itl is None else ms(itl), "tps_user": 1e9 / itl if itl else None}
 
 
-def guidellm(request: Request) -> Numbers:
+def guidellm(request: MeasuredRequest) -> Numbers:
     """Measure as guidellm: lines with text, reasoning or any tool call; TPOT has the first token's time in it."""
     request.check_status(_SUCCESSES)
     at: list[int] = []
@@ -163,7 +163,7 @@ def guidellm(request: Request) -> Numbers:
     }
 
 
-def llmperf(request: Request) -> Numbers:
+def llmperf(request: MeasuredRequest) -> Numbers:
     """Measure as llmperf: text of the first choice only; its inter-token latency has the first token's time in it."""
     request.check_status()
     at: list[int] = []
@@ -190,7 +190,7 @@ def llmperf(request: Request) -> Numbers:
     return _llmperf_numbers(request, at, texts, count, request.end_ns)
 
 
-def mlperf(request: Request) -> Numbers:
+def mlperf(request: MeasuredRequest) -> Numbers:
     """Measure as MLPerf: first to last output in whole ns; a query that has no whole answer is no sample."""
     if request.client_left:
         raise ClientLeft
@@ -208,7 +208,7 @@ def mlperf(request: Request) -> Numbers:
     }
 
 
-def otel(request: Request) -> Numbers:
+def otel(request: MeasuredRequest) -> Numbers:
     """Measure as OpenTelemetry's client metrics: any chunk is a chunk; failed operations have a duration, too."""
     if request.client_left:
         raise ClientLeft
@@ -234,7 +234,7 @@ def _is_error_event(frame: Frame) -> bool:
     return any(name.strip().lower() == b"event" and value.strip().lower() == b"error" for name, _, value in fields)
 
 
-def _aiperf_payloads(request: Request) -> list[tuple[Frame, JsonObject]]:
+def _aiperf_payloads(request: MeasuredRequest) -> list[tuple[Frame, JsonObject]]:
     """Return the payloads that are JSON objects; AIPerf drops all others, and error payloads have no choices."""
     payloads = []
     for frame in request.frames:
@@ -287,7 +287,7 @@ def _choice_or_error(payload: JsonObject) -> JsonObject:
     return choice
 
 
-def _guidellm_payloads(request: Request) -> Iterator[tuple[Frame, JsonObject | None]]:
+def _guidellm_payloads(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonObject | None]]:
     """Yield the payloads up to `[DONE]`, which is None; an error payload is the request's."""
     for frame in request.frames:
         # httpx ends a line where Python does: at U+2028, too.
@@ -318,7 +318,9 @@ def _is_uncounted(error: object) -> bool:
     return True
 
 
-def _llmperf_numbers(request: Request, at: list[int], texts: list[str], count: int, end_ns: int | None) -> Numbers:
+def _llmperf_numbers(
+    request: MeasuredRequest, at: list[int], texts: list[str], count: int, end_ns: int | None
+) -> Numbers:
     tokens = request.tokens_of(texts, special=True)
     rate = tokens * 1e9 / end_ns if tokens is not None and end_ns else None
     return {
@@ -331,7 +333,7 @@ def _llmperf_numbers(request: Request, at: list[int], texts: list[str], count: i
     }
 
 
-def error_type(request: Request) -> str:
+def error_type(request: MeasuredRequest) -> str:
     """Return the `error.type` of an operation that failed: a status, the upstream's own code, or the outcome."""
     if request.outcome == "http_error":
         return str(request.status)

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
-from wiretape.recorder.decode.decoder import Decoded, Run
+from wiretape.recorder.decode.decoder import Decoded, ItemRun
 from wiretape.recorder.decode.dialects import completions, responses
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import (
+    MeasuredRequest,
     Numbers,
-    Request,
     ToolError,
     completion_tokens,
     first_choice,
@@ -58,24 +58,24 @@ class _VllmRule:
     needs_event: bool
 
 
-def vllm(request: Request) -> Numbers:
+def vllm(request: MeasuredRequest) -> Numbers:
     """Measure as vLLM 0.33: content, reasoning and tool calls count; tokens from the last usage beside no output."""
     if request.api == responses.API:
         return _vllm_responses(request)
     return _vllm(request, _VllmRule(_has_streamed_output, strips=False, usage_ends=False, needs_event=True))
 
 
-def vllm_0_30(request: Request) -> Numbers:
+def vllm_0_30(request: MeasuredRequest) -> Numbers:
     """Measure as vLLM 0.30 to 0.32: every chunk with choices counts; tokens from a chunk without choices."""
     return _vllm(request, _VllmRule(_has_delta, strips=True, usage_ends=False, needs_event=True))
 
 
-def vllm_0_20(request: Request) -> Numbers:
+def vllm_0_20(request: MeasuredRequest) -> Numbers:
     """Measure as vLLM 0.20 to 0.29: as its successor, but a usage chunk moves the end and an empty answer succeeds."""
     return _vllm(request, _VllmRule(_has_delta, strips=True, usage_ends=True, needs_event=False))
 
 
-def sglang(request: Request) -> Numbers:
+def sglang(request: MeasuredRequest) -> Numbers:
     """Measure as SGLang: text and reasoning count, tool calls do not; the end is the last line, `[DONE]` included."""
     request.check_status()
     at: list[int] = []
@@ -110,7 +110,7 @@ def sglang(request: Request) -> Numbers:
     }
 
 
-def _vllm(request: Request, rule: _VllmRule) -> Numbers:
+def _vllm(request: MeasuredRequest, rule: _VllmRule) -> Numbers:
     if request.api == completions.API:
         # Every release counts text that is empty, too, as of special tokens.
         rule = _VllmRule(lambda _: True, strips=rule.strips, usage_ends=False, needs_event=True)
@@ -148,7 +148,7 @@ def _vllm(request: Request, rule: _VllmRule) -> Numbers:
     }
 
 
-def _vllm_responses(request: Request) -> Numbers:
+def _vllm_responses(request: MeasuredRequest) -> Numbers:
     request.check_status()
     at: list[int] = []
     texts: list[str] = []
@@ -190,7 +190,7 @@ def _sse_data(message: bytes) -> bytes:
     return b"\n".join(line.removeprefix(b"data:").removeprefix(b" ") for line in lines)
 
 
-def _messages(request: Request, *, strips: bool) -> Iterator[tuple[Sequence[int], bytes]]:
+def _messages(request: MeasuredRequest, *, strips: bool) -> Iterator[tuple[Sequence[int], bytes]]:
     """Yield the messages of vLLM's parser: blocks between blank lines, and complete JSON before a blank line.
 
     Each has its timestamp; several in a row that differ in one text only become one message with all timestamps.
@@ -225,7 +225,7 @@ def _messages(request: Request, *, strips: bool) -> Iterator[tuple[Sequence[int]
         place += 1
 
 
-def _whole_runs(request: Request, decoded: Decoded) -> Iterator[Run]:
+def _whole_runs(request: MeasuredRequest, decoded: Decoded) -> Iterator[ItemRun]:
     """Yield the runs whose events are one message each: no read ends between the data and the blank line."""
     odd = sorted(end for end in set(decoded.read_ends).difference(decoded.ends) if _ends_line(decoded.data, end))
     for run in request.runs:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, Run
+from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, ItemRun
 from wiretape.recorder.decode.dialects import chat, registry
 from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange
 from wiretape.recorder.decode.values import JsonObject
@@ -88,7 +88,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Request:
+class MeasuredRequest:
     """The input of a tool's rule: one exchange. Timestamps are ns since T0.
 
     `decoded` is the body, None where no tool looks at it, and `api` its API. `requested_tokens` is the limit of the
@@ -117,7 +117,7 @@ class Request:
         return [frame for frame in frames if self.has_usage_chunks or not _is_usage_only(frame)]
 
     @functools.cached_property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[ItemRun]:
         """The runs of several events that one frame stands for: none with a tokenizer, which counts every text."""
         if self.decoded is None or self.count_tokens is not None:
             return []
@@ -168,18 +168,20 @@ class Request:
         counted = (run for run in runs if (run.chunk.output if output else run.chunk.counts))
         return [at for run in counted for at in at_ns[run.items] if at is not None]
 
-    def without_usage_chunks(self) -> "Request":
+    def without_usage_chunks(self) -> "MeasuredRequest":
         """Return the same request, had its upstream sent no chunk without choices."""
         return replace(self, has_usage_chunks=False)
 
 
-def request(exchange: Exchange, body: Decoded, judged: Judged, apis: Collection[str] = (chat.API,)) -> Request | str:
+def request(
+    exchange: Exchange, body: Decoded, judged: Judged, apis: Collection[str] = (chat.API,)
+) -> MeasuredRequest | str:
     """Return an exchange as seen by a tool that measures these APIs, or the reason to leave it out.
 
     A stream that no dialect has recognised is taken for one of chat completions.
     """
     facts = exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "open"
-    seen = Request(*facts, judged.error_code, judged.duration_ns)
+    seen = MeasuredRequest(*facts, judged.error_code, judged.duration_ns)
     api = body.api if body.api is not None and body.api in apis else chat.API
     is_known = body.framing == "sse" and (body.api in (api, None) or "malformed" in body.flags)
     return admitted(
@@ -191,7 +193,9 @@ def request(exchange: Exchange, body: Decoded, judged: Judged, apis: Collection[
     )
 
 
-def admitted(seen: Request, whole: Request, *, is_stream: bool, is_whole: bool, is_known: bool) -> Request | str:
+def admitted(
+    seen: MeasuredRequest, whole: MeasuredRequest, *, is_stream: bool, is_whole: bool, is_known: bool
+) -> MeasuredRequest | str:
     """Return an exchange as `seen` without its body, or with the `whole` of it, or the reason of its exclusion.
 
     `is_known`: the body is server-sent events of an API that the tool measures.
@@ -284,7 +288,7 @@ def is_whole(exchange: Exchange, decoded: Decoded) -> bool:
     return not exchange.gap_bytes and decoded.whole and None not in decoded.at_ns
 
 
-def _frames(decoded: Decoded, seen: Request) -> Iterator[Frame]:
+def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[Frame]:
     covered = len(_BOM) if decoded.data.startswith(_BOM) else 0
     for item, items in _apart(list(_items(decoded, seen.runs))):
         yield from _undispatched(decoded, covered, decoded.starts[items.start])
@@ -315,7 +319,7 @@ def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
             yield Frame([at_ns], [None], False, "", "", raw)
 
 
-def _items(decoded: Decoded, runs: Sequence[Run]) -> Iterator[tuple[Item, slice]]:
+def _items(decoded: Decoded, runs: Sequence[ItemRun]) -> Iterator[tuple[Item, slice]]:
     """Yield the events and comments with their places; of each run one event, whose text is not blank if any is not."""
     begun = {run.item: run for run in runs}
     no = 0

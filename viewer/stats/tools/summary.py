@@ -32,12 +32,12 @@ from wiretape.viewer.stats.tools.request import (
     ClientLeft,
     CountTokens,
     Judged,
+    MeasuredRequest,
     Numbers,
-    Request,
     ToolError,
     request,
 )
-from wiretape.viewer.stats.tools.tools import Authority, authority
+from wiretape.viewer.stats.tools.tools import MeasuringTool, authority
 from wiretape.viewer.stats.tools.tracers import LITELLM_SECONDS
 
 _MOST_REASONS: Final = 20
@@ -48,7 +48,7 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class MetricSummary:
     """Statistics of one metric in that metric's unit; `n` counts values, or weights where a tool counts those.
 
     Of a metric that is one number for all requests, such as a throughput, there is the `value` instead, and `n` counts
@@ -83,18 +83,18 @@ class Series:
             self.weights.append(weight)
 
 
-def summarise(way: str, metric: str, unit: str, series: Series, factor: float = 1.0) -> Summary:
+def summarise(way: str, metric: str, unit: str, series: Series, factor: float = 1.0) -> MetricSummary:
     """Summarise a series in one of the `WAYS`; `factor` turns its values into the unit."""
     values = np.frombuffer(series.values, dtype=np.float64) * factor
     weights = np.frombuffer(series.weights, dtype=np.float64) if series.weights else None
     if not len(values) or (weights is not None and weights.sum() <= 0):
-        return Summary(metric, unit, 0)
+        return MetricSummary(metric, unit, 0)
     common = {"n": len(values), "mean": values.mean(), "min": values.min(), "max": values.max()}
     own = WAYS[way](values, weights)
     percentiles = zip(_PERCENTS, own.pop("percentiles"), strict=True)
     statistics = {**common, **own, **{f"p{percent}": value for percent, value in percentiles}}
     count = round(statistics.pop("n"))
-    return Summary(metric, unit, count, **{name: float(value) for name, value in statistics.items()})
+    return MetricSummary(metric, unit, count, **{name: float(value) for name, value in statistics.items()})
 
 
 def _numpy(values: Values, _: Values | None, ddof: int) -> JsonObject:
@@ -152,7 +152,7 @@ WAYS: Final[dict[str, Callable[[Values, Values | None], JsonObject]]] = {
     "token_buckets": partial(_buckets, bounds=OTEL_TOKENS),
     "litellm_buckets": partial(_buckets, bounds=LITELLM_SECONDS),
 }
-"""Summaries of values and their weights, by a tool's way: percentiles, and the fields of `Summary` that it changes."""
+"""Summaries of values and their weights, by a tool's way: percentiles, and the changed fields of `MetricSummary`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Observed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Report:
+class ToolReport:
     """A population as a tool sees it: of each exchange it keeps only the numbers, eight bytes each.
 
     `failures` counts the tool's reasons; `forgiven` counts by outcome the exchanges that fail here and succeed there,
@@ -198,7 +198,7 @@ class Report:
     """
 
     tool: str
-    rule: Authority
+    rule: MeasuringTool
     is_tokenized: bool = False
     absent: Sequence[str] = ()
     attempts: int = 0
@@ -225,7 +225,7 @@ class Report:
         return {name: self.unknown[name] for name in names if name in self.unknown}
 
     @property
-    def rows(self) -> list[Summary]:
+    def rows(self) -> list[MetricSummary]:
         """The statistics of every metric, then the numbers for all requests, in the order of the tool."""
         return [*self._metrics(), *self._totals()]
 
@@ -280,7 +280,7 @@ class Report:
             elif metric.needs_tokens and metric.key in numbers and numbers.get("output_tokens") is None:
                 self.unknown[name] += 1
 
-    def _metrics(self) -> Iterator[Summary]:
+    def _metrics(self) -> Iterator[MetricSummary]:
         for suffix in ("", _WITHOUT_USAGE):
             for metric in self.rule.metrics:
                 name = f"{metric.name}{suffix}"
@@ -288,7 +288,7 @@ class Report:
                     series = self._series.get(name, Series())
                     yield summarise(metric.way or self.rule.way, name, metric.unit, series, metric.factor)
 
-    def _totals(self) -> Iterator[Summary]:
+    def _totals(self) -> Iterator[MetricSummary]:
         succeeded = self.attempts - self.failed
         seconds = (self._span[1] - self._span[0]) / 1e9 if self._span else 0.0
         for total in self.rule.totals:
@@ -297,7 +297,7 @@ class Report:
                 value: float | None = self._sums[total.name] if total.key else succeeded
                 if value is not None and total.per_s is not None:
                     value = total.per_s * value / seconds if seconds else None
-                yield Summary(total.name, total.unit, succeeded, value=value if succeeded else None)
+                yield MetricSummary(total.name, total.unit, succeeded, value=value if succeeded else None)
 
 
 def measure(
@@ -316,7 +316,7 @@ def measure(
     return measure_seen(tool, seen)
 
 
-def measure_seen(tool: str, seen: Request | str) -> Measured:
+def measure_seen(tool: str, seen: MeasuredRequest | str) -> Measured:
     """Measure one request by a tool's rule; a text is the reason of its exclusion."""
     if isinstance(seen, str):
         return Measured(left_out=seen)
@@ -341,9 +341,9 @@ def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | 
     return measured, judged.outcome or "open", started_ns, end_ns
 
 
-def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = False) -> Report:
+def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = False) -> ToolReport:
     """Return a tool's report of exchanges that it measured."""
-    report = Report(tool.partition("@")[0], authority(tool), is_tokenized)
+    report = ToolReport(tool.partition("@")[0], authority(tool), is_tokenized)
     for one in measured:
         report.add(*one)
     return report

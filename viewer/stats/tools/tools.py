@@ -11,7 +11,7 @@ from typing import Final
 
 from wiretape.recorder.decode.dialects import chat, completions, messages, responses
 from wiretape.viewer.stats.tools import clients, engines, tracers
-from wiretape.viewer.stats.tools.request import Numbers, Request
+from wiretape.viewer.stats.tools.request import MeasuredRequest, Numbers
 
 _RELEASE: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:\.?(?:post|rc|dev)[0-9]+)?")
 
@@ -47,7 +47,7 @@ def _one(release: str, *read: str) -> Releases:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class ToolMetric:
     """A number that a tool prints: its key in `Numbers`, name and unit; values times `factor` are in that unit.
 
     With `weight`, a value counts once for each of the exchange's output tokens less `weight_less`. One that
@@ -83,7 +83,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class MeasuringTool:
     """A tool: the releases read, its rule, its summaries, its metrics, and its differences.
 
     `last` is the key in `Numbers` of the ms from a request's start to its last timestamp in the tool's run duration;
@@ -93,9 +93,9 @@ class Authority:
 
     source: str
     releases: Releases
-    measure: Callable[[Request], Numbers]
+    measure: Callable[[MeasuredRequest], Numbers]
     way: str
-    metrics: tuple[Metric, ...]
+    metrics: tuple[ToolMetric, ...]
     note: str
     totals: tuple[Total, ...] = ()
     last: str | None = None
@@ -104,10 +104,10 @@ class Authority:
 
 
 _VLLM_METRICS: Final = (
-    Metric("ttft", "TTFT"),
-    Metric("tpot", "TPOT", needs_tokens=True),
-    Metric("itl", "ITL"),
-    Metric("e2el", "E2EL"),
+    ToolMetric("ttft", "TTFT"),
+    ToolMetric("tpot", "TPOT", needs_tokens=True),
+    ToolMetric("itl", "ITL"),
+    ToolMetric("e2el", "E2EL"),
 )
 _ENGINE_TOTALS: Final = (
     Total("Request throughput", "req/s"),
@@ -115,8 +115,8 @@ _ENGINE_TOTALS: Final = (
     Total("Total generated tokens", "tokens", "output_tokens", per_s=None),
 )
 
-AUTHORITIES: Final[dict[str, Authority]] = {
-    "vllm": Authority(
+AUTHORITIES: Final[dict[str, MeasuringTool]] = {
+    "vllm": MeasuringTool(
         "vllm bench serve",
         _one("0.33", "0.33.0"),
         engines.vllm,
@@ -128,16 +128,16 @@ AUTHORITIES: Final[dict[str, Authority]] = {
         _ENGINE_TOTALS,
         apis=(chat.API, completions.API, responses.API),
     ),
-    "sglang": Authority(
+    "sglang": MeasuringTool(
         "sglang.benchmark.serving",
         _one("0.5.23"),
         engines.sglang,
         "numpy",
         (
-            Metric("ttft", "TTFT"),
-            Metric("tpot", "TPOT", needs_tokens=True),
-            Metric("itl", "ITL"),
-            Metric("latency", "E2E Latency"),
+            ToolMetric("ttft", "TTFT"),
+            ToolMetric("tpot", "TPOT", needs_tokens=True),
+            ToolMetric("itl", "ITL"),
+            ToolMetric("latency", "E2E Latency"),
         ),
         "Tool calls are no output, and a stream without text has a TTFT of 0 that enters the mean; latency and TPOT end"
         " at [DONE]; one comment line fails the request; error payloads and clean early ends are successes.",
@@ -148,21 +148,21 @@ AUTHORITIES: Final[dict[str, Authority]] = {
         ),
         reads_request=True,
     ),
-    "aiperf": Authority(
+    "aiperf": MeasuringTool(
         "AIPerf",
         _one("0.13", "0.13.0"),
         clients.aiperf,
         "numpy",
         (
-            Metric("ttft", "Time to First Token"),
-            Metric("ttfo", "Time to First Output Token"),
-            Metric("ttst", "Time to Second Token"),
-            Metric("icl", "Inter Chunk Latency"),
-            Metric("request_latency", "Request Latency"),
-            Metric("itl", "Inter Token Latency"),
-            Metric("itl_per_chunk_usage", "Inter Token Latency (--per-chunk-usage)"),
-            Metric("tps_user", "Output Token Throughput Per User", "tokens/sec/user"),
-            Metric("output_tokens", "Output Sequence Length", "tokens"),
+            ToolMetric("ttft", "Time to First Token"),
+            ToolMetric("ttfo", "Time to First Output Token"),
+            ToolMetric("ttst", "Time to Second Token"),
+            ToolMetric("icl", "Inter Chunk Latency"),
+            ToolMetric("request_latency", "Request Latency"),
+            ToolMetric("itl", "Inter Token Latency"),
+            ToolMetric("itl_per_chunk_usage", "Inter Token Latency (--per-chunk-usage)"),
+            ToolMetric("tps_user", "Output Token Throughput Per User", "tokens/sec/user"),
+            ToolMetric("output_tokens", "Output Sequence Length", "tokens"),
         ),
         "Nearly wiretape's definitions, but of chats first choice and two values of object only, of Messages no names"
         " of tools, of Responses the end of a text as a chunk; of errors in a stream only `event: error` fails,"
@@ -174,18 +174,18 @@ AUTHORITIES: Final[dict[str, Authority]] = {
         last="request_latency",
         apis=(chat.API, completions.API, responses.API, messages.API),
     ),
-    "guidellm": Authority(
+    "guidellm": MeasuringTool(
         "guidellm",
         _one("0.8", "0.8.1"),
         clients.guidellm,
         "inverse_cdf",
         (
-            Metric("ttft", "time_to_first_token_ms"),
-            Metric("ttfot", "time_to_first_output_token_ms"),
-            Metric("itl", "inter_token_latency_ms", weight="output_tokens", weight_less=1),
-            Metric("tpot", "time_per_output_token_ms", weight="output_tokens"),
-            Metric("request_latency", "request_latency", "s", 1e-3),
-            Metric("output_tokens", "output_token_count", "tokens"),
+            ToolMetric("ttft", "time_to_first_token_ms"),
+            ToolMetric("ttfot", "time_to_first_output_token_ms"),
+            ToolMetric("itl", "inter_token_latency_ms", weight="output_tokens", weight_less=1),
+            ToolMetric("tpot", "time_per_output_token_ms", weight="output_tokens"),
+            ToolMetric("request_latency", "request_latency", "s", 1e-3),
+            ToolMetric("output_tokens", "output_token_count", "tokens"),
         ),
         "TPOT is the whole latency per token, first token's time included; ITL and TPOT weigh exchanges by tokens;"
         " chunks stand in for missing usage; percentiles do not interpolate; clean early ends are successes.",
@@ -195,18 +195,18 @@ AUTHORITIES: Final[dict[str, Authority]] = {
         ),
         apis=(chat.API, completions.API, responses.API),
     ),
-    "genai-perf": Authority(
+    "genai-perf": MeasuringTool(
         "genai-perf",
         _one("0.0.16"),
         clients.genai_perf,
         "numpy",
         (
-            Metric("ttft", "Time To First Token"),
-            Metric("ttst", "Time To Second Token"),
-            Metric("request_latency", "Request Latency"),
-            Metric("itl", "Inter Token Latency", needs_tokens=True),
-            Metric("tps_user", "Output Token Throughput Per User", "tokens/sec/user", needs_tokens=True),
-            Metric("output_tokens", "Output Sequence Length", "tokens", needs_tokens=True),
+            ToolMetric("ttft", "Time To First Token"),
+            ToolMetric("ttst", "Time To Second Token"),
+            ToolMetric("request_latency", "Request Latency"),
+            ToolMetric("itl", "Inter Token Latency", needs_tokens=True),
+            ToolMetric("tps_user", "Output Token Throughput Per User", "tokens/sec/user", needs_tokens=True),
+            ToolMetric("output_tokens", "Output Sequence Length", "tokens", needs_tokens=True),
         ),
         "Only text counts: reasoning and tool calls are invisible; events of one read are one response; what fails here"
         " would end its whole report; clean early ends are successes; tokens are those of usage, where the answer is"
@@ -217,17 +217,17 @@ AUTHORITIES: Final[dict[str, Authority]] = {
         ),
         last="request_latency",
     ),
-    "llmperf": Authority(
+    "llmperf": MeasuringTool(
         "llmperf",
         _one("f1d6bed4", "f1d6bed4 (2024-12-08)"),
         clients.llmperf,
         "pandas",
         (
-            Metric("itl", "inter_token_latency_s", "s", 1e-3),
-            Metric("ttft", "ttft_s", "s", 1e-3),
-            Metric("e2e_latency", "end_to_end_latency_s", "s", 1e-3),
-            Metric("throughput", "request_output_throughput_token_per_s", "tokens/s", needs_tokens=True),
-            Metric("output_tokens", "number_output_tokens", "tokens", needs_tokens=True),
+            ToolMetric("itl", "inter_token_latency_s", "s", 1e-3),
+            ToolMetric("ttft", "ttft_s", "s", 1e-3),
+            ToolMetric("e2e_latency", "end_to_end_latency_s", "s", 1e-3),
+            ToolMetric("throughput", "request_output_throughput_token_per_s", "tokens/s", needs_tokens=True),
+            ToolMetric("output_tokens", "number_output_tokens", "tokens", needs_tokens=True),
         ),
         "Inter-token latency is the whole latency over the number of JSON chunks, first token's time included; only"
         " text counts, a stream without any has a TTFT of 0; a comment line or a usage-only chunk fails the request;"
@@ -237,76 +237,76 @@ AUTHORITIES: Final[dict[str, Authority]] = {
             Total("num_completed_requests_per_min", "requests/min", per_s=60),
         ),
     ),
-    "mlperf": Authority(
+    "mlperf": MeasuringTool(
         "MLPerf inference loadgen",
         _one("b66003e1", "b66003e1 (2026-08-20)"),
         clients.mlperf,
         "loadgen",
         (
-            Metric("ttft_ns", "First Token latency", "ns"),
-            Metric("tpot_ns", "Time to Output Token", "ns"),
-            Metric("latency_ns", "latency", "ns"),
+            ToolMetric("ttft_ns", "First Token latency", "ns"),
+            ToolMetric("tpot_ns", "Time to Output Token", "ns"),
+            ToolMetric("latency_ns", "latency", "ns"),
         ),
         "Its clock starts when a query was scheduled, which a tape does not know: here, when it was issued; times are"
         " whole ns, percentiles sorted[int(n·p)]; only complete exchanges are samples.",
     ),
-    "otel": Authority(
+    "otel": MeasuringTool(
         "OpenTelemetry semantic-conventions-genai",
         _one("1.41", "semconv v1.41.1", "9ba9b775"),
         clients.otel,
         "buckets",
         (
-            Metric("time_to_first_chunk_s", "gen_ai.client.operation.time_to_first_chunk", "s"),
-            Metric("time_per_output_chunk_s", "gen_ai.client.operation.time_per_output_chunk", "s"),
-            Metric("operation_duration_s", "gen_ai.client.operation.duration", "s"),
-            Metric("failed_operation_duration_s", "gen_ai.client.operation.duration{error.type}", "s"),
-            Metric("output_tokens", "gen_ai.client.token.usage{output}", "tokens", way="token_buckets"),
+            ToolMetric("time_to_first_chunk_s", "gen_ai.client.operation.time_to_first_chunk", "s"),
+            ToolMetric("time_per_output_chunk_s", "gen_ai.client.operation.time_per_output_chunk", "s"),
+            ToolMetric("operation_duration_s", "gen_ai.client.operation.duration", "s"),
+            ToolMetric("failed_operation_duration_s", "gen_ai.client.operation.duration{error.type}", "s"),
+            ToolMetric("output_tokens", "gen_ai.client.token.usage{output}", "tokens", way="token_buckets"),
         ),
         "Every chunk is a chunk, role and usage included, of failed streams too; percentiles are estimates within"
         " histogram buckets of which the first ends at 10 ms; only durations carry error.type.",
     ),
-    "langfuse": Authority(
+    "langfuse": MeasuringTool(
         "Langfuse, its Python SDK's OpenAI integration",
         _one("5.0", "5.0.4"),
         tracers.langfuse,
         "numpy",
         (
-            Metric("ttft", "timeToFirstToken"),
-            Metric("latency", "latency"),
-            Metric("streaming", "streamingLatency"),
-            Metric("tps", "outputTokensPerSecond", "tokens/s"),
-            Metric("output_tokens", "outputTokens", "tokens"),
+            ToolMetric("ttft", "timeToFirstToken"),
+            ToolMetric("latency", "latency"),
+            ToolMetric("streaming", "streamingLatency"),
+            ToolMetric("tps", "outputTokensPerSecond", "tokens/s"),
+            ToolMetric("output_tokens", "outputTokens", "tokens"),
         ),
         "Any chunk is the first token: TTFT ends at the role chunk; only HTTP errors fail, a stream that breaks is a"
         " generation up to there; its times are whole ms, and its rate divides by the whole seconds after the first"
         " chunk (0: no value), here by exact ones.",
         apis=(chat.API, completions.API, responses.API),
     ),
-    "litellm": Authority(
+    "litellm": MeasuringTool(
         "LiteLLM, its Prometheus metrics",
         _one("1.109", "1.109.1"),
         tracers.litellm,
         "litellm_buckets",
         (
-            Metric("ttft_s", "litellm_llm_api_time_to_first_token_metric", "s"),
-            Metric("latency_s", "litellm_llm_api_latency_metric", "s"),
-            Metric("per_token_s", "gen_ai.server.time_per_output_token", "s", way="numpy", needs_tokens=True),
+            ToolMetric("ttft_s", "litellm_llm_api_time_to_first_token_metric", "s"),
+            ToolMetric("latency_s", "litellm_llm_api_latency_metric", "s"),
+            ToolMetric("per_token_s", "gen_ai.server.time_per_output_token", "s", way="numpy", needs_tokens=True),
         ),
         "The first chunk with a role or output is the first token: TTFT ends at the role chunk; time per token has the"
         " first one in its divisor, not in its time; a stream without finish_reason fails; percentiles are estimates"
         " within histogram buckets.",
         (Total("litellm_output_tokens_metric", "tokens", "output_tokens", per_s=None),),
     ),
-    "traceloop": Authority(
+    "traceloop": MeasuringTool(
         "OpenLLMetry, opentelemetry-instrumentation-openai",
         _one("0.62", "0.62.4"),
         tracers.traceloop,
         "numpy",
         (
-            Metric("ttft_s", "gen_ai.server.time_to_first_token", "s"),
-            Metric("generate_s", "llm.chat_completions.streaming_time_to_generate", "s"),
-            Metric("duration_s", "gen_ai.client.operation.duration", "s"),
-            Metric("output_tokens", "gen_ai.client.token.usage{output}", "tokens"),
+            ToolMetric("ttft_s", "gen_ai.server.time_to_first_token", "s"),
+            ToolMetric("generate_s", "llm.chat_completions.streaming_time_to_generate", "s"),
+            ToolMetric("duration_s", "gen_ai.client.operation.duration", "s"),
+            ToolMetric("output_tokens", "gen_ai.client.token.usage{output}", "tokens"),
         ),
         "Any chunk is the first token: TTFT ends at the role chunk, of failed streams too; time to generate is from"
         " there to the end of the stream; clean early ends are successes; percentiles here are of the values, there of"
@@ -315,7 +315,7 @@ AUTHORITIES: Final[dict[str, Authority]] = {
 }
 """The tools, by the name that `--as` takes; the rule is that of the newest release."""
 
-EARLIER: Final[dict[str, tuple[Authority, ...]]] = {
+EARLIER: Final[dict[str, tuple[MeasuringTool, ...]]] = {
     "vllm": (
         replace(
             AUTHORITIES["vllm"],
@@ -342,7 +342,7 @@ EARLIER: Final[dict[str, tuple[Authority, ...]]] = {
 TOOLS: Final[tuple[str, ...]] = tuple(AUTHORITIES)
 
 
-def authority(name: str) -> Authority:
+def authority(name: str) -> MeasuringTool:
     """Return the rule of a tool, `vllm`, or of one of its releases, `vllm@0.32`.
 
     Raises `ValueError` with the known names, if the tool or the release is unknown.

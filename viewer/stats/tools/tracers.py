@@ -13,8 +13,8 @@ from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import (
     ClientLeft,
     Frame,
+    MeasuredRequest,
     Numbers,
-    Request,
     ToolError,
     first_choice,
     load,
@@ -32,7 +32,7 @@ _OUTPUTS: Final = ("tool_calls", "function_call", "reasoning_content", "annotati
 """Fields of a delta, beside content, that make LiteLLM pass a chunk."""
 
 
-def langfuse(request: Request) -> Numbers:
+def langfuse(request: MeasuredRequest) -> Numbers:
     """Measure as Langfuse: any chunk is the first token; a generation ends with its stream, also with a broken one."""
     if request.client_left:
         raise ClientLeft
@@ -48,7 +48,7 @@ def langfuse(request: Request) -> Numbers:
     }
 
 
-def litellm(request: Request) -> Numbers:
+def litellm(request: MeasuredRequest) -> Numbers:
     """Measure as LiteLLM: the first chunk with a role or output is the first token."""
     request.check_status(_SUCCESSES)
     first_ns: int | None = None
@@ -75,7 +75,7 @@ def litellm(request: Request) -> Numbers:
     }
 
 
-def traceloop(request: Request) -> Numbers:
+def traceloop(request: MeasuredRequest) -> Numbers:
     """Measure as OpenLLMetry: any chunk is the first token; failed streams have all but the time to generate."""
     first_ns, end_ns = None, request.duration_ns
     numbers: Numbers = {
@@ -94,7 +94,7 @@ def traceloop(request: Request) -> Numbers:
     return {**numbers, "generate_s": None if end_ns is None else (end_ns - (first_ns or 0)) / 1e9}
 
 
-def _items(request: Request) -> Iterator[tuple[Frame, JsonObject]]:
+def _items(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonObject]]:
     """Yield the payloads up to `[DONE]`, as OpenAI's SDK does; it raises on one with an error."""
     for frame in request.frames:
         if frame.comment or not frame.whole or not frame.data:

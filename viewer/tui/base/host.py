@@ -180,9 +180,9 @@ class TapeReader(Reader):
     """The reader of the tape at `path`; a question that is superseded is broken off."""
 
     def __init__(self, path: Path) -> None:
-        from wiretape.viewer.source.tape.place import Tape
+        from wiretape.viewer.source.tape.place import TapePlace
 
-        super().__init__(Tape(path))
+        super().__init__(TapePlace(path))
         self.path = path
         self._file: tuple[int, int] | None = None
 

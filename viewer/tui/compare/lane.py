@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from wiretape.viewer.exchange.race import Part
+from wiretape.viewer.exchange.race import LanePart
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.listing.ranking import Score
 from wiretape.viewer.text import cells, wrap
@@ -45,7 +45,7 @@ class LanePane(Toned):
         super().__init__(id=f"lane-{name.lower()}")
         self._head = name
         self._status: Sequence[cells.Part] = ()
-        self._parts: Sequence[Part] = ()
+        self._parts: Sequence[LanePart] = ()
         self._moving = False
         self._parting: tuple[str, str] | None = None
         self._lines: list[list[Piece]] | None = None
@@ -55,7 +55,7 @@ class LanePane(Toned):
         """The cells of a line."""
         return max(self.size.width - len(_MARGIN), 1)
 
-    def show(self, head: str, status: Sequence[cells.Part], parts: Sequence[Part], running: bool) -> None:
+    def show(self, head: str, status: Sequence[cells.Part], parts: Sequence[LanePart], running: bool) -> None:
         """Show a lane: its head, its status, its texts so far, and whether it is still running."""
         has_grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
         has_changed = has_grown or (head, status) != (self._head, self._status)

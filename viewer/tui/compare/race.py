@@ -17,7 +17,7 @@ from wiretape.viewer.exchange import pages
 from wiretape.viewer.exchange.clocks import seconds
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.pulse import Pulse
-from wiretape.viewer.exchange.race import ALIGNMENTS, Drawing, Lane, Part, Race, status
+from wiretape.viewer.exchange.race import ALIGNMENTS, Drawing, Lane, LanePart, Race, status
 from wiretape.viewer.exchange.states import ORPHAN
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.rows import DetailRow
@@ -334,10 +334,10 @@ class CompareScreen(PlaybackScreen):
         return f" · align: {race.alignment}{without} · {sides}"
 
 
-def _instead(row: DetailRow, *, over: bool) -> list[Part]:
+def _instead(row: DetailRow, *, over: bool) -> list[LanePart]:
     """Return the placeholder for an exchange without text."""
     text = f"no text: {formatting.line(row.ending)}"
-    return [Part("instead", len(text), text)] if over else []
+    return [LanePart("instead", len(text), text)] if over else []
 
 
 def _clock(race: Race) -> str:

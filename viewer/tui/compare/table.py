@@ -16,7 +16,7 @@ from textual.worker import Worker
 
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.listing import ranking
-from wiretape.viewer.listing.ranking import LABELS, ORDERS, Entry
+from wiretape.viewer.listing.ranking import LABELS, ORDERS, RankedExchange
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.tui.base import paint
@@ -43,7 +43,7 @@ class RankedTable(CursorTable):
 
     def __init__(self) -> None:
         super().__init__(id="ranked")
-        self._entries: Sequence[Entry] = ()
+        self._entries: Sequence[RankedExchange] = ()
         self._by: str | None = None
         self._reverse = False
 
@@ -53,11 +53,11 @@ class RankedTable(CursorTable):
         return len(self._entries)
 
     @property
-    def selected(self) -> Entry | None:
+    def selected(self) -> RankedExchange | None:
         """The exchange under the cursor."""
         return self._entries[self.cursor] if self._entries else None
 
-    def show(self, entries: Sequence[Entry], by: str | None, *, reverse: bool = False) -> None:
+    def show(self, entries: Sequence[RankedExchange], by: str | None, *, reverse: bool = False) -> None:
         """Show exchanges, which are in the order of a figure."""
         selected = self.selected
         self._entries, self._by, self._reverse = entries, by, reverse
@@ -94,8 +94,8 @@ class CompareManyScreen(Screen[None]):
     def __init__(self, numbers: Sequence[int]) -> None:
         super().__init__()
         self._numbers = tuple(numbers)
-        self._read: list[Entry] = []
-        self._entries: list[Entry] = []
+        self._read: list[RankedExchange] = []
+        self._entries: list[RankedExchange] = []
         self._known: dict[int, str] = {}
         self._version: tuple[int, int] | None = None
         self._by: str | None = None
@@ -179,14 +179,14 @@ class CompareManyScreen(Screen[None]):
         finally:
             self._is_reading = False
 
-    def _question(self, connection: "Connection") -> tuple[tuple[int, int], list[Entry] | None]:
+    def _question(self, connection: "Connection") -> tuple[tuple[int, int], list[RankedExchange] | None]:
         """Return the exchanges, None if nobody has written since they were read, and the version of the tape."""
         from wiretape.viewer.source.tape import live, queries
 
         version = queries.version(connection), host(self).tape.openings
         return version, None if version == self._version else live.entries(connection, self._numbers)
 
-    def _take(self, version: tuple[int, int], entries: list[Entry]) -> None:
+    def _take(self, version: tuple[int, int], entries: list[RankedExchange]) -> None:
         """Show the entries read; a number that belongs to another exchange now, on another tape, is gone."""
         self._version = version
         self._read = [one for one in entries if self._known.setdefault(one.no, one.row.id) == one.row.id]

@@ -7,11 +7,11 @@ from typing import Final
 
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer.exchange import conversation, events, pages
-from wiretape.viewer.exchange.answer import Answer
+from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.conversation import Folding
 from wiretape.viewer.exchange.notes import Notes
-from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.base import Place
@@ -90,7 +90,7 @@ def _wrapped(line: Line, width: int) -> list[tuple[Line, str, Tone]]:
 def page(
     pane: str | None,
     known: Known,
-    opened: Opened | None,
+    opened: OpenedExchange | None,
     notes: Notes,
     times: Times,
     position: int,
@@ -120,7 +120,7 @@ def page(
 
 def _answer(transcript: Transcript) -> str:
     """Return all texts of the answer, headed if there is more than one."""
-    parts = Answer(transcript, _WIDTH).parts
+    parts = AnswerLayout(transcript, _WIDTH).parts
     if len(parts) == 1 and parts[0].name is None:
         return parts[0].track.text
     heads = (f"{part.title} {part.name.text}" if part.name is not None else part.title for part in parts)
@@ -144,7 +144,7 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def copies(place: Place, known: Known, opened: Opened | None, position: int) -> list[Copy]:
+def copies(place: Place, known: Known, opened: OpenedExchange | None, position: int) -> list[Copy]:
     """Return the texts to copy as (label, text): the id, equivalent commands, the texts, the event."""
     row, command = known.row, functools.partial(offers.part_command, place, known.row.id)
     verb = "show" if place.supports("bodies") else "view"

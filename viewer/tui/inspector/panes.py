@@ -20,7 +20,7 @@ from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.conversation import Folding
 from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.notes import Notes
-from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.tape import exchange
@@ -119,7 +119,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.filter_text = ""
         self.times = Times()
         self._known: Known | None = None
-        self._opened: Opened | None = None
+        self._opened: OpenedExchange | None = None
         self._turn: Turn | None = None
         self._turn_of: tuple[object, ...] = ()
         self._is_folded = True
@@ -186,7 +186,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self.events.show(transcript, None, 0, 0, self.times, _DECODING)
         self.titles()
 
-    def show_opened(self, opened: Opened, position: int, notes: Notes) -> None:
+    def show_opened(self, opened: OpenedExchange, position: int, notes: Notes) -> None:
         """Show all of it."""
         self._opened, self._position, self._notes = opened, position, notes
         self._legend = strips.legend(opened.transcript)
@@ -325,7 +325,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             heading.text, heading.active = texts.get(name, name), name == self.active.id
         self._titles.pieces = [(self.events.titles(), "muted")]
 
-    def _text_title(self, opened: Opened) -> str:
+    def _text_title(self, opened: OpenedExchange) -> str:
         """Return the title of the text; of several choices, the one that is shown is in brackets."""
         replay, text = self.replay, f"text @ {markers.label(self._position)}"
         if len(opened.transcript.voices) > 1:

@@ -17,12 +17,12 @@ from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange.clocks import Times
-from wiretape.viewer.exchange.opened import Opened
+from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.exchange.transcript import UNKNOWN
 from wiretape.viewer.text import formatting, hexdump, json_spans
 from wiretape.viewer.text.cells import Tone
-from wiretape.viewer.text.hexdump import HexDump, Row, TextDump
-from wiretape.viewer.text.json_spans import Node
+from wiretape.viewer.text.hexdump import HexDump, HexRow, TextDump
+from wiretape.viewer.text.json_spans import JsonNode
 from wiretape.viewer.text.wrap import WrappedText
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.widgets.pane import Pane
@@ -45,14 +45,14 @@ class TreePane(Pane):
     class Chosen(Message):
         """A part was chosen."""
 
-        node: Node
+        node: JsonNode
 
     def __init__(self) -> None:
         super().__init__(id="tree")
-        self._parts: Sequence[Node] = ()
+        self._parts: Sequence[JsonNode] = ()
         self._selected = 0
 
-    def show(self, nodes: Sequence[Node]) -> None:
+    def show(self, nodes: Sequence[JsonNode]) -> None:
         """Show another event's parts."""
         self._parts, self._selected = nodes, 0
         self.set_lines(len(nodes))
@@ -104,7 +104,7 @@ class BytesPane(Pane):
     def __init__(self) -> None:
         super().__init__(id="bytes")
         self.view: View = "hex"
-        self._opened: Opened | None = None
+        self._opened: OpenedExchange | None = None
         self._data = b""
         self._event: int | None = None
         self._times = Times()
@@ -117,7 +117,7 @@ class BytesPane(Pane):
         self._has_all_reads = True
         self._missing = 0
 
-    def show(self, opened: Opened, event: int | None, times: Times) -> None:
+    def show(self, opened: OpenedExchange, event: int | None, times: Times) -> None:
         """Show the bytes of an event, or the whole body."""
         transcript = opened.transcript
         if opened is not self._opened:
@@ -186,7 +186,7 @@ class BytesPane(Pane):
             self.reveal(len(self._notes) + own, 2)
         self.redraw()
 
-    def _rows(self, opened: Opened) -> int:
+    def _rows(self, opened: OpenedExchange) -> int:
         """Lay out the view. Return how many rows it has."""
         start, end = self._range
         self._notes, self._missing = [], opened.missing if end == len(self._data) else 0
@@ -206,7 +206,7 @@ class BytesPane(Pane):
             self._dump = self._text_dump(opened)
         return len(self._notes) + len(self._dump) + bool(self._missing)
 
-    def _text_dump(self, opened: Opened) -> TextDump:
+    def _text_dump(self, opened: OpenedExchange) -> TextDump:
         """Lay out the event as lines, or on the wire: between the reads beside its own."""
         start, end = self._range
         data, width = self._data, self.size.width - 3
@@ -232,7 +232,7 @@ class BytesPane(Pane):
         if reads:
             self.post_message(self.Wanted(reads[0], reads[-1]))
 
-    def _text(self, row: Row) -> Iterator[Part]:
+    def _text(self, row: HexRow) -> Iterator[Part]:
         if self.view == "lines":
             yield " ", None
             yield from self._cut(row, self.look("plain"))
@@ -282,7 +282,7 @@ class BytesPane(Pane):
             return None
         return opened.reads_at[seq], opened.sizes[seq]
 
-    def _hex(self, row: Row) -> Iterable[Part]:
+    def _hex(self, row: HexRow) -> Iterable[Part]:
         yield f" {row.start - self._range[0]:05x} ", self.look("muted")
         spans = self._spans(row)
         for start, end, style in spans:
@@ -292,12 +292,12 @@ class BytesPane(Pane):
         for start, end, style in spans:
             yield hexdump.printable(self._data[start:end]), self.look("muted") + style
 
-    def _cut(self, row: Row, style: Style) -> Iterator[Part]:
+    def _cut(self, row: HexRow, style: Style) -> Iterator[Part]:
         """Yield the text of a row's bytes, in pieces where a part of them is highlighted."""
         for start, end, highlight in self._spans(row):
             yield self._data[start:end].decode("utf-8", "replace"), style + highlight
 
-    def _spans(self, row: Row) -> tuple[tuple[int, int, Style], ...]:
+    def _spans(self, row: HexRow) -> tuple[tuple[int, int, Style], ...]:
         """Return the spans of a row before, in, and after the highlight, and the style to add to each."""
         first = min(max(self._lit[0], row.start), row.end)
         last = min(max(self._lit[1], first), row.end)

@@ -15,7 +15,7 @@ from textual.events import Resize
 
 from wiretape.recorder.decode.metrics import sparkline
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.exchange.answer import Answer, Part, Run
+from wiretape.viewer.exchange.answer import AnswerLayout, AnswerPart, AnswerRun
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.text import sparkline as sparks
 from wiretape.viewer.text.cells import Tone
@@ -53,7 +53,7 @@ class ReplayPane(Pane):
         self.markdown = False
         self.rendered: Sequence[list[Line] | None] = ()
         self._transcript: Transcript | None = None
-        self._answer: Answer | None = None
+        self._answer: AnswerLayout | None = None
         self._position = 0
         self._limit_ns = 0
         self._note = ""
@@ -62,7 +62,7 @@ class ReplayPane(Pane):
         self._is_fold_chosen = False
         self._is_steady = False
         self._is_still = True
-        self._rendering: tuple[Answer | None, int, bool] | None = None
+        self._rendering: tuple[AnswerLayout | None, int, bool] | None = None
 
     def show(self, transcript: Transcript, position: int, limit_ns: int, note: str) -> None:
         """Show an answer; silences longer than `limit_ns` can be shown in figures. Without any text, show `note`."""
@@ -197,7 +197,7 @@ class ReplayPane(Pane):
         self._wrapped_note = WrappedText(safe(self._note, multiline=True), width)
         self._wrapped_note.more(_LINES_AT_ONCE)
         limit = self._limit_ns if self.annotation == "silences" else None
-        self._answer = Answer(self._transcript, width, limit, folded=self._is_folded, choice=self.choice)
+        self._answer = AnswerLayout(self._transcript, width, limit, folded=self._is_folded, choice=self.choice)
         if self.markdown:
             self._answer.render(self.rendered)
             self._request_rendering()
@@ -210,14 +210,14 @@ class ReplayPane(Pane):
             self.redraw()
             self.reveal(self._row_of(self._position), 2)
 
-    def _extend(self, answer: Answer) -> None:
+    def _extend(self, answer: AnswerLayout) -> None:
         """Wrap more lines, a few at a time so that keys come between."""
         if answer is self._answer and not answer.done:
             answer.more(_LINES_AT_ONCE)
             self._arrange()
             self.call_later(self._extend, answer)
 
-    def _heading(self, part: Part) -> Iterator[paint.Part]:
+    def _heading(self, part: AnswerPart) -> Iterator[paint.Part]:
         length, whole = part.track.length(self._position), len(part.track)
         has_begun = part.began < self._position
         if not has_begun and not self._shows_ahead:
@@ -236,7 +236,7 @@ class ReplayPane(Pane):
         if part.kind == "reasoning":
             yield ("  r: unfold" if part.folded else "  r: fold"), muted
 
-    def _duration(self, part: Part) -> str:
+    def _duration(self, part: AnswerPart) -> str:
         events, transcript = part.track.events, self._transcript
         if part.kind != "reasoning" or transcript is None or not len(transcript):
             return ""
@@ -244,7 +244,7 @@ class ReplayPane(Pane):
             return " · 1 delta"
         return f" · {len(events):,} deltas · {(transcript.at[events[-1]] - transcript.at[events[0]]) / 1e9:.2f} s"
 
-    def _text_line(self, part: Part, line: int, number: int) -> Iterator[paint.Part]:
+    def _text_line(self, part: AnswerPart, line: int, number: int) -> Iterator[paint.Part]:
         runs = list(part.runs(line, self._position))
         has_caret = number == self._row_of(self._position) and self._position > 0
         is_ahead = bool(runs) and all(run.state == "ghost" for run in runs) and not has_caret
@@ -265,7 +265,7 @@ class ReplayPane(Pane):
         if line == len(lines) - 1 and number == self._row_of(self._position):
             yield _CARET, self.look("accent")
 
-    def _run_style(self, part: Part, run: Run) -> Style:
+    def _run_style(self, part: AnswerPart, run: AnswerRun) -> Style:
         if run.state != "said":
             return self.look("ghost" if run.state == "ghost" else "error")
         plain = self.look("thought" if part.kind == "reasoning" else _KINDS[part.kind])

@@ -16,7 +16,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.exchange import events, markers, notes
 from wiretape.viewer.exchange.notes import Notes
-from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pages import is_dead
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.source.tape import exchange
@@ -74,7 +74,7 @@ class InspectorScreen(PlaybackScreen):
         self.driver: Driver | None = None
         self._no = no
         self._known: Known | None = None
-        self._opened: Opened | None = None
+        self._opened: OpenedExchange | None = None
         self._notes = Notes()
         self._search = Search(self._warn)
         self._pulse = Pulse(SYSTEM)
@@ -172,7 +172,7 @@ class InspectorScreen(PlaybackScreen):
             self.playback.grow((), known.end_ns)
             self._draw()
 
-    def _show_opened(self, opened: Opened) -> None:
+    def _show_opened(self, opened: OpenedExchange) -> None:
         playback, pulse = self.playback, self._pulse
         playback.following = playback.following or self._opened is None
         self._opened = opened

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.clocks import Times
-from wiretape.viewer.exchange.opened import Opened
+from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.playing.driver import Move
@@ -66,7 +66,7 @@ def _no_position(text: str) -> str:
     return f"no such position: '{text.strip()}'; use {markers.EXAMPLES} or words of the answer"
 
 
-def marker(opened: Opened, playback: Playback, signs: str, *, back: bool) -> int | None:
+def marker(opened: OpenedExchange, playback: Playback, signs: str, *, back: bool) -> int | None:
     """Return the position of the next marker with one of these signs (any without signs), or of the one before.
 
     From the end, the next stall is the longest.

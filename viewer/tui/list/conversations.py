@@ -38,7 +38,7 @@ _SHARE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ConversationsData:
     """The data read: the version of the tape, its conversations, their totals, the exchanges of the opened ones."""
 
     version: int | None = None
@@ -112,7 +112,7 @@ class ConversationsScreen(Screen[None]):
         self._filter_text = filter_text
         self._opened: set[str] = set()
         self._trouble: str | None = None
-        self.shown = Shown()
+        self.shown = ConversationsData()
         self._header, self._tree = HeaderLine(), ConversationTree()
 
     def compose(self) -> ComposeResult:
@@ -239,7 +239,9 @@ def _key(one: Line) -> tuple[str, str | int]:
     return ("exchange", one.no) if isinstance(one, TurnRow) else ("conversation", one.conversation)
 
 
-def _read(connection: "Connection", text: str, clock: Clock, shown: Shown, opened: frozenset[str]) -> Shown:
+def _read(
+    connection: "Connection", text: str, clock: Clock, shown: ConversationsData, opened: frozenset[str]
+) -> ConversationsData:
     """Read the changes since the last reading; in the tape's thread."""
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.tape import conditions, conversations, queries
@@ -252,4 +254,4 @@ def _read(connection: "Connection", text: str, clock: Clock, shown: Shown, opene
         return replace(shown, turns=shown.turns | more) if missing else shown
     listed = conversations.listed(connection, where)
     turns = conversations.turns(connection, opened, where) if opened else {}
-    return Shown(version, outline.totals(listed), listed, turns)
+    return ConversationsData(version, outline.totals(listed), listed, turns)

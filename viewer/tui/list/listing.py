@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import TapeBusy, WiretapeError
-from wiretape.recorder.process import Run
+from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.listing import notices
 from wiretape.viewer.listing.catalog import PAGE, Catalog
 from wiretape.viewer.listing.notices import Term
@@ -126,7 +126,7 @@ class Listing:
         return self._page is not None and self.change is not None and self.is_current
 
     @property
-    def recorder(self) -> Run | None:
+    def recorder(self) -> RecorderRun | None:
         """The newest run of a recorder on this tape."""
         return self.change.recorder if self.change is not None else None
 

@@ -18,7 +18,7 @@ from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.exchange import opened as opening
-from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.source.tape import decoder, exchange, queries
 from wiretape.viewer.source.tape.decoder import Decoder
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
@@ -40,15 +40,15 @@ class Loader:
         host: Host,
         no: int,
         knows: Callable[[Known], None],
-        opens: Callable[[Opened], None],
+        opens: Callable[[OpenedExchange], None],
         fails: Callable[[str], None],
     ) -> None:
         self._host, self._no = host, no
         self._key = f"exchange {id(self)}"  # two screens may read the same exchange
         self._knows, self._opens, self._fails = knows, opens, fails
-        self._decoding: asyncio.Task[asyncio.Task[Opened] | None] | None = None
+        self._decoding: asyncio.Task[asyncio.Task[OpenedExchange] | None] | None = None
         self._decoder: Decoder | None = None
-        self._answer: asyncio.Task[Opened] | None = None
+        self._answer: asyncio.Task[OpenedExchange] | None = None
         self._version: tuple[int, int] | None = None
         self._not_before_ns = 0
         self._reading = asyncio.Lock()
@@ -56,9 +56,9 @@ class Loader:
         self._closed = False
         self._closing = threading.Lock()
         self.known: Known | None = None
-        self.opened: Opened | None = None
+        self.opened: OpenedExchange | None = None
 
-    def begin(self) -> "asyncio.Task[asyncio.Task[Opened] | None]":
+    def begin(self) -> "asyncio.Task[asyncio.Task[OpenedExchange] | None]":
         """Start a process for a large exchange, even before there is a screen: decoding takes longest."""
         self._decoding = asyncio.create_task(self._decode_apart())
         self._decoding.add_done_callback(_retrieve)
@@ -131,7 +131,7 @@ class Loader:
         now = self._host.clock.now()
         self._not_before_ns = now + _PATIENCE * (now - began)
 
-    async def _decode_apart(self) -> "asyncio.Task[Opened] | None":
+    async def _decode_apart(self) -> "asyncio.Task[OpenedExchange] | None":
         """Start to decode a large exchange in a process of its own; return None if it is not large."""
         self._decoder, self._answer = None, None
         try:
@@ -164,16 +164,16 @@ class Loader:
         elif started is not None:
             started.process.kill()
 
-    def _take_early(self, loop: asyncio.AbstractEventLoop) -> Callable[[Opened], None]:
+    def _take_early(self, loop: asyncio.AbstractEventLoop) -> Callable[[OpenedExchange], None]:
         """Return a callback, for another thread, for decoded data without verdicts."""
 
-        def take(opened: Opened) -> None:
+        def take(opened: OpenedExchange) -> None:
             with contextlib.suppress(RuntimeError):  # the application has ended
                 loop.call_soon_threadsafe(self._take, opened)
 
         return take
 
-    def _take(self, opened: Opened) -> None:
+    def _take(self, opened: OpenedExchange) -> None:
         if not self._closed:
             self.opened = opened
             if self.known is not None:

@@ -18,7 +18,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.exchange import markers, strips
 from wiretape.viewer.exchange.clocks import Times
-from wiretape.viewer.exchange.opened import Known, Opened
+from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.race import Drawing
 from wiretape.viewer.exchange.strips import Strips
@@ -137,7 +137,7 @@ class Timeline(CachedLines, Scrubbing):
         """Return True if a stream has grown by more than a cell, and the redraw interval, since it was drawn."""
         return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= _REDRAWN_EVERY_NS
 
-    async def draw(self, known: Known, opened: Opened | None, playback: Playback) -> None:
+    async def draw(self, known: Known, opened: OpenedExchange | None, playback: Playback) -> None:
         """Draw an exchange in a thread: all of it once it is decoded; silences that playing cuts short are marked.
 
         Of one whose bytes were not shipped, there is no more than the gaps that were measured.

@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from wiretape.viewer.listing.groups import Table
+from wiretape.viewer.listing.groups import GroupLayout
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.base.keys import hidden
@@ -26,7 +26,7 @@ class GroupTable(CursorTable):
 
     def __init__(self) -> None:
         super().__init__(id="groups")
-        self._table = Table((), [], ())
+        self._table = GroupLayout((), [], ())
 
     @property
     def count(self) -> int:
@@ -39,7 +39,7 @@ class GroupTable(CursorTable):
         room = max(self.size.height - 1 - (self._table.total is not None), 1)
         return room if self.count <= room else max(room - 1, 1)
 
-    def show(self, table: Table) -> None:
+    def show(self, table: GroupLayout) -> None:
         """Show a table; the cursor stays on its line if there is one."""
         self._table = table
         self.cursor = max(min(self.cursor, self.count - 1), 0)

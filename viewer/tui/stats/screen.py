@@ -62,7 +62,7 @@ _KEPT_LINES: Final = 3
 
 
 @dataclass(slots=True)
-class Shown:
+class StatsData:
     """The data read for a filter, whose times are absolute: the groups, and the answers so far.
 
     `left_out` is the number of its exchanges that the figures do not cover, by operation.
@@ -107,7 +107,7 @@ class StatsScreen(Screen[None]):
         self._by = groups.GROUPS[0]
         self._metric = METRICS[0]
         self._slo: str | None = None
-        self.shown = Shown()
+        self.shown = StatsData()
         self._trouble: str | None = None
         self.holds_keys = False
         """True if keys are better kept until the figures are there that they are meant for."""
@@ -253,7 +253,7 @@ class StatsScreen(Screen[None]):
         try:
             self._slo = config.read().slo
             text = drilling.joined(self._filter_text, WINDOWS[self._window])
-            self.shown = Shown(drilling.settled(text, host(self).clock))
+            self.shown = StatsData(drilling.settled(text, host(self).clock))
         except (ConfigError, FilterError) as error:
             self._fail(str(error))
         else:

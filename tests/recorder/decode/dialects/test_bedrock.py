@@ -7,7 +7,7 @@ from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 from tests.eventstream import event, message, string
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.bedrock import API, parse, tokens
 from wiretape.recorder.decode.framings.aws_eventstream import records
 
@@ -157,15 +157,18 @@ def test_payloads_of_others_are_not_claimed(payload, kind):
     [
         (
             event("throttlingException", {"message": "Too many tokens"}, "exception"),
-            Fault("throttlingException", "Too many tokens"),
+            ReportedError("throttlingException", "Too many tokens"),
         ),
         (
             event("modelStreamErrorException", {"originalStatusCode": 500, "originalMessage": "m"}, "exception"),
-            Fault("modelStreamErrorException", "m"),
+            ReportedError("modelStreamErrorException", "m"),
         ),
-        (event("internalServerException", {}, "exception"), Fault("internalServerException", None)),
-        (event("validationException", {"message": 3, "Message": "x"}, "exception"), Fault("validationException", "x")),
-        (message(string(":message-type", "exception"), b""), Fault(None, None)),
+        (event("internalServerException", {}, "exception"), ReportedError("internalServerException", None)),
+        (
+            event("validationException", {"message": 3, "Message": "x"}, "exception"),
+            ReportedError("validationException", "x"),
+        ),
+        (message(string(":message-type", "exception"), b""), ReportedError(None, None)),
         (
             message(
                 string(":message-type", "error")
@@ -173,7 +176,7 @@ def test_payloads_of_others_are_not_claimed(payload, kind):
                 + string(":error-message", "Sorry"),
                 b"",
             ),
-            Fault("InternalError", "Sorry"),
+            ReportedError("InternalError", "Sorry"),
         ),
     ],
 )

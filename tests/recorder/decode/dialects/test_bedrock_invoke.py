@@ -8,7 +8,7 @@ from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
 from tests.eventstream import event
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, chat, messages
 from wiretape.recorder.decode.dialects.bedrock_invoke import API, parse, tokens
 
@@ -143,9 +143,9 @@ def test_the_id_and_the_model_are_those_of_the_object():
 
 def test_an_error_of_the_model_is_a_fault():
     inner = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    assert unpacked(inner).fault == Fault("overloaded_error", "Overloaded")
+    assert unpacked(inner).fault == ReportedError("overloaded_error", "Overloaded")
     thrown = parse({"message": "Slow down"}, "exception:throttlingException")
-    assert thrown == Chunk("", fault=Fault("throttlingException", "Slow down"))
+    assert thrown == Chunk("", fault=ReportedError("throttlingException", "Slow down"))
 
 
 @each_case("raw", [b"", b"x", b"[]", b'"x"', b"{", b"\xff", b"[" * 10_000])

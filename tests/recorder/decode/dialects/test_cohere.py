@@ -6,7 +6,7 @@ from hypothesis import given
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import chat, messages
 from wiretape.recorder.decode.dialects.cohere import API, parse, tokens
 
@@ -94,10 +94,10 @@ def test_message_end_ends_the_stream_with_a_reason_and_usage(reason):
 @each_case(
     ("delta", "fault"),
     [
-        ({"finish_reason": "ERROR", "error": "the model failed"}, Fault("ERROR", "the model failed")),
-        ({"finish_reason": "ERROR"}, Fault("ERROR", None)),
-        ({"finish_reason": "ERROR_TOXIC", "error": None}, Fault("ERROR_TOXIC", None)),
-        ({"finish_reason": "TIMEOUT", "error": "too slow"}, Fault(None, "too slow")),
+        ({"finish_reason": "ERROR", "error": "the model failed"}, ReportedError("ERROR", "the model failed")),
+        ({"finish_reason": "ERROR"}, ReportedError("ERROR", None)),
+        ({"finish_reason": "ERROR_TOXIC", "error": None}, ReportedError("ERROR_TOXIC", None)),
+        ({"finish_reason": "TIMEOUT", "error": "too slow"}, ReportedError(None, "too slow")),
         ({"finish_reason": "COMPLETE", "error": ""}, None),
         ({"finish_reason": "MAX_TOKENS", "error": {}}, None),
     ],
@@ -108,9 +108,9 @@ def test_a_reason_that_is_an_error_is_a_fault(delta, fault):
 
 
 def test_a_fault_that_was_found_is_kept():
-    assert parse({"type": "message-end", "delta": {"error": "b"}}, "message-end", Fault("1", "a")).fault == Fault(
-        "1", "a"
-    )
+    assert parse(
+        {"type": "message-end", "delta": {"error": "b"}}, "message-end", ReportedError("1", "a")
+    ).fault == ReportedError("1", "a")
 
 
 @each_case("delta", [None, "x", [], {}, {"finish_reason": ""}, {"finish_reason": 1}])

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, bedrock_invoke, chat, messages
 from wiretape.recorder.decode.dialects.dashscope import API, parse, parser, tokens
 
@@ -176,7 +176,7 @@ def test_streams_do_not_share_what_they_have_seen():
     ],
 )
 def test_an_error_is_claimed_with_its_request(payload):
-    fault = Fault("InvalidApiKey", "No such key.")
+    fault = ReportedError("InvalidApiKey", "No such key.")
     assert parse(payload, "error", fault) == Chunk(API, "r1", fault=fault)
 
 
@@ -196,7 +196,7 @@ def test_an_error_is_claimed_with_its_request(payload):
     ],
 )
 def test_payloads_of_others_are_not_claimed(payload):
-    assert parse(payload, fault=Fault("X", "m")) is None
+    assert parse(payload, fault=ReportedError("X", "m")) is None
 
 
 @pytest.mark.parametrize("payload", [answer(choice("x")), bare("x", "stop")])
@@ -222,7 +222,7 @@ def test_tokens_are_copied():
 )
 def test_no_value_of_a_wrong_type_is_an_error(payload):
     read = parser(json.dumps({"parameters": payload}).encode())
-    for chunk in (parse(payload), read(payload, "result", None), read(payload, "result", Fault("X", "m"))):
+    for chunk in (parse(payload), read(payload, "result", None), read(payload, "result", ReportedError("X", "m"))):
         hostile.assert_sound(chunk)
         hostile.assert_counts(tokens((chunk.usage if chunk else payload) or {}))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.gemini import API, parse, parser, tokens
 from wiretape.recorder.decode.dialects.registry import DIALECTS
 
@@ -291,7 +291,7 @@ def test_embeddings_and_counted_tokens_are_usage_without_an_answer(payload, usag
 
 
 def test_an_error_beside_output_is_kept():
-    fault = Fault("503", "overloaded")
+    fault = ReportedError("503", "overloaded")
     assert parse(answer({"text": "x"}), "message", fault).fault == fault
 
 

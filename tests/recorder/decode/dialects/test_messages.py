@@ -6,7 +6,7 @@ from hypothesis import given
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import MS, cut_everywhere, derived, said
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import chat
 from wiretape.recorder.decode.dialects.messages import API, parse, tokens
 
@@ -225,8 +225,8 @@ def test_tokens_are_copied_from_usage(usage, read):
     ],
 )
 def test_errors_of_this_api_are_claimed_and_carry_the_fault_that_was_found(payload, claimed):
-    chunk = parse(payload, "error", Fault("t", "m"))
-    assert chunk == (Chunk(API, fault=Fault("t", "m")) if claimed else None)
+    chunk = parse(payload, "error", ReportedError("t", "m"))
+    assert chunk == (Chunk(API, fault=ReportedError("t", "m")) if claimed else None)
 
 
 @each_case(

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests import hostile
 from tests.cases import each_case
 from tests.derived import cut_everywhere, derived, said
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.ollama import API, parse, tokens
 from wiretape.recorder.decode.dialects.registry import DIALECTS
 
@@ -117,7 +117,7 @@ def test_embeddings_are_usage_without_an_answer():
 
 
 def test_an_error_beside_an_answer_is_kept():
-    fault = Fault(None, "out of memory")
+    fault = ReportedError(None, "out of memory")
     assert parse(chat({"content": ""}, error="out of memory"), "message", fault).fault == fault
 
 

@@ -9,7 +9,7 @@ from tests.cases import each_case
 from tests.derived import cut_everywhere, derived
 from tests.derived import said as said_of
 from wiretape.recorder.decode.assembly import Calls
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.responses import DIALECT, parse
 
 API = "openai.responses"
@@ -313,15 +313,19 @@ def test_a_built_in_tool_is_called_by_its_type(item, name, arguments):
         (last(status="incomplete", incomplete_details={"reason": "max_output_tokens"}), "max_output_tokens", None),
         (last(status="incomplete", incomplete_details=None), "incomplete", None),
         (last(status="cancelled"), "cancelled", None),
-        (last(status="failed", error={"code": "server_error", "message": "m"}), None, Fault("server_error", "m")),
-        (last(status="failed", error={"code": None, "type": "t", "message": ""}), None, Fault("t", None)),
-        (last(status="failed", error={"code": 500}), None, Fault("500", None)),
-        (last(status="failed", error=None), None, Fault(None, None)),
-        (event("failed"), None, Fault(None, None)),
-        (event("failed", response=response(status="completed")), None, Fault(None, None)),
+        (
+            last(status="failed", error={"code": "server_error", "message": "m"}),
+            None,
+            ReportedError("server_error", "m"),
+        ),
+        (last(status="failed", error={"code": None, "type": "t", "message": ""}), None, ReportedError("t", None)),
+        (last(status="failed", error={"code": 500}), None, ReportedError("500", None)),
+        (last(status="failed", error=None), None, ReportedError(None, None)),
+        (event("failed"), None, ReportedError(None, None)),
+        (event("failed", response=response(status="completed")), None, ReportedError(None, None)),
         (event("incomplete", response=response(status="completed")), "incomplete", None),
         (event("completed", response=response(status="in_progress")), "completed", None),
-        (event("completed", response=response(status="failed")), None, Fault(None, None)),
+        (event("completed", response=response(status="failed")), None, ReportedError(None, None)),
         (
             event("completed", response=response(status="incomplete", incomplete_details={"reason": "steered"})),
             "steered",
@@ -354,10 +358,18 @@ def test_encrypted_reasoning_is_output_when_its_item_is_finished():
 @each_case(
     ("payload", "fault", "expected"),
     [
-        ({"type": "error", "sequence_number": 2, "error": {"code": "x"}}, Fault("x", None), Fault("x", None)),
-        ({"type": "error", "sequence_number": 2, "code": "x", "message": "m"}, Fault("x", "m"), Fault("x", "m")),
-        (event("steer.failed", error={"code": "x"}), Fault("x", None), None),
-        (event("output_text.delta", delta=""), Fault("x", None), Fault("x", None)),
+        (
+            {"type": "error", "sequence_number": 2, "error": {"code": "x"}},
+            ReportedError("x", None),
+            ReportedError("x", None),
+        ),
+        (
+            {"type": "error", "sequence_number": 2, "code": "x", "message": "m"},
+            ReportedError("x", "m"),
+            ReportedError("x", "m"),
+        ),
+        (event("steer.failed", error={"code": "x"}), ReportedError("x", None), None),
+        (event("output_text.delta", delta=""), ReportedError("x", None), ReportedError("x", None)),
     ],
 )
 def test_errors_are_those_of_the_response(payload, fault, expected):
@@ -383,8 +395,8 @@ def test_a_whole_response_gives_everything():
     [
         (response(status="queued", error=None, usage=None), None, Chunk(API, "resp_1", "m")),
         (response(status="in_progress"), None, Chunk(API, "resp_1", "m")),
-        (response(status="failed"), None, Chunk(API, "resp_1", "m", fault=Fault(None, None))),
-        (response(status="failed"), Fault("x", "m"), Chunk(API, "resp_1", "m", fault=Fault("x", "m"))),
+        (response(status="failed"), None, Chunk(API, "resp_1", "m", fault=ReportedError(None, None))),
+        (response(status="failed"), ReportedError("x", "m"), Chunk(API, "resp_1", "m", fault=ReportedError("x", "m"))),
         (
             response(status="cancelled"),
             None,

@@ -3,13 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import each_case
-from wiretape.recorder.decode.framings.sse import Comment, Cursor, Event, fields
+from wiretape.recorder.decode.framings.sse import Comment, Event, EventCursor, fields
 
 BOM = b"\xef\xbb\xbf"
 
 
 def run(stream):
-    cursor, items = Cursor(stream), []
+    cursor, items = EventCursor(stream), []
     while cursor.at < len(stream):
         items.append(cursor.step())
     return [item for item in items if item is not None], cursor.finish(), cursor.retry

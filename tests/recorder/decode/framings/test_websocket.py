@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conversation import side
-from wiretape.recorder.decode.framings.websocket import Message, messages
+from wiretape.recorder.decode.framings.websocket import WebSocketMessage, messages
 
 EXTENSIONS = [
     None,
@@ -22,7 +22,7 @@ PAYLOADS = st.one_of(
 )
 
 
-def kinds(found: list[Message]) -> list[tuple[str, bytes]]:
+def kinds(found: list[WebSocketMessage]) -> list[tuple[str, bytes]]:
     return [(message.kind, message.data) for message in found]
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from tests.viewer.conftest import COMPLETE, MS, TOOLS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeError
-from wiretape.viewer.exchange.opened import Opened
+from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.decoder import Decoders
 
@@ -22,7 +22,7 @@ def decoders(tape: Path) -> Iterator[Decoders]:
 
 
 def test_what_comes_from_there_is_what_comes_from_here(connection: Connection, decoders: Decoders) -> None:
-    begun: list[Opened] = []
+    begun: list[OpenedExchange] = []
     decoder = decoders.ask(queries.find(connection, TOOLS))
     found = decoder.answer(begun.append)
     assert list(found.transcript.at) == [at * MS for at in (50, 3050, 3060, 3070, 3070)]

@@ -14,7 +14,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.source.tape import live as watching
-from wiretape.viewer.source.tape.place import Tape
+from wiretape.viewer.source.tape.place import TapePlace
 
 
 def where(text: str) -> Any:
@@ -127,7 +127,7 @@ def test_an_empty_tape_has_nothing_and_nobody(tmp_path: Path) -> None:
 
 
 def test_each_term_is_counted_alone(tape: Path) -> None:
-    with Tape(tape).opened() as source:
+    with TapePlace(tape).opened() as source:
         found = source.alone(parse("is:live ttft>900s"))
         assert [(str(term), count) for term, count in found] == [("outcome:open", 1), ("ttft>900s", 0)]
         assert [count for _, count in source.alone(parse("is:live"))] == [1]

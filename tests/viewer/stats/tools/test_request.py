@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cases import each_case
-from wiretape.recorder.decode.decoder import Run, decode
+from wiretape.recorder.decode.decoder import ItemRun, decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.stats.tools import request as seen
@@ -144,7 +144,9 @@ def assert_measured_alike(body, size):
     ]
     exchange = Exchange(200, "text/event-stream", None, "end", None, None, 10**6)
     decoded, judged = decode(exchange, reads, body), derive(exchange, reads, body)
-    alone = [Run(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)]
+    alone = [
+        ItemRun(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)
+    ]
     for tool in RELEASES:
         found = measure(tool, exchange, decoded, judged)
         assert found == measure(tool, exchange, dataclasses.replace(decoded, runs=alone), judged), tool

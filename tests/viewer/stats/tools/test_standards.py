@@ -5,7 +5,7 @@ import pytest
 from tests.cases import each_case
 from tests.viewer.stats.tools.test_request import CHUNK, request
 from wiretape.viewer.stats.tools.clients import mlperf, otel
-from wiretape.viewer.stats.tools.request import Request, ToolError
+from wiretape.viewer.stats.tools.request import MeasuredRequest, ToolError
 
 DONE = b"data: [DONE]\n\n"
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
@@ -39,7 +39,7 @@ def test_mlperf_has_samples_of_complete_answers_only():
 )
 def test_the_type_of_an_error_is_its_status_its_code_or_its_outcome(outcome, status, code, kind):
     with pytest.raises(ToolError) as failure:
-        otel(Request(status, "end", 9, outcome, code, 5_000_000_000))
+        otel(MeasuredRequest(status, "end", 9, outcome, code, 5_000_000_000))
     assert str(failure.value) == f"error.type {kind}"
     assert failure.value.numbers["failed_operation_duration_s"] == 5
     assert failure.value.numbers["operation_duration_s"] is None

@@ -12,7 +12,7 @@ from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.stats.tools.summary import Observed, measure, measure_observed, report_of
-from wiretape.viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, Metric, authority
+from wiretape.viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, ToolMetric, authority
 
 ORACLES = json.loads((Path(__file__).parents[3] / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]
@@ -163,9 +163,9 @@ def test_guidellm_weighs_exchanges_by_their_tokens():
 
 
 def test_a_weight_leaves_tokens_out_and_is_0_where_the_count_is_unknown():
-    metric = Metric("itl", "ITL", weight="output_tokens", weight_less=1)
+    metric = ToolMetric("itl", "ITL", weight="output_tokens", weight_less=1)
     assert [metric.weight_of({"output_tokens": count}) for count in (12, 1, None)] == [11, 0, 0]
-    assert Metric("ttft", "TTFT").weight_of({"output_tokens": 12}) is None
+    assert ToolMetric("ttft", "TTFT").weight_of({"output_tokens": 12}) is None
 
 
 def test_what_would_work_without_usage_chunks_is_shown_beside_the_failure():

@@ -31,7 +31,7 @@ from tests.viewer.tui.staging import (
 )
 from tests.viewer.wires import WIRES
 from wiretape.viewer.exchange import notes
-from wiretape.viewer.exchange.opened import Opened
+from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.source.tape import decoder, queries
 from wiretape.viewer.source.tape.decoder import Decoder
 from wiretape.viewer.tui.app import ViewerApp
@@ -464,7 +464,7 @@ def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
     monkeypatch.setattr(decoder, "LARGE", 100)
     pressed, answer = threading.Event(), Decoder.answer
 
-    def answer_late(self: Decoder, begun: Any = None) -> Opened:
+    def answer_late(self: Decoder, begun: Any = None) -> OpenedExchange:
         pressed.wait()
         return answer(self, begun)
 

@@ -23,7 +23,7 @@ from wiretape.recorder.tape.schema import APPLICATION_ID
 from wiretape.viewer.listing.layout import COLUMNS
 from wiretape.viewer.query import values
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.place import Tape
+from wiretape.viewer.source.tape.place import TapePlace
 from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.help import entries
@@ -1019,13 +1019,13 @@ def test_commands_name_the_tape_unless_they_find_it_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "my tape.db"
-    assert offers.command(Tape(path), "show", "@-1") == f"wiretape show --db '{path}' @-1"
-    assert offers.arguments(Tape(path), "export", "a b") == ["export", "--db", str(path), "a b"]
+    assert offers.command(TapePlace(path), "show", "@-1") == f"wiretape show --db '{path}' @-1"
+    assert offers.arguments(TapePlace(path), "export", "a b") == ["export", "--db", str(path), "a b"]
     monkeypatch.setenv("WIRETAPE_DB", str(path))
-    assert offers.command(Tape(path), "view", "ab", "--at", "#3") == "wiretape view ab --at '#3'"
+    assert offers.command(TapePlace(path), "view", "ab", "--at", "#3") == "wiretape view ab --at '#3'"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WIRETAPE_DB", path.name)  # found from this directory only
-    assert offers.arguments(Tape(path), "ls") == ["ls", "--db", str(path)]
+    assert offers.arguments(TapePlace(path), "ls") == ["ls", "--db", str(path)]
 
 
 def test_hostile_text_is_shown_and_nothing_else(tmp_path: Path) -> None:

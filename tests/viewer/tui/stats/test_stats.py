@@ -28,7 +28,7 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from wiretape.viewer.listing.groups import Table, figure
+from wiretape.viewer.listing.groups import GroupLayout, figure
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.stats.heatmap import LEGEND
@@ -192,7 +192,7 @@ class Grouped(Screen[None]):
 
     def on_mount(self) -> None:
         lines = [(f"group {number}", "1") for number in range(12)]
-        self.query_one(GroupTable).show(Table(("model", "n"), lines, (20, 3), ("all", "12")))
+        self.query_one(GroupTable).show(GroupLayout(("model", "n"), lines, (20, 3), ("all", "12")))
         self.query_one(FailureList).show([f"{number} × truncated by something" for number in range(9)])
 
 
