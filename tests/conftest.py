@@ -13,7 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import forked
+from tests.support import forked
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import checks, file
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 
 
 def test_every_case_is_run_and_each_failure_names_its_case() -> None:

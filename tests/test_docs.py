@@ -14,9 +14,9 @@ from typing import Any
 import click
 import pytest
 
-from tests import forked
-from tests.cases import each_case
-from tests.viewer.tui.terminal import Terminal
+from tests.support import forked
+from tests.support.cases import each_case
+from tests.support.terminal import Terminal
 from wiretape.recorder import __version__
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.decode.operation import GENERATIONS

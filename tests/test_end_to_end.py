@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay import DONE, chunk, fetch, finish, kept, on_loop, post, recording, until, wiretape
+from tests.support.relay import DONE, chunk, fetch, finish, kept, on_loop, post, recording, until, wiretape
 from wiretape.recorder.demo import scenes
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 

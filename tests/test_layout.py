@@ -5,11 +5,13 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 
 ROOT = Path(__file__).parent.parent
+TESTS = ROOT / "tests"
+WINGS = ("recorder", "viewer")
 TOP = {"pyproject.toml", "recorder", "viewer", "migrations", "tests", "README.md", "LICENSE", "CHANGELOG.md"}
-MODULES = sorted(path for package in ("recorder", "viewer") for path in (ROOT / package).rglob("*.py"))
+MODULES = sorted(path for package in WINGS for path in (ROOT / package).rglob("*.py"))
 MODULES.append(ROOT / ".package" / "wiretape" / "__init__.py")
 
 
@@ -35,14 +37,24 @@ def test_only_the_folders_of_the_tape_hold_queries(path: Path) -> None:
             assert "SELECT " not in node.value
 
 
+def test_tests_lie_in_folders_of_the_same_names_as_the_code() -> None:
+    folders = {path.parent.relative_to(TESTS) for wing in WINGS for path in (TESTS / wing).rglob("test_*.py")}
+    assert {str(folder) for folder in folders if not (ROOT / folder).is_dir()} == set()
+
+
+def test_helpers_of_tests_are_in_one_folder() -> None:
+    modules = [path for wing in WINGS for path in (TESTS / wing).rglob("*.py")] + list(TESTS.glob("*.py"))
+    assert [path for path in modules if not path.name.startswith("test_") and path.name != "conftest.py"] == []
+
+
 def test_every_import_names_the_package_as_it_is_installed() -> None:
     beside = re.compile(r"^ *(?:from|import) (?:recorder|viewer)\b", re.M)
-    modules = [*MODULES, *(ROOT / "migrations").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    modules = [*MODULES, *(ROOT / "migrations").rglob("*.py"), *TESTS.rglob("*.py")]
     assert [path for path in modules if beside.search(path.read_text("utf-8"))] == []
 
 
 def test_no_test_replaces_or_imports_a_private_name() -> None:
     """Ruff's SLF001 finds the attributes; this, what it does not see: names in strings and imports."""
     private = re.compile(r"""setattr\([^)\n]*"_[a-z]|"wiretape\.[\w.]*\._[a-z]|^ *from wiretape\b.* _[a-z]""", re.M)
-    for path in (ROOT / "tests").rglob("*.py"):
+    for path in TESTS.rglob("*.py"):
         assert private.findall(path.read_text("utf-8")) == [], path

@@ -21,9 +21,9 @@ from alembic.script import ScriptDirectory
 from click.testing import CliRunner
 from sqlalchemy import Column, Integer, Table, create_engine, inspect, select
 
-from tests.forked import Forked
-from tests.recorder.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
-from tests.viewer.wires import CONTENT, REASONING, WIRES
+from tests.support.forked import Forked
+from tests.support.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
+from tests.support.wires import CONTENT, REASONING, WIRES
 from wiretape.recorder.commands.db import db
 from wiretape.recorder.errors import SchemaMismatch, TapeError
 from wiretape.recorder.tape import checks, definitions, file, packing, schema

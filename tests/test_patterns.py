@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.cases import each_case
-from tests.growth import grows_too_fast, hostile
+from tests.support.cases import each_case
+from tests.support.growth import grows_too_fast, hostile
 
 ROOT = Path(__file__).parent.parent
 METHODS = ("search", "match", "fullmatch", "findall", "sub", "split")

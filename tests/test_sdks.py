@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests import eventstream
-from tests.relay import DONE, Relay, on_loop, select, until
+from tests.support import eventstream
+from tests.support.relay import DONE, Relay, on_loop, select, until
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 
 if TYPE_CHECKING:

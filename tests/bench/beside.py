@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT))
 from tests.bench.rig import Site, wait_for, wiretape  # noqa: E402
 from tests.bench.ship import account, address, prepared  # noqa: E402
 from tests.bench.upstream import piece  # noqa: E402
-from tests.viewer.fleet.servers import Server  # noqa: E402
-from tests.viewer.tui.terminal import Terminal  # noqa: E402
+from tests.support.clickhouse.servers import Server  # noqa: E402
+from tests.support.terminal import Terminal  # noqa: E402
 from wiretape.recorder.clock import SYSTEM  # noqa: E402
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer  # noqa: E402
 

@@ -22,9 +22,9 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from tests.recorder.frames import damage, exchange, other_session, record
-from tests.viewer.fleet import servers
-from tests.viewer.fleet.engine import Engine, failed, ship
+from tests.support.clickhouse import servers
+from tests.support.clickhouse.engine import Engine, failed, ship
+from tests.support.frames import damage, exchange, other_session, record
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.destinations import Credentials, Target
 from wiretape.recorder.errors import WiretapeError

@@ -27,8 +27,8 @@ sys.path.insert(0, str(ROOT))
 
 import httpx  # noqa: E402
 
-from tests.viewer.fleet import servers  # noqa: E402
-from tests.viewer.fleet.servers import Server  # noqa: E402
+from tests.support.clickhouse import servers  # noqa: E402
+from tests.support.clickhouse.servers import Server  # noqa: E402
 from wiretape.recorder import destinations  # noqa: E402
 from wiretape.recorder.demo import scenes  # noqa: E402
 from wiretape.recorder.demo.upstream import ScriptedUpstream  # noqa: E402

@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import Page, chromium  # noqa: E402
+from tests.support.browser import Page, chromium  # noqa: E402
 
 FRAMES = """new Promise((done) => {
   const frames = [], drawn = [];

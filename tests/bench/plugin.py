@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests import forked
+from tests.support import forked
 
 TESTS = 200
 ROUNDS = 3

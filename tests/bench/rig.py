@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.bench.clients import Plan
 from tests.bench.upstream import pieces
-from tests.relay import make_authority
+from tests.support.relay import make_authority
 
 ROOT = Path(__file__).parents[2]
 WIRETAPE = f"{sys.executable} -m wiretape.viewer.cli"

@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
 
-from tests.recorder.frames import exchange, opened, record  # noqa: E402
-from tests.viewer.fleet import servers  # noqa: E402
-from tests.viewer.fleet.servers import Server  # noqa: E402
+from tests.support.clickhouse import servers  # noqa: E402
+from tests.support.clickhouse.servers import Server  # noqa: E402
+from tests.support.frames import exchange, opened, record  # noqa: E402
 from wiretape.recorder import destinations  # noqa: E402
 from wiretape.recorder.demo import synthetic  # noqa: E402
 from wiretape.recorder.tape import file  # noqa: E402

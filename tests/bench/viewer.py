@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.viewer.conftest import COMPLETE_READS, begin, end, response  # noqa: E402
-from tests.viewer.tui.terminal import Screen, Terminal  # noqa: E402
+from tests.support.sample_tape import COMPLETE_READS, begin, end, response  # noqa: E402
+from tests.support.terminal import Screen, Terminal  # noqa: E402
 from wiretape.recorder.tape import file, journal  # noqa: E402
 from wiretape.recorder.tape.store import Store  # noqa: E402
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import Relay, make_authority
+from tests.support.relay import Relay, make_authority
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder import destinations
 from wiretape.recorder.destinations import Collector, Target, headers, parse_archive, parse_collector
 

@@ -2,7 +2,7 @@
 
 import inspect
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder import errors
 
 ALL = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.WiretapeError)]

@@ -1,6 +1,6 @@
 """Numbers of things in words."""
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.plurals import counted
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import Relay, on_loop, serving
+from tests.support.relay import Relay, on_loop, serving
 from wiretape.recorder import process as proc
 from wiretape.recorder.relay import intercept
 

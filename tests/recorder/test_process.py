@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder import process
 from wiretape.recorder.process import LOST_MS, RecorderRun, boot_id, is_gone
 

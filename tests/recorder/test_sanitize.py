@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.sanitize import safe
 
 

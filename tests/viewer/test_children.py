@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import Connection
 from textual.screen import Screen
 
-from tests.viewer.conftest import COMPLETE, TOOLS
-from tests.viewer.tui.staging import journey, press, shows, staged, wait_for
+from tests.support.sample_tape import COMPLETE, TOOLS
+from tests.support.screens import journey, press, shows, staged, wait_for
 from wiretape.recorder import children
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.source.tape import observed, queries

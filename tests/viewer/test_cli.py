@@ -12,10 +12,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tests.cases import each_case
-from tests.forked import CLI, ROOT, Forked, run
-from tests.viewer.commanding import RUN, on_terminal
-from tests.viewer.conftest import ODD, TOOLS
+from tests.support.cases import each_case
+from tests.support.commands import RUN, on_terminal
+from tests.support.forked import CLI, ROOT, Forked, run
+from tests.support.sample_tape import ODD, TOOLS
 from wiretape.recorder import errors
 from wiretape.viewer.cli import group, main
 

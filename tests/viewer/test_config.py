@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cases import each_case
-from tests.viewer.commanding import run
+from tests.support.cases import each_case
+from tests.support.commands import run
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import ConfigError
 from wiretape.viewer import config

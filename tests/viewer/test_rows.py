@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cases import each_case
-from tests.decoded import of_chunks
+from tests.support.cases import each_case
+from tests.support.decoded import of_chunks
 from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from tests.conversation import ASK, response, side, websocket
-from tests.recorder.frames import opened, record
-from tests.recorder.frames import websocket as frames
+from tests.support.frames import opened, record
+from tests.support.frames import websocket as frames
+from tests.support.websockets import ASK, response, side, websocket
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.cli import group

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from tests.eventstream import event
-from tests.viewer.commanding import run
-from tests.viewer.wires import ARGUMENTS, COMPLETIONS, CONTENT, FAULT, FRAMES, REASONING, TOOL, WIRES
+from tests.support.commands import run
+from tests.support.eventstream import event
+from tests.support.wires import ARGUMENTS, COMPLETIONS, CONTENT, FAULT, FRAMES, REASONING, TOOL, WIRES
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Exchange

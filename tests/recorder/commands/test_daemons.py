@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import finish, on_loop, until, wiretape
+from tests.support.relay import finish, on_loop, until, wiretape
 from wiretape.recorder import process as proc
 from wiretape.recorder.commands import daemons
 

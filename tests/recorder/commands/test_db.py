@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.forked import CLI
-from tests.recorder.frames import STREAM, damage, exchange, opened, outcomes_of, record, snapshot
-from tests.viewer.tui.terminal import Terminal
+from tests.support.forked import CLI
+from tests.support.frames import STREAM, damage, exchange, opened, outcomes_of, record, snapshot
+from tests.support.terminal import Terminal
 from wiretape.recorder.commands.db import db
 from wiretape.recorder.errors import NotFound, SchemaMismatch, TapeBusy, TapeDamaged, WiretapeError
 from wiretape.recorder.tape.schema import REVISION

@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from tests.relay import finish, on_loop, recording, select, until, wiretape
+from tests.support.relay import finish, on_loop, recording, select, until, wiretape
 from wiretape.recorder.tape import file
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.relay import DONE, chunk, finish, kept, on_loop, serving, wiretape
+from tests.support.relay import DONE, chunk, finish, kept, on_loop, serving, wiretape
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 
 STREAM = answer([(0.0, chunk("a", finish="stop")), (0.0, DONE)])

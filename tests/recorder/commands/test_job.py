@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import CLI, ROOT, AsyncForked
-from tests.relay import DONE, chunk, kept, on_loop, until, wiretape
-from tests.relay import select as selected
+from tests.support.forked import CLI, ROOT, AsyncForked
+from tests.support.relay import DONE, chunk, kept, on_loop, until, wiretape
+from tests.support.relay import select as selected
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 
 SECONDS = 10.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.forked import AsyncForked
-from tests.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select
+from tests.support.forked import AsyncForked
+from tests.support.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.recorder.sanitize import safe
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.commands import options
 
 NONE: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
+from tests.support.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.recorder.destinations import HEADERS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import (
+from tests.support.relay import (
     DONE,
     Kept,
     chunk,

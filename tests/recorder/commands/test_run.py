@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.forked import CLI
-from tests.relay import DONE, chunk, finish, kept, on_loop, select, wiretape
+from tests.support.forked import CLI
+from tests.support.relay import DONE, chunk, finish, kept, on_loop, select, wiretape
 from wiretape.recorder.commands import run
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 

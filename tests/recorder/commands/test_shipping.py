@@ -10,9 +10,9 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from tests.cases import each_case
-from tests.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
-from tests.viewer.fleet.engine import HEADERS, Engine
+from tests.support.cases import each_case
+from tests.support.clickhouse.engine import HEADERS, Engine
+from tests.support.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
 from wiretape.recorder import destinations
 from wiretape.recorder.commands.companion import Shipment
 from wiretape.recorder.commands.record import record

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conversation import ASK, MS, response, side, websocket
+from tests.support.websockets import ASK, MS, response, side, websocket
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.decoder import decode

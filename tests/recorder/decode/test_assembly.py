@@ -1,4 +1,4 @@
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.assembly import assemble
 from wiretape.recorder.decode.decoder import ItemRun
 from wiretape.recorder.decode.dialects.chat import parse

@@ -4,7 +4,7 @@ import gzip
 import json
 from typing import Any
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 
 SESSION = "dca1a705-958e-4840-b387-62f8dae6b051"

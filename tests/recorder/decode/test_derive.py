@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import each_case
-from tests.compressed import COMPRESS
+from tests.support.cases import each_case
+from tests.support.compressors import COMPRESS
 from wiretape.recorder.decode import decoder, payloads
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive

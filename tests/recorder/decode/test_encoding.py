@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cases import each_case
-from tests.compressed import COMPRESS, by_brotli, by_zlib, by_zstd, zstd
+from tests.support.cases import each_case
+from tests.support.compressors import COMPRESS, by_brotli, by_zlib, by_zstd, zstd
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.encoding import Cleaner, is_utf8, plain, spans
 

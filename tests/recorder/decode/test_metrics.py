@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import each_case
-from tests.decoded import of_chunks
+from tests.support.cases import each_case
+from tests.support.decoded import of_chunks
 from wiretape.recorder.decode import metrics
 from wiretape.recorder.decode.dialect import Chunk, ReportedError
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.decoder import BY_API
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import (

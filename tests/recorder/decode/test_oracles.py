@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode import metrics
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive

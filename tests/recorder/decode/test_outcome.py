@@ -2,7 +2,7 @@ import itertools
 from dataclasses import replace
 from typing import get_args
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.exchange import (
     DETAILS,
     ENDED_BY,

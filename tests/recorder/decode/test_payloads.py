@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.payloads import (
     DONE,

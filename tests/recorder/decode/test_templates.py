@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.framings.sse import Event
 from wiretape.recorder.decode.templates import PARTS, Template, Templates, filler, template

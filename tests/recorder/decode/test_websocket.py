@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conversation import ASK, MS, response, side, websocket
+from tests.support.websockets import ASK, MS, response, side, websocket
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tests.recorder.frames import outcomes_of, reading
+from tests.support.frames import outcomes_of, reading
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import WiretapeError

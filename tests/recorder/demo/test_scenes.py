@@ -4,8 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.cases import each_case
-from tests.relay import Relay
+from tests.support.cases import each_case
+from tests.support.relay import Relay
 from wiretape.recorder.demo import scenes
 from wiretape.recorder.demo.upstream import ReceivedRequest
 

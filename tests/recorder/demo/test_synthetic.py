@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.demo.synthetic import ENDINGS, MODELS, VARIATIONS

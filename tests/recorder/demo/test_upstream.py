@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.relay import LOOPS, dial, fetch, on_loop, post, raw, reset, take, until
+from tests.support.relay import LOOPS, dial, fetch, on_loop, post, raw, reset, take, until
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 

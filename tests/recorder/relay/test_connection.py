@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay import ByHand, run
+from tests.support.relay import ByHand, run
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.states import RECEIVING, IllegalStep, Receiving

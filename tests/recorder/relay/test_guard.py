@@ -3,7 +3,7 @@
 import h11
 import pytest
 
-from tests.relay import Relay, on_loop, raw
+from tests.support.relay import Relay, on_loop, raw
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Origin, Policy, Refusal

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
+from tests.support.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.relay import intercept, tunnel
 from wiretape.recorder.relay.upstream import Timeouts

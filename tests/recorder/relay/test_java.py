@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import DONE, Relay, chunk, serving
+from tests.support.relay import DONE, Relay, chunk, serving
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import environment, intercept
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select, wiretape
+from tests.support.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select, wiretape
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import local, providers

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay import Answer, Kept, Relay, dial, on_loop, post, reset, serving, serving_raw, take, until
+from tests.support.relay import Answer, Kept, Relay, dial, on_loop, post, reset, serving, serving_raw, take, until
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from wiretape.recorder.relay import server
 

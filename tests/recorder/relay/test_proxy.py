@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.forked import ROOT
-from tests.relay import DONE, ByHand, Relay, chunk, dial, on_loop, post, raw, reset, serving_raw, take, until
+from tests.support.forked import ROOT
+from tests.support.relay import DONE, ByHand, Relay, chunk, dial, on_loop, post, raw, reset, serving_raw, take, until
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 from wiretape.recorder.relay import providers, server

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.recorder.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of, upload
+from tests.support.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of, upload
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import recording
 from wiretape.recorder.relay.recording import ExchangeFrames

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import DONE, ByHand, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
+from tests.support.relay import DONE, ByHand, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.errors import CannotListen

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay import DONE, Relay, chunk, fetch, kept, make_authority, post, raw, run, select, serving, until
+from tests.support.relay import DONE, Relay, chunk, fetch, kept, make_authority, post, raw, run, select, serving, until
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.relay import providers, service, sockets

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.recorder.frames import SESSION, STREAM, begin, bodies_of, body, exchange, head, outcomes_of
-from tests.relay import on_loop, select, until
+from tests.support.frames import SESSION, STREAM, begin, bodies_of, body, exchange, head, outcomes_of
+from tests.support.relay import on_loop, select, until
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.relay import link, sharing

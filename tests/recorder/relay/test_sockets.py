@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import LOOPS, on_loop, reset, run, serving, until
+from tests.support.relay import LOOPS, on_loop, reset, run, serving, until
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 from wiretape.recorder.relay.sockets import Socket, TlsSocket, connect
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.recorder.frames import (
+from tests.support.frames import (
     SESSION,
     STREAM,
     begin,
@@ -29,7 +29,7 @@ from tests.recorder.frames import (
     outcomes_of,
     reads_of,
 )  # fmt: skip
-from tests.recorder.writers import PROGRAM
+from tests.support.writers import PROGRAM
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
 from wiretape.recorder.relay import tap

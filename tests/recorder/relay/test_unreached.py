@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay import Kept, Relay, dial, kept, on_loop, reset, select, serving_raw, take, until
+from tests.support.relay import Kept, Relay, dial, kept, on_loop, reset, select, serving_raw, take, until
 from wiretape.recorder.relay import proxy, recording, server
 from wiretape.recorder.relay.upstream import Timeouts
 

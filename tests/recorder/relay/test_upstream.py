@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay import LOOPS, on_loop, serving, until
+from tests.support.relay import LOOPS, on_loop, serving, until
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import providers

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.conversation import ASK, response, side
-from tests.relay import Relay, dial, on_loop, post, select, serving_raw, until
+from tests.support.relay import Relay, dial, on_loop, post, select, serving_raw, until
+from tests.support.websockets import ASK, response, side
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.tape import packing
 

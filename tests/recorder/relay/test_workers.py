@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import DONE, chunk, dial, fetch, finish, on_loop, post, recording, select, until, wiretape, writer_of
+from tests.support.relay import (
+    DONE,
+    chunk,
+    dial,
+    fetch,
+    finish,
+    on_loop,
+    post,
+    recording,
+    select,
+    until,
+    wiretape,
+    writer_of,
+)
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import CannotListen
 from wiretape.recorder.relay import server

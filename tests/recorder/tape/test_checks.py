@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from tests.recorder.frames import SESSION, STREAM, damage, exchange, opened, reading, record
+from tests.support.frames import SESSION, STREAM, damage, exchange, opened, reading, record
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.tape import checks, file
 from wiretape.recorder.tape.journal import Verified

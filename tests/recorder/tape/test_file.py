@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from tests.recorder.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
+from tests.support.frames import bodies_of, exchange, opened, outcomes_of, reading, record, snapshot
 from wiretape.recorder.errors import (
     ForeignFile,
     NotFound,

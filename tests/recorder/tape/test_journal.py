@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.recorder.frames import AT, SESSION, exchange, upload
+from tests.support.frames import AT, SESSION, exchange, upload
 from wiretape.recorder.tape import journal
 
 FRAMES = [

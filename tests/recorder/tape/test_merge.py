@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tests.recorder.frames import (
+from tests.support.frames import (
     STREAM,
     begin,
     bodies_of,
@@ -18,7 +18,7 @@ from tests.recorder.frames import (
     outcomes_of,
     reading,
 )
-from tests.recorder.frames import record as store_all
+from tests.support.frames import record as store_all
 from wiretape.recorder.errors import ForeignFile, TapeBusy, WiretapeError
 from wiretape.recorder.tape import checks, file, merge, retention
 from wiretape.recorder.tape.schema import exchanges, settlements

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import each_case
-from tests.growth import WORDS, grows_too_fast, hostile
+from tests.support.cases import each_case
+from tests.support.growth import WORDS, grows_too_fast, hostile
 from wiretape.recorder.tape.redact import Redactor
 
 CANARY = "sk-CANARY-p4ssw0rd/+=%?&"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import Connection, select
 
-from tests.recorder.frames import STREAM, begin, body, end, head, opened, reading, record
+from tests.support.frames import STREAM, begin, body, end, head, opened, reading, record
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import TapeBusy
 from wiretape.recorder.tape import file, retention

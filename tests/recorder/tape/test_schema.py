@@ -10,7 +10,7 @@ from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from tests.recorder.frames import begin, exchange, opened, record
+from tests.support.frames import begin, exchange, opened, record
 from wiretape.recorder.decode.metrics import METRICS, Measures
 from wiretape.recorder.tape import schema
 from wiretape.recorder.tape.schema import measures, metadata

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay import chunk, dial, finish, on_loop, post, raw, recording, select, until
+from tests.support.relay import chunk, dial, finish, on_loop, post, raw, recording, select, until
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 
 HEADERS = (

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from tests.compressed import zstd
-from tests.recorder.frames import (
+from tests.support.compressors import zstd
+from tests.support.frames import (
     AT,
     SESSION,
     STEP,

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from tests.recorder.frames import (
+from tests.support.frames import (
     AT,
     SESSION,
     STREAM,
@@ -34,7 +34,7 @@ from tests.recorder.frames import (
     snapshot,
     until,
 )  # fmt: skip
-from tests.recorder.writers import PROGRAM, WriterProcess, seeds, writer
+from tests.support.writers import PROGRAM, WriterProcess, seeds, writer
 from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import journal, lock, losses
 from wiretape.recorder.tape.losses import Began, Relayed, Unstored
@@ -64,7 +64,7 @@ import asyncio, os, socket, sys
 from pathlib import Path
 from wiretape.recorder.relay import link
 from wiretape.recorder.tape import journal
-from tests.recorder.frames import SESSION, begin, head, read
+from tests.support.frames import SESSION, begin, head, read
 async def main():
     writer = await link.reach(Path(sys.argv[1]), "wiretape record (pid 1)")
     first = b"".join(journal.encode(seq, frame) for seq, frame in enumerate([SESSION, begin("e1"), head("e1")]))

@@ -11,8 +11,8 @@ import click
 import pytest
 from click.shell_completion import CompletionItem
 
-from tests.forked import ROOT
-from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin
+from tests.support.forked import ROOT
+from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.cli import group

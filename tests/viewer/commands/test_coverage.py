@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.viewer.conftest import recorded
-from tests.viewer.operations import frames
+from tests.support.operations import frames
+from tests.support.sample_tape import recorded
 from wiretape.viewer.commands.export import export
 from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.show import show

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
-from tests.compressed import zstd
-from tests.recorder.frames import begin, bodies_of, body, end, head, opened, record, upload, websocket
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD
+from tests.support import forked
+from tests.support.commands import run
+from tests.support.compressors import zstd
+from tests.support.frames import begin, bodies_of, body, end, head, opened, record, upload, websocket
+from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD
 from tests.viewer.test_websocket import CAME, SENT
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.tape import cut, journal

@@ -17,8 +17,8 @@ from sqlalchemy import Connection, false, select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.exc import NoResultFound
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, TOOLS
+from tests.support.cases import each_case
+from tests.support.sample_tape import COMPLETE, TOOLS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import cells, schema

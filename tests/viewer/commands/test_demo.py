@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cases import each_case
-from tests.forked import CLI, run
-from tests.viewer.tui.terminal import Terminal
+from tests.support.cases import each_case
+from tests.support.forked import CLI, run
+from tests.support.terminal import Terminal
 from wiretape.recorder.demo.scenes import SCENES
 from wiretape.recorder.tape import checks
 from wiretape.recorder.tape.file import read_engine

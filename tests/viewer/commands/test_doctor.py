@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.viewer.commanding import on_terminal, run
+from tests.support.commands import on_terminal, run
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import lock

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.commands import doctor
 from wiretape.viewer.commands.doctor import Finding

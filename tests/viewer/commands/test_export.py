@@ -9,8 +9,8 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.viewer.commanding import on_terminal, run
-from tests.viewer.conftest import COMPLETE, LIVE, TOOLS, TRUNCATED
+from tests.support.commands import on_terminal, run
+from tests.support.sample_tape import COMPLETE, LIVE, TOOLS, TRUNCATED
 from wiretape.recorder.errors import OutputRefused
 from wiretape.viewer import rows
 from wiretape.viewer.cli import group

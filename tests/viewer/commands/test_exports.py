@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.commanding import on_terminal, run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, ODD, ODD_READS, TOOLS
-from tests.viewer.golden import assert_golden
+from tests.support.commands import on_terminal, run
+from tests.support.golden import assert_golden
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIMITED, ODD, ODD_READS, TOOLS
 from wiretape.viewer import rows
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.stats import summary

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import each_case
-from tests.viewer.commanding import run
+from tests.support.cases import each_case
+from tests.support.commands import run
 from wiretape.viewer.cli import group
 from wiretape.viewer.commands.help import EXAMPLES, TERMS
 from wiretape.viewer.query import fields, operators

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.recorder.frames import opened
-from tests.viewer.commanding import run
-from tests.viewer.wires import CHAT
+from tests.support.commands import run
+from tests.support.frames import opened
+from tests.support.wires import CHAT
 from wiretape.recorder.tape import cut
 from wiretape.recorder.tape import reading as tape_reading
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
-from tests.viewer.commanding import on_terminal, run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
+from tests.support import forked
+from tests.support.commands import on_terminal, run
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.viewer import rows
 
 BODY = b"".join(data for _, data in COMPLETE_READS)

@@ -7,9 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests import forked
-from tests.cases import each_case
-from tests.viewer.commanding import run as commanded
+from tests.support import forked
+from tests.support.cases import each_case
+from tests.support.commands import run as commanded
 from wiretape.recorder.tape import file
 from wiretape.viewer.commands import options
 from wiretape.viewer.query.fields import FAILURES

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from rich.text import Text
 
-from tests import forked
-from tests.viewer.commanding import on_terminal
+from tests.support import forked
+from tests.support.commands import on_terminal
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.commands.output import Output, formatted, has_utf8, show, width
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
-from tests.viewer.commanding import on_terminal, run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, FAILED, TOOLS, TRUNCATED
+from tests.support import forked
+from tests.support.commands import on_terminal, run
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, FAILED, TOOLS, TRUNCATED
 
 
 def test_a_pipe_gets_the_body_byte_for_byte(tape: Path) -> None:

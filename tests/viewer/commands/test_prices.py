@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import page
-from tests.viewer import shapes
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, TOOLS
+from tests.support import page, shapes
+from tests.support.commands import run
+from tests.support.sample_tape import COMPLETE, TOOLS
 from wiretape.recorder.errors import ConfigError
 from wiretape.viewer import config
 from wiretape.viewer.source.tape import exchange, queries

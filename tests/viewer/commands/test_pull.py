@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.viewer.fleet import engine as engines
-from tests.viewer.fleet.engine import Readable
+from tests.support.clickhouse import engine as engines
+from tests.support.clickhouse.engine import Readable
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import cut, file

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import wiretape.viewer.cli
-from tests.recorder.frames import STREAM, exchange, opened, outcomes_of, record
+from tests.support.frames import STREAM, exchange, opened, outcomes_of, record
 from wiretape.recorder.errors import NotFound, TapeBusy
 
 OLD, NEW = "aaaa000000000001", "bbbb000000000002"

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import forked
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS
+from tests.support import forked
+from tests.support.commands import run
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS
 
 
 def test_the_base_url_is_told_on_stdout_and_in_a_file_that_is_gone_in_the_end(tape: Path, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
-from tests.forked import ROOT
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, TOOLS
+from tests.support import forked
+from tests.support.commands import run
+from tests.support.forked import ROOT
+from tests.support.sample_tape import COMPLETE, TOOLS
 
 SHELLS = ("bash", "zsh", "fish")
 

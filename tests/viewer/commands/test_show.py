@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.compressed import by_brotli, zstd
-from tests.recorder.frames import begin, body, end, head, opened, record
-from tests.viewer import conversing
-from tests.viewer.commanding import on_terminal, run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event, recorded
-from tests.viewer.tui.growing import recorder
+from tests.support import conversing
+from tests.support.commands import on_terminal, run
+from tests.support.compressors import by_brotli, zstd
+from tests.support.frames import begin, body, end, head, opened, record
+from tests.support.growing import recorder
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event, recorded
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer import rows

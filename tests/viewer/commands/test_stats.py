@@ -13,11 +13,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cases import each_case
-from tests.recorder.frames import begin, body, end, head, opened, record
-from tests.viewer import conversing
-from tests.viewer.commanding import on_terminal
-from tests.viewer.conftest import COMPLETE, LIMITED, TOOLS, recorded
+from tests.support import conversing
+from tests.support.cases import each_case
+from tests.support.commands import on_terminal
+from tests.support.frames import begin, body, end, head, opened, record
+from tests.support.sample_tape import COMPLETE, LIMITED, TOOLS, recorded
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import NotFound, OutputRefused
 from wiretape.recorder.tape import file, journal

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from click.testing import CliRunner
 
-from tests.recorder.frames import STREAM, body, end, head, opened, record, upload
+from tests.support.frames import STREAM, body, end, head, opened, record, upload
 from wiretape.viewer.cli import group
 
 FACTS = {"connection_reused": True, "clock": "loop"}

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.forked import ROOT
-from tests.viewer.commanding import run
+from tests.support.commands import run
+from tests.support.forked import ROOT
 
 
 def test_help_names_every_option(tape: Path) -> None:

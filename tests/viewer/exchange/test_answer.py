@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, MS, TOOLS, event
+from tests.support.sample_tape import COMPLETE, MS, TOOLS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange.answer import AnswerLayout, AnswerPart, AnswerRun

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tests.viewer import conversing
-from tests.viewer.conftest import HOSTILE
-from tests.viewer.exchange_rows import detailed
+from tests.support import conversing
+from tests.support.exchange_rows import detailed
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.prompt import Media, Other, Prompt, Reasoning, Text, ToolCall, ToolResult
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange import changes

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, FAILED, TOOLS
+from tests.support.cases import each_case
+from tests.support.sample_tape import COMPLETE, FAILED, TOOLS
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.viewer.exchange import events

@@ -5,8 +5,8 @@ from array import array
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, FAILED, MS, TOOLS, event
+from tests.support.cases import each_case
+from tests.support.sample_tape import COMPLETE, FAILED, MS, TOOLS, event
 from wiretape.recorder.decode.derive import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import markers

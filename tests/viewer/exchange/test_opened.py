@@ -6,7 +6,7 @@ import zlib
 
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
+from tests.support.sample_tape import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import opened as opening

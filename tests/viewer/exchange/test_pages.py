@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
+from tests.support.cases import each_case
+from tests.support.sample_tape import COMPLETE, FAILED, LIMITED, LIVE, TOOLS, TRUNCATED
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import opened as opening

@@ -5,7 +5,7 @@ from array import array
 
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, LIVE, MS
+from tests.support.sample_tape import COMPLETE, LIVE, MS
 from tests.viewer.exchange.test_opened import opened
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.exchange.pulse import Pulse

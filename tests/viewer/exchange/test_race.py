@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, LIMITED, MS, TOOLS, event
-from tests.viewer.exchange_rows import detailed
+from tests.support.cases import each_case
+from tests.support.exchange_rows import detailed
+from tests.support.sample_tape import COMPLETE, LIMITED, MS, TOOLS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import race

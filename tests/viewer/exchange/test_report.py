@@ -6,8 +6,8 @@ from dataclasses import replace
 from rich.text import Text
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, TOOLS
-from tests.viewer.timed_exchanges import Part, evenly, outcome, timed, word
+from tests.support.sample_tape import COMPLETE, TOOLS
+from tests.support.timed_exchanges import Part, evenly, outcome, timed, word
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import pages, report
 from wiretape.viewer.rows import DetailRow

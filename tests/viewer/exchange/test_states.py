@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
-from tests.viewer.exchange_rows import listed as row
+from tests.support.cases import each_case
+from tests.support.exchange_rows import listed as row
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import states

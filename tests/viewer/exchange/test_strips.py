@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
+from tests.support.cases import each_case
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import markers, strips

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.decoded import of_chunks
-from tests.viewer.conftest import COMPLETE, DONE, FAILED, TOOLS, event
+from tests.support.cases import each_case
+from tests.support.decoded import of_chunks
+from tests.support.sample_tape import COMPLETE, DONE, FAILED, TOOLS, event
 from wiretape.recorder.decode.assembly import assemble
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.encoding import Cleaner

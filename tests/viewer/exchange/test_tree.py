@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, LIMITED
+from tests.support.sample_tape import COMPLETE, LIMITED
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.viewer.exchange import tree

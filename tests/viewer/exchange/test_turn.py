@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.conversation import ASK, response, side, websocket
-from tests.viewer import conversing
-from tests.viewer.exchange_rows import detailed
+from tests.support import conversing
+from tests.support.exchange_rows import detailed
+from tests.support.websockets import ASK, response, side, websocket
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.prompt import Message, Text
 from wiretape.viewer.exchange.turn import Turn, answer, asked, asked_over_websocket, over_websocket, turn

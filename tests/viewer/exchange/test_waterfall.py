@@ -2,9 +2,9 @@
 
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import LIVE, MS, TOOLS
-from tests.viewer.exchange_rows import detailed
+from tests.support.cases import each_case
+from tests.support.exchange_rows import detailed
+from tests.support.sample_tape import LIVE, MS, TOOLS
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import opened, pages

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tests.decoded import of_chunks
-from tests.viewer.conftest import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
-from tests.viewer.exchange_rows import full
-from tests.viewer.golden import assert_golden
+from tests.support.decoded import of_chunks
+from tests.support.exchange_rows import full
+from tests.support.golden import assert_golden
+from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece
 from wiretape.viewer.export import asciicast
 from wiretape.viewer.source.tape import exchange, queries

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.decoded import of_runs
-from tests.viewer.conftest import HOSTILE
+from tests.support.cases import each_case
+from tests.support.decoded import of_runs
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.decoder import Decoded, ItemRun
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece
 from wiretape.recorder.decode.templates import PARTS, filler

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.commanding import run
-from tests.viewer.golden import assert_golden
+from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.golden import assert_golden
 from wiretape.viewer import rows
 from wiretape.viewer.export import fields, text
 from wiretape.viewer.source.tape import overview

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, update
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
+from tests.support.cases import each_case
+from tests.support.sample_tape import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import ForeignFile, NotFound
 from wiretape.recorder.tape import file, journal

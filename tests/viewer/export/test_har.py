@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.commanding import on_terminal, run
-from tests.viewer.conftest import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
-from tests.viewer.exchange_rows import full
-from tests.viewer.golden import assert_golden
+from tests.support.commands import on_terminal, run
+from tests.support.exchange_rows import full
+from tests.support.golden import assert_golden
+from tests.support.sample_tape import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Read
 from wiretape.viewer.export import har

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 
 pyarrow = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as arrow  # noqa: E402
 
-from tests.viewer.commanding import run  # noqa: E402
-from tests.viewer.conftest import HOSTILE, ODD  # noqa: E402
+from tests.support.commands import run  # noqa: E402
+from tests.support.sample_tape import HOSTILE, ODD  # noqa: E402
 from wiretape.recorder.errors import WiretapeError  # noqa: E402
 from wiretape.viewer import rows  # noqa: E402
 from wiretape.viewer.export import fields, parquet  # noqa: E402

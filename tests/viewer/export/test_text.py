@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE, ODD
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE, ODD
 from wiretape.viewer import rows
 from wiretape.viewer.export import text as export
 from wiretape.viewer.rows import Exchanges

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.cases import each_case
-from tests.recorder.frames import begin, end, head, opened, read, record
-from tests.viewer.commanding import run
+from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.frames import begin, end, head, opened, read, record
 from wiretape.viewer.importing import formats, har
 from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable, problem
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.importing import formats, mitmproxy
 from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable, problem
 

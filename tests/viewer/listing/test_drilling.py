@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.listing import drilling
 from wiretape.viewer.query.parser import FilterError, parse

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 from sqlalchemy import Connection
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.listing import groups
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats.metrics import GROUPS

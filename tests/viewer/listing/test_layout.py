@@ -3,10 +3,10 @@
 from rich.cells import cell_len
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
+from tests.support.cases import each_case
+from tests.support.exchange_rows import listed as row
+from tests.support.sample_tape import HOSTILE
 from tests.viewer.exchange.test_states import LOOK, plain
-from tests.viewer.exchange_rows import listed as row
 from wiretape.viewer.listing import layout
 from wiretape.viewer.source.tape import live
 

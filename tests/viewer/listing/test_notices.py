@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.listing import notices

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
-from tests.viewer.exchange_rows import listed
+from tests.support.cases import each_case
+from tests.support.exchange_rows import listed
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.exchange import ENDED_BY, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange.states import Look

@@ -7,9 +7,9 @@ import pytest
 from rich.cells import cell_len
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
-from tests.viewer.exchange_rows import listed
+from tests.support.cases import each_case
+from tests.support.exchange_rows import listed
+from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.listing import ranking

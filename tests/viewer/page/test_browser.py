@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.browser import Page, chromium
-from tests.viewer.commanding import run
-from tests.viewer.conftest import ODD
-from tests.viewer.page.streams import long_stream, one_event, stalled_stream
+from tests.support.browser import Page, chromium
+from tests.support.commands import run
+from tests.support.page_streams import long_stream, one_event, stalled_stream
+from tests.support.sample_tape import ODD
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.source.tape import queries
 

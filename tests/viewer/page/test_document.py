@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests import page
-from tests.cases import each_case
+from tests.support import page
+from tests.support.cases import each_case
 from wiretape.viewer.page import document
 
 ASSETS = Path(document.__file__).parent / "assets"

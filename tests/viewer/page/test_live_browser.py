@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import Page, chromium
-from tests.forked import ROOT
-from tests.recorder.frames import until
-from tests.viewer.commanding import RUN
-from tests.viewer.conftest import COMPLETE_READS
-from tests.viewer.tui.growing import recorder
-from tests.viewer.web.patched import CASES
+from tests.support.browser import Page, chromium
+from tests.support.commands import RUN
+from tests.support.forked import ROOT
+from tests.support.frames import until
+from tests.support.growing import recorder
+from tests.support.patched import CASES
+from tests.support.sample_tape import COMPLETE_READS
 from wiretape.viewer.web.patch import difference
 
 pytestmark = pytest.mark.nightly

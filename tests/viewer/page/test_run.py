@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import page
-from tests.page import Read, undelta
-from tests.viewer.commanding import run
+from tests.support import page
+from tests.support.commands import run
+from tests.support.page import Read, undelta
 from wiretape.viewer.page import run as gaps
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape import run as tape_run

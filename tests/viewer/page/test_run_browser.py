@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser import Page, chromium
-from tests.viewer.commanding import run
+from tests.support.browser import Page, chromium
+from tests.support.commands import run
 from wiretape.viewer.query import parser
 from wiretape.viewer.source.tape import conditions, overview, queries
 from wiretape.viewer.source.tape import run as tape_run

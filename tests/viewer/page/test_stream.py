@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tests import page
-from tests.page import Read, undelta
-from tests.viewer.commanding import run
-from tests.viewer.conftest import (
+from tests.support import page
+from tests.support.commands import run
+from tests.support.page import Read, undelta
+from tests.support.page_streams import long_stream
+from tests.support.sample_tape import (
     COMPLETE,
     FAILED,
     LIMITED,
@@ -22,7 +23,6 @@ from tests.viewer.conftest import (
     recorded,
     response,
 )
-from tests.viewer.page.streams import long_stream
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.report import tools
 from wiretape.viewer.source.tape import exchange, queries

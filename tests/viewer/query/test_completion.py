@@ -1,7 +1,7 @@
 """What a filter may go on with."""
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE
 from wiretape.viewer.query import completion
 from wiretape.viewer.query.fields import FIELDS
 from wiretape.viewer.query.parser import parse

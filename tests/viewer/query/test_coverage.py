@@ -1,6 +1,6 @@
 """Which exchanges rates and latencies cover."""
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import parse
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.query.parser import LONGEST, FilterError, parse, sort_order
 from wiretape.viewer.query.syntax import And, Compare, Match, Not, Or, Word
 

@@ -2,8 +2,8 @@
 
 import struct
 
-from tests.cases import each_case
-from tests.viewer.query.reference import matches, needed
+from tests.support.cases import each_case
+from tests.support.reference_filter import matches, needed
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.tape.conditions import gap_percentile

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from tests.cases import each_case
-from tests.viewer.random_filters import TREES
+from tests.support.cases import each_case
+from tests.support.random_filters import TREES
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Filter, amount, is_starred
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.fields import FAILURES, FIELDS

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.query import values
 
 NOW = datetime(2026, 3, 29, 12, 30, tzinfo=UTC)

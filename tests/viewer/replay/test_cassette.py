@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay import Answer, chunk, dial, fetch, on_loop, post, raw, run, until
+from tests.support.relay import Answer, chunk, dial, fetch, on_loop, post, raw, run, until
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import providers

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, ODD, TOOLS, TRUNCATED
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, ODD, TOOLS, TRUNCATED
 from wiretape.viewer.replay import pieces
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape.exchange import FullExchange

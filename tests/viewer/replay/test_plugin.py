@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests import forked
+from tests.support import forked
 from wiretape.viewer.replay import marks, planning
 
 pytest_plugins = ("pytester",)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.recorder.frames import STEP, begin, body, end, exchange, head, opened, record
-from tests.relay import Answer, dial, fetch, on_loop, post, raw, until
+from tests.support.frames import STEP, begin, body, end, exchange, head, opened, record
+from tests.support.relay import Answer, dial, fetch, on_loop, post, raw, until
 from wiretape.recorder.clock import SYSTEM, KernelTime
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.relay import providers, server

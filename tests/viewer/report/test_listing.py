@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from rich.text import Text
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE, LIVE, ODD
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE, LIVE, ODD
 from wiretape.viewer import rows
 from wiretape.viewer.commands import output
 from wiretape.viewer.exchange import events as event_tables

@@ -3,7 +3,7 @@
 import numpy as np
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import HOSTILE
+from tests.support.sample_tape import HOSTILE
 from wiretape.viewer.report import stats as sheets
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import summary

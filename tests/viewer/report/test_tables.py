@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.report import tables
 from wiretape.viewer.report.tables import Column, Table
 

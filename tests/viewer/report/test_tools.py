@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, ODD
+from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.sample_tape import COMPLETE, ODD
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.report import tools
 from wiretape.viewer.report.tools import FIELDS, render, schema

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.viewer.conftest import COMPLETE, TOOLS
-from tests.viewer.source.remembered import Memory, Remembered
+from tests.support.memory_source import Memory, Remembered
+from tests.support.sample_tape import COMPLETE, TOOLS
 from wiretape.viewer.cli import group
 from wiretape.viewer.source.base import Place, Selection, Unsupported
 from wiretape.viewer.source.tape.place import TapePlace

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import check, summary

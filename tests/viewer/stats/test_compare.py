@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, TOOLS
-from tests.viewer.exchange_rows import detailed
+from tests.support.exchange_rows import detailed
+from tests.support.sample_tape import COMPLETE, TOOLS
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES

@@ -1,6 +1,6 @@
 """Heatmaps: how time and values are laid out, and what a cell says."""
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.heatmap import Heatmap
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.stats import compare
 
 

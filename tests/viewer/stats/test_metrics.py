@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.tape.schema import measures
 from wiretape.viewer.stats.metrics import BOUNDED, QUANTITIES, amount, objective
 

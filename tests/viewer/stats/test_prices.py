@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from tests.cases import each_case
-from tests.derived import derived
-from tests.viewer import shapes
+from tests.support import shapes
+from tests.support.cases import each_case
+from tests.support.derived import derived
 from wiretape.viewer.commands.help import PRICES
 from wiretape.viewer.stats import prices
 from wiretape.viewer.stats.prices import UNITS, Names, Prices, usage

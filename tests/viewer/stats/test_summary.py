@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.viewer.conftest import begin, end, recorded, response
+from tests.support.cases import each_case
+from tests.support.sample_tape import begin, end, recorded, response
 from wiretape.recorder.tape import journal
 from wiretape.viewer.source.tape import overview, queries
 from wiretape.viewer.stats import summary

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, DONE, event
-from tests.viewer.tui.growing import recorder
+from tests.support.commands import run
+from tests.support.growing import recorder
+from tests.support.sample_tape import COMPLETE, DONE, event
 
 HIDDEN = "bbbb000000000001"
 WORDS = [(100 + 10 * at, event({"content": word})) for at, word in enumerate(("Routed ", ", ", "then ", "done "))]

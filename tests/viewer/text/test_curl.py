@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.viewer.text import curl
 

@@ -1,6 +1,6 @@
 """Where two texts part, however long they are."""
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.text import diff
 from wiretape.viewer.text.diff import CONTEXT, Divergence, Edit
 

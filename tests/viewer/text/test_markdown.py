@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from rich.segment import Segment
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE
 from wiretape.viewer.text import markdown
 from wiretape.viewer.text.markdown import Line, StyledPiece
 

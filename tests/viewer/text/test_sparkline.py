@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.metrics import SPARK_STEPS_NS, sparkline
 from wiretape.viewer.text import sparkline as sparks
 

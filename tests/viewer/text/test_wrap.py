@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE, event
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.sanitize import safe

@@ -1,7 +1,7 @@
 """One exchange in time: which read brought what, whose a silence was, and what cannot be known."""
 
-from tests.viewer.conftest import event
-from tests.viewer.timed_exchanges import COMMENT, MS, evenly, facts, timed, word
+from tests.support.sample_tape import event
+from tests.support.timed_exchanges import COMMENT, MS, evenly, facts, timed, word
 from wiretape.recorder.decode.decoder import decode
 from wiretape.viewer.timing.attribution import Attribution, SilenceCause
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.viewer.conftest import event
-from tests.viewer.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
+from tests.support.sample_tape import event
+from tests.support.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.stalls import Thresholds

@@ -1,7 +1,7 @@
 """Verdicts in words: each says who was slow, or that it is not known."""
 
-from tests.cases import each_case
-from tests.viewer.conftest import HOSTILE
+from tests.support.cases import each_case
+from tests.support.sample_tape import HOSTILE
 from wiretape.viewer.timing.verdicts import Verdict
 from wiretape.viewer.timing.wording import brief, sentences
 

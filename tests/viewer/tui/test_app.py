@@ -6,8 +6,8 @@ import pytest
 from textual.events import Key
 from textual.widgets import OptionList
 
-from tests.viewer.conftest import LIVE, TOOLS
-from tests.viewer.tui.staging import Watch, journey, seen, shows, wait_for
+from tests.support.sample_tape import LIVE, TOOLS
+from tests.support.screens import Watch, journey, seen, shows, wait_for
 from wiretape.viewer import config
 from wiretape.viewer.config import Config
 from wiretape.viewer.tui.app import ViewerApp

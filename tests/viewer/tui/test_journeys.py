@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import CLI, ROOT
-from tests.viewer.commanding import RUN
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, event
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.terminal import Terminal
+from tests.support.commands import RUN
+from tests.support.forked import CLI, ROOT
+from tests.support.growing import recorder
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, event
+from tests.support.terminal import Terminal
 
 POINTER = "OSC 22;default"
 """What Textual itself says: the mouse's pointer is the usual one."""

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as any_
 
-from tests.viewer.web.patched import CASES, patched
+from tests.support.patched import CASES, patched
 from wiretape.viewer.web.patch import difference
 
 JSON = any_.recursive(

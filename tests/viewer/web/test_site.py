@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.relay import address, fetch, on_loop, post
-from tests.viewer.conftest import COMPLETE_READS
-from tests.viewer.tui.growing import recorder
-from tests.viewer.web.patched import patched
+from tests.support.growing import recorder
+from tests.support.patched import patched
+from tests.support.relay import address, fetch, on_loop, post
+from tests.support.sample_tape import COMPLETE_READS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.relay import server
 from wiretape.viewer.query import parser

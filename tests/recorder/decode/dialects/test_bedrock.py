@@ -3,10 +3,10 @@ import json
 import pytest
 from hypothesis import given
 
-from tests import hostile
-from tests.cases import each_case
-from tests.derived import cut_everywhere, derived, said
-from tests.eventstream import event, message, string
+from tests.support import hostile
+from tests.support.cases import each_case
+from tests.support.derived import cut_everywhere, derived, said
+from tests.support.eventstream import event, message, string
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.bedrock import API, parse, tokens
 from wiretape.recorder.decode.framings.aws_eventstream import records

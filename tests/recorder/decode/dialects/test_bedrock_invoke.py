@@ -4,10 +4,10 @@ import json
 import pytest
 from hypothesis import given
 
-from tests import hostile
-from tests.cases import each_case
-from tests.derived import cut_everywhere, derived, said
-from tests.eventstream import event
+from tests.support import hostile
+from tests.support.cases import each_case
+from tests.support.derived import cut_everywhere, derived, said
+from tests.support.eventstream import event
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, chat, messages
 from wiretape.recorder.decode.dialects.bedrock_invoke import API, parse, tokens

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
 from wiretape.recorder.decode.dialects.chat import parse
 from wiretape.recorder.decode.values import compact

@@ -2,9 +2,9 @@ import json
 
 from hypothesis import given
 
-from tests import hostile
-from tests.cases import each_case
-from tests.derived import cut_everywhere, derived, said
+from tests.support import hostile
+from tests.support.cases import each_case
+from tests.support.derived import cut_everywhere, derived, said
 from wiretape.recorder.decode.dialect import Chunk, Piece
 from wiretape.recorder.decode.dialects import chat, completions
 from wiretape.recorder.decode.dialects.completions import parse

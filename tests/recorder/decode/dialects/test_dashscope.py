@@ -3,9 +3,9 @@ import json
 import pytest
 from hypothesis import given
 
-from tests import hostile
-from tests.cases import each_case
-from tests.derived import cut_everywhere, derived, said
+from tests.support import hostile
+from tests.support.cases import each_case
+from tests.support.derived import cut_everywhere, derived, said
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, bedrock_invoke, chat, messages
 from wiretape.recorder.decode.dialects.dashscope import API, parse, parser, tokens

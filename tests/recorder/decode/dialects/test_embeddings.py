@@ -1,6 +1,6 @@
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.dialect import Chunk, Tokens
 from wiretape.recorder.decode.dialects.embeddings import DIALECT, parse
 

@@ -1,6 +1,6 @@
 """Every object is of one API at most, and the answers of each are found by it."""
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.dialects.registry import DIALECTS
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}

@@ -4,8 +4,8 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import each_case
-from tests.eventstream import event, header, message, string
+from tests.support.cases import each_case
+from tests.support.eventstream import event, header, message, string
 from wiretape.recorder.decode.framings.aws_eventstream import fields, looks_like, records
 from wiretape.recorder.decode.framings.record import Record
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.framings.json_array import fields, looks_like, records
 
 BOM = b"\xef\xbb\xbf"

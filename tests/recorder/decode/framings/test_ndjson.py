@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.framings.ndjson import fields, looks_like, records
 
 BOM = b"\xef\xbb\xbf"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conversation import side
+from tests.support.websockets import side
 from wiretape.recorder.decode.framings.websocket import WebSocketMessage, messages
 
 EXTENSIONS = [

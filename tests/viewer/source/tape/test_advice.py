@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorder.frames import damage
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, TOOLS
-from tests.viewer.tui.staging import Watch, seen, wait_for
+from tests.support.commands import run
+from tests.support.frames import damage
+from tests.support.sample_tape import COMPLETE, TOOLS
+from tests.support.screens import Watch, seen, wait_for
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.tui.app import ViewerApp
 

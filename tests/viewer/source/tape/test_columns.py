@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import Connection, select
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, LIVE
-from tests.viewer.random_filters import ended, engine, fill
+from tests.support.cases import each_case
+from tests.support.random_filters import ended, engine, fill
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer import rows
 from wiretape.viewer.source.tape.columns import JOINED, column, flagged

@@ -9,10 +9,10 @@ from hypothesis import given
 from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
 
-from tests.cases import each_case
-from tests.viewer.conftest import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
-from tests.viewer.query.reference import matches, needed
-from tests.viewer.random_filters import GAPS, LEAVES, TREES, Stored, cases, ended, engine, fill
+from tests.support.cases import each_case
+from tests.support.random_filters import GAPS, LEAVES, TREES, Stored, cases, ended, engine, fill
+from tests.support.reference_filter import matches, needed
+from tests.support.sample_tape import COMPLETE, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.viewer.query import values
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Filter

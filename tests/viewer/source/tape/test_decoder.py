@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE, MS, TOOLS
+from tests.support.sample_tape import COMPLETE, MS, TOOLS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeError
 from wiretape.viewer.exchange.opened import OpenedExchange

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewer.conftest import (
+from tests.support.sample_tape import (
     COMPLETE,
     COMPLETE_READS,
     FAILED,

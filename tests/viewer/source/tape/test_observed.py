@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.conftest import COMPLETE
+from tests.support.sample_tape import COMPLETE
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, observed
 from wiretape.viewer.stats.tools.summary import report_of

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from tests.viewer.commanding import run
+from tests.support.commands import run
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import conditions, overview, queries

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, event
 
-from tests.recorder.frames import SESSION, record, upload
-from tests.viewer.turns import ANSWERED, ASKED, MORE, turn
+from tests.support.frames import SESSION, record, upload
+from tests.support.turns import ANSWERED, ASKED, MORE, turn
 from wiretape.recorder.tape import file
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.query.parser import parse

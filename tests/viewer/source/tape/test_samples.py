@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from tests.cases import each_case
-from tests.recorder.frames import damage, exchange, opened
-from tests.viewer.conftest import HOSTILE
-from tests.viewer.random_filters import Stored, ended, engine, fill
+from tests.support.cases import each_case
+from tests.support.frames import damage, exchange, opened
+from tests.support.random_filters import Stored, ended, engine, fill
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.tape import overview, queries
 from wiretape.viewer.stats.metrics import GROUPS

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation import ASK, response, side
-from tests.recorder import frames
-from tests.viewer import conversing
-from tests.viewer.conftest import LIMITED, recorded
+from tests.support import conversing, frames
+from tests.support.sample_tape import LIMITED, recorded
+from tests.support.websockets import ASK, response, side
 from wiretape.recorder.decode.prompt import Prompt, Text
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.exchange.turn import Turn

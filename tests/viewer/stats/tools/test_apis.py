@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from tests.viewer.stats.tools.test_tools import exchange, measure_as
 from wiretape.viewer.stats.tools.summary import measure
 from wiretape.viewer.stats.tools.tools import AUTHORITIES, TOOLS

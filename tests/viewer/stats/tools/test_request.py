@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode.decoder import ItemRun, decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Read

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from tests.viewer.stats.tools.test_request import CHUNK, request
 from wiretape.viewer.stats.tools.clients import mlperf, otel
 from wiretape.viewer.stats.tools.request import MeasuredRequest, ToolError

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.viewer.stats.tools.summary import WAYS, Series, summarise
 
 TTFT = [400.0, 100.0, 110.0, 120.0, 115.0]

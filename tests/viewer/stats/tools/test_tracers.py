@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from tests.viewer.stats.tools.test_apis import DONE, RESPONSE, stream
 from tests.viewer.stats.tools.test_tools import chunk, measure_as, words
 from wiretape.viewer.stats.tools.summary import measure

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from textual.screen import Screen
 
-from tests.viewer.conftest import COMPLETE, HOSTILE
-from tests.viewer.tui.staging import journey, press, shows, staged, wait_for
+from tests.support.sample_tape import COMPLETE, HOSTILE
+from tests.support.screens import journey, press, shows, staged, wait_for
 from wiretape.viewer.tui.base import clipboard
 from wiretape.viewer.tui.dialogs.menus import CopyMenu
 from wiretape.viewer.tui.dialogs.offers import Copy, Later

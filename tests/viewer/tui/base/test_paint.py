@@ -6,7 +6,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
-from tests.viewer.conftest import HOSTILE
+from tests.support.sample_tape import HOSTILE
 from wiretape.viewer.exchange import states
 from wiretape.viewer.stats import heatmap
 from wiretape.viewer.text import sparkline

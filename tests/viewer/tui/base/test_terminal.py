@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
-from tests.forked import CLI
-from tests.viewer.conftest import LIVE, event
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.terminal import Terminal
+from tests.support.forked import CLI
+from tests.support.growing import recorder
+from tests.support.sample_tape import LIVE, event
+from tests.support.terminal import Terminal
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.tui.base.terminal import PLACED, Lag, cut_short, open_nonblocking
 

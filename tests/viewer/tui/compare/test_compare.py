@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
+from tests.support.commands import run
+from tests.support.growing import recorder
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS
+from tests.support.screens import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
 from wiretape.viewer.text import wrap
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.playing.timeline import RaceStrips

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tests.viewer.commanding import run
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, MS, TOOLS
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import SIZES, assert_golden, journey, press, resized, seen, shows, staged, wait_for
+from tests.support.commands import run
+from tests.support.growing import recorder
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS
+from tests.support.screens import SIZES, assert_golden, journey, press, resized, seen, shows, staged, wait_for
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.compare.table import CompareManyScreen, comparison
 from wiretape.viewer.tui.inspector.screen import InspectorScreen

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
-from tests.viewer.tui.staging import (
+from tests.support.screens import (
     SIZES,
     Stage,
     assert_golden,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from textual.screen import Screen
 
-from tests.viewer.conftest import COMPLETE, HOSTILE, TOOLS_READS
-from tests.viewer.tui.staging import journey, press, seen, shows, staged, typed, wait_for
+from tests.support.sample_tape import COMPLETE, HOSTILE, TOOLS_READS
+from tests.support.screens import journey, press, seen, shows, staged, typed, wait_for
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.tui.dialogs import menus
 from wiretape.viewer.tui.dialogs.menus import AskScreen, CopyMenu, ExportMenu

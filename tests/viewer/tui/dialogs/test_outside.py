@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import CLI
-from tests.viewer.conftest import HOSTILE, LIVE, event
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.terminal import Terminal
+from tests.support.forked import CLI
+from tests.support.growing import recorder
+from tests.support.sample_tape import HOSTILE, LIVE, event
+from tests.support.terminal import Terminal
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.tui.dialogs import outside
 

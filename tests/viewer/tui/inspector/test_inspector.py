@@ -14,9 +14,21 @@ import pytest
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, DONE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, event
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import (
+from tests.support.growing import recorder
+from tests.support.sample_tape import (
+    COMPLETE,
+    COMPLETE_READS,
+    DONE,
+    FAILED,
+    HOSTILE,
+    LIMITED,
+    LIVE,
+    MS,
+    ODD,
+    TOOLS,
+    event,
+)
+from tests.support.screens import (
     SIZES,
     Stage,
     assert_golden,
@@ -29,7 +41,7 @@ from tests.viewer.tui.staging import (
     typed,
     wait_for,
 )
-from tests.viewer.wires import WIRES
+from tests.support.wires import WIRES
 from wiretape.viewer.exchange import notes
 from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.source.tape import decoder, queries

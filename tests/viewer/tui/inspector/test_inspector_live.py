@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewer.conftest import COMPLETE_READS, DONE, LIVE, MS, event
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import journey, press, resized, shows, staged, typed, wait_for
+from tests.support.growing import recorder
+from tests.support.sample_tape import COMPLETE_READS, DONE, LIVE, MS, event
+from tests.support.screens import journey, press, resized, shows, staged, typed, wait_for
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 

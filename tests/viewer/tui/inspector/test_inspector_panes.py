@@ -12,10 +12,10 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from tests.viewer import conversing
-from tests.viewer.conftest import DONE, HOSTILE, MS, event, recorded
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
+from tests.support import conversing
+from tests.support.growing import recorder
+from tests.support.sample_tape import DONE, HOSTILE, MS, event, recorded
+from tests.support.screens import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
 from wiretape.recorder.tape import digits, packing
 from wiretape.viewer.exchange.notes import path_of
 from wiretape.viewer.source.tape import decoder

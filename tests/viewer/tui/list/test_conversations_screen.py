@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorder.frames import opened, record
-from tests.viewer.tui.staging import SIZES, assert_golden, journey, press, seen, shows, staged, wait_for
-from tests.viewer.turns import ANSWERED, ASKED, MORE, turn
+from tests.support.frames import opened, record
+from tests.support.screens import SIZES, assert_golden, journey, press, seen, shows, staged, wait_for
+from tests.support.turns import ANSWERED, ASKED, MORE, turn
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.list.conversations import ConversationsScreen
 from wiretape.viewer.tui.list.screen import DrilledScreen

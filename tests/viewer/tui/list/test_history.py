@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewer.conftest import HOSTILE
+from tests.support.sample_tape import HOSTILE
 from wiretape.viewer.tui.list import filter
 
 

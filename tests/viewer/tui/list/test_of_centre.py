@@ -10,9 +10,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from tests.viewer.fleet import engine as engines
-from tests.viewer.fleet.engine import HEADERS, Listed
-from tests.viewer.tui.staging import Watch, journey, press, seen, shows, typed, wait_for
+from tests.support.clickhouse import engine as engines
+from tests.support.clickhouse.engine import HEADERS, Listed
+from tests.support.screens import Watch, journey, press, seen, shows, typed, wait_for
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.destinations import Target
 from wiretape.recorder.tape import file

@@ -8,8 +8,8 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from tests.viewer.exchange_rows import listed as row
-from tests.viewer.tui.staging import wait_for
+from tests.support.exchange_rows import listed as row
+from tests.support.screens import wait_for
 from wiretape.viewer.listing import layout
 from wiretape.viewer.listing.catalog import PAGE, Catalog
 from wiretape.viewer.rows import ListRow

@@ -13,9 +13,9 @@ from textual.events import Key, MouseScrollDown
 from textual.pilot import Pilot
 from textual.widgets import SelectionList
 
-from tests.viewer.conftest import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import SIZES, Watch, assert_golden, journey, point, resized, seen, shows, wait_for
+from tests.support.growing import recorder
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
+from tests.support.screens import SIZES, Watch, assert_golden, journey, point, resized, seen, shows, wait_for
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import retention

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from textual.events import MouseMove
 
-from tests.viewer.conftest import DONE, MS, event
-from tests.viewer.tui.growing import recorder
-from tests.viewer.tui.staging import journey, point, shows, staged, wait_for
+from tests.support.growing import recorder
+from tests.support.sample_tape import DONE, MS, event
+from tests.support.screens import journey, point, shows, staged, wait_for
 from wiretape.recorder.clock import SYSTEM
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.pulse import Pulse

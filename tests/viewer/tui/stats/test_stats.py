@@ -12,10 +12,10 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Input
 
-from tests.viewer import operations
-from tests.viewer.commanding import run
-from tests.viewer.conftest import recorded
-from tests.viewer.tui.staging import (
+from tests.support import operations
+from tests.support.commands import run
+from tests.support.sample_tape import recorded
+from tests.support.screens import (
     SIZES,
     Stage,
     assert_golden,

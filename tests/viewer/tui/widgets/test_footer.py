@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from tests.viewer.tui.staging import seen, wait_for
+from tests.support.screens import seen, wait_for
 from wiretape.viewer.tui.widgets.footer import KeyLine, fitting
 
 

@@ -1,0 +1,39 @@
+"""Running the command line in a test: captured, or with a pseudo-terminal for its stdout."""
+
+import os
+import pty
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from tests.support.forked import CLI, Forked
+from wiretape.viewer.cli import group
+
+RUN = (sys.executable, *CLI)
+
+
+def run(tape: Path, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(group, [*arguments], env={"WIRETAPE_DB": str(tape)})
+    assert result.exit_code == code, result.output
+    return result
+
+
+def on_terminal(tape: Path, *arguments: str, columns: int = 100, terminal: str = "xterm-256color") -> str:
+    """Run a command with a pseudo-terminal for stdout, and give what came out of it."""
+    outer, inner = pty.openpty()
+    environment = os.environ | {"WIRETAPE_DB": str(tape), "COLUMNS": str(columns), "TERM": terminal}
+    process = Forked([*CLI, *arguments], stdout=inner, stderr=inner, env=environment)
+    os.close(inner)
+    shown = b""
+    while True:
+        try:
+            data = os.read(outer, 65536)
+        except OSError:
+            break
+        shown += data
+        if not data:
+            break
+    os.close(outer)
+    process.wait(30)
+    return shown.decode()

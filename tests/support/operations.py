@@ -1,0 +1,23 @@
+"""What a program records that looks whether a server is there and lists its models, before it generates anything."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tests.support.sample_tape import COMPLETE_READS, begin, end, response
+from wiretape.recorder.tape import journal
+
+ASKED = b'{"model": "gpt-x-mini", "stream": true}'
+NOT_FOUND = [(30, b'{"error": {"message": "no such model", "code": "not_found"}}')]
+
+
+def frames(*, failed: bool = False) -> Iterator[journal.Frame]:
+    """A `HEAD /`, a 404 for the list of models, then two complete generations, of which the second may have failed."""
+    looked = msgspec.structs.replace(begin("aaaa000000000001", 1, b"", "/"), method="HEAD")
+    listed = msgspec.structs.replace(begin("aaaa000000000002", 2, b"", "/v1/models"), method="GET")
+    yield from (looked, journal.Head(looked.id, 405, [], "none", 2, 3, 4), end(looked.id, [(1, b"")]))
+    yield from (listed, *response(listed.id, NOT_FOUND, 404), end(listed.id, NOT_FOUND))
+    first, second = (begin(f"aaaa00000000000{no}", no, ASKED) for no in (3, 4))
+    yield from (first, *response(first.id, COMPLETE_READS), end(first.id, COMPLETE_READS))
+    parts = NOT_FOUND if failed else COMPLETE_READS
+    yield from (second, *response(second.id, parts, 404 if failed else 200), end(second.id, parts))

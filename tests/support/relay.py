@@ -1,0 +1,448 @@
+"""What the tests of the relay share: a recorder before a scripted upstream, clients of the wire, a look at the tape.
+
+The client's side is read by h11 and the tape by plain sqlite3, so that nothing is judged by the code that made it.
+"""
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import json
+import os
+import signal
+import sqlite3
+import ssl
+import struct
+import subprocess
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from socket import SO_LINGER, SOL_SOCKET
+from typing import Any
+from urllib.parse import urlsplit
+
+import h11
+import uvloop
+
+from tests.support.forked import CLI, AsyncForked
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
+from wiretape.recorder.relay import providers, server
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.proxy import Proxy
+from wiretape.recorder.relay.service import Observer, Options, Recorder
+from wiretape.recorder.relay.sockets import Handler, Socket
+from wiretape.recorder.relay.upstream import Transport
+
+LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
+DONE = b"data: [DONE]\n\n"
+
+
+def run(main: Coroutine[Any, Any, Any], loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop) -> Any:
+    """Run a coroutine on a loop of its own."""
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(main)
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Let pytest call an async test: on the loop of its `relay`, or of its `loop`, or on uvloop."""
+
+    @functools.wraps(test)
+    def call(**fixtures: Any) -> None:
+        if "relay" in fixtures:
+            fixtures["relay"].runner.run(test(**fixtures))
+        else:
+            run(test(**fixtures), fixtures.get("loop", uvloop.new_event_loop))
+
+    return call
+
+
+async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Wait until the condition holds, and give what it gave."""
+    async with asyncio.timeout(seconds):
+        while not (found := condition()):  # noqa: ASYNC110 - what a tape or a peer shows has no event
+            await asyncio.sleep(0.005)
+        return found
+
+
+def chunk(text: str, **more: Any) -> bytes:
+    """Give one event with a chat-completion chunk."""
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": more.pop("finish", None)}
+    payload = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
+    return b"data: " + json.dumps(payload).encode() + b"\n\n"
+
+
+# The tape
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An ended exchange as the tape has it."""
+
+    row: sqlite3.Row
+    outcome: tuple[str, str | None]
+    flags: frozenset[str]
+    body: bytes
+    reads: list[bytes]
+    at_ns: list[int]
+    relayed_ns: list[int | None]
+
+
+def select(tape: Path, statement: str, *values: Any) -> list[sqlite3.Row]:
+    """Ask the tape, without a right to write it."""
+    with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        return connection.execute(statement, values).fetchall()
+
+
+def kept(tape: Path, path: str) -> Kept | None:
+    """Give the exchange of this path, once it has ended; the tape must be consistent in itself."""
+    rows = select(tape, "SELECT e.*, m.outcome, m.outcome_detail, m.flags, m.content FROM exchanges e"
+                        " JOIN measures m ON m.exchange_no = e.no WHERE e.path = ?", path)  # fmt: skip
+    if not rows:
+        return None
+    (row,) = rows
+    packed = select(tape, "SELECT data FROM bodies WHERE exchange_no = ?", row["no"])
+    reads = select(tape, "SELECT * FROM reads WHERE exchange_no = ? ORDER BY seq", row["no"])
+    body = zlib.decompress(packed[0]["data"])
+    at_ns = [read["at_ns"] for read in reads]
+    assert [read["seq"] for read in reads] == list(range(len(reads)))
+    assert at_ns == sorted(at_ns)
+    assert [read["start"] for read in reads] == [0, *itertools.accumulate(read["size"] for read in reads)][: len(reads)]
+    assert sum(read["size"] for read in reads) == len(body) == row["bytes"] - row["gap_bytes"]
+    return Kept(
+        row=row,
+        outcome=(row["outcome"], row["outcome_detail"]),
+        flags=frozenset(row["flags"].split()) - {"clock_suspect"},  # as others on the machine have it
+        body=body,
+        reads=[body[read["start"] : read["start"] + read["size"]] for read in reads],
+        at_ns=at_ns,
+        relayed_ns=[read["relayed_ns"] for read in reads],
+    )
+
+
+def writer_of(tape: Path) -> int:
+    """Give the process that writes a tape, as its lock names it."""
+    return int(Path(f"{tape}.lock").read_text("utf-8").split("\n")[1])
+
+
+# The wire
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a client got; `complete` says whether the body ended as its framing has it."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    complete: bool = False
+    error: str = ""
+
+
+def address(base: str) -> tuple[str, int]:
+    """Give the host and the port of a base URL."""
+    parts = urlsplit(base)
+    assert parts.hostname
+    assert parts.port
+    return parts.hostname, parts.port
+
+
+@contextlib.asynccontextmanager
+async def dial(base: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Open a plain connection to the relay."""
+    reader, writer = await asyncio.open_connection(*address(base))
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def post(target: str, body: bytes = b"{}", headers: Sequence[tuple[str, str]] = (), method: str = "POST") -> bytes:
+    """Give a request's bytes."""
+    lines = [f"{method} {target} HTTP/1.1", "host: localhost", *(f"{name}: {value}" for name, value in headers)]
+    if body:
+        lines.append(f"content-length: {len(body)}")
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + body
+
+
+async def raw(base: str, *pieces: bytes, seconds: float = 5.0) -> bytes:
+    """Send exactly these bytes and give all that comes back until the connection ends, or falls silent for long."""
+    async with dial(base) as (reader, writer):
+        got = b""
+        try:
+            async with asyncio.timeout(seconds):
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                while data := await reader.read(65536):
+                    got += data
+        except (TimeoutError, ConnectionError):
+            pass  # what has come by then is what there is
+        return got
+
+
+async def fetch(base: str, request: bytes, method: str = "POST", seconds: float = 20.0) -> Answer:
+    """Send a request and read its answer as h11 sees it."""
+    async with dial(base) as (reader, writer), asyncio.timeout(seconds):
+        writer.write(request)
+        return await take(reader, method)
+
+
+async def take(reader: asyncio.StreamReader, method: str = "POST") -> Answer:
+    """Read one answer as h11 sees it."""
+    parser = h11.Connection(h11.CLIENT)
+    parser.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
+    parser.send(h11.EndOfMessage())
+    got = Answer()
+    try:
+        while not got.complete:
+            match parser.next_event():
+                case h11.NEED_DATA:
+                    parser.receive_data(await reader.read(65536))
+                case h11.Response() as head:
+                    got.status = head.status_code
+                    got.headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
+                case h11.Data(data=data):
+                    got.body += bytes(data)
+                case h11.EndOfMessage():
+                    got.complete = True
+    except (h11.RemoteProtocolError, ConnectionError) as error:
+        got.error = repr(error)
+    return got
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Leave with a TCP reset."""
+    writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+# TLS
+
+
+def make_authority(there: Path) -> Path:
+    """Make a throw-away authority (ca.pem) in a directory, and servers' certificates by it: good, wrong, expired."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=there, check=True, capture_output=True)
+
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=throw-away CA")
+    names = {"good": "IP:127.0.0.1,DNS:localhost", "wrong": "DNS:other.test", "expired": "IP:127.0.0.1"}
+    for name, alternative in names.items():
+        (there / "ext").write_text(f"subjectAltName={alternative}\n")
+        openssl("req", *new, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        sign = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-out", f"{name}.pem")
+        openssl(*sign, "-days", "-1" if name == "expired" else "2", "-extfile", "ext", "-CAcreateserial")
+    return there
+
+
+def serving(authority: Path, name: str) -> ssl.SSLContext:
+    """Give what a server needs to serve with one of an authority's certificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / f"{name}.pem", authority / f"{name}.key")
+    return context
+
+
+@contextlib.asynccontextmanager
+async def serving_raw(relay: "Relay", upstream: Callable[..., Coroutine[Any, Any, None]]) -> AsyncIterator[str]:
+    """Serve a relay's tape before an upstream that reads and writes by itself; give the base URL for clients."""
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
+        try:
+            await upstream(reader, writer)
+        finally:
+            writer.transport.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
+    port = listener.sockets[0].getsockname()[1]
+    proxy = Proxy([providers.parse(f"http://127.0.0.1:{port}")], Transport(), relay.recorder.tap)
+    listening = server.listen("127.0.0.1", 0)
+    base = server.base_url(listening)
+    own = server.Server(proxy, listening)
+    try:
+        yield base
+    finally:
+        own.close()
+        proxy.cut()
+        await own.wait_closed(1)
+        listener.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+
+# A socket
+
+
+class ByHand(Socket):
+    """A socket of which a test tells what it reads, and what becomes of what is written."""
+
+    def __init__(self) -> None:
+        self.is_closed = self.is_paused = self.has_kernel_time = False
+        self.stamp = self.since = self.unsent = self.written = 0
+        self.kernel_time = None
+        self.sent: list[bytes] = []
+        self.takes_all = True
+        self.news: list[bytes] = []
+        self.handler: Handler
+
+    def start(self, handler: Handler) -> None:
+        self.handler = handler
+
+    def expect(self) -> None:
+        pass
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+
+    def look(self) -> bool:
+        if self.news and not self.is_closed:
+            self.handler.received(self.stamp, memoryview(self.news.pop(0)))
+            return True
+        return False
+
+    def write(self, data: bytes) -> bool:
+        self.sent.append(data)
+        self.unsent += 0 if self.takes_all else len(data)
+        return self.takes_all
+
+    def end(self) -> None:
+        """Of no interest."""
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+# The command
+
+
+@contextlib.asynccontextmanager
+async def wiretape(*arguments: object, env: dict[str, str] | None = None, **more: Any) -> AsyncIterator[AsyncForked]:
+    """Start the command; it is killed at the end of the block if it still runs."""
+    quiet = {
+        name: value for name, value in os.environ.items() if not name.startswith(("WIRETAPE_", "OPENAI_", "ANTHR"))
+    }
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+    process = await AsyncForked.start([*CLI, *map(str, arguments)], env=quiet | (env or {}), **streams)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@contextlib.asynccontextmanager
+async def recording(
+    tape: Path, upstream: str, *arguments: object, **more: Any
+) -> AsyncIterator[tuple[AsyncForked, str]]:
+    """Start `wiretape record` on a free port; give it with its base URL once it is ready."""
+    told = ("--db", tape, "--upstream", upstream, "--listen", ":0", *arguments)
+    async with wiretape("record", *told, **more) as process:
+        assert process.stdout is not None
+        yield process, (await process.stdout.readline()).decode().rstrip("\n")
+
+
+async def finish(
+    process: AsyncForked, number: signal.Signals | None = None, seconds: float = 20.0
+) -> tuple[int, str, str]:
+    """Signal the command, if told, and wait for its end; give its exit code and the rest of what it said."""
+    if number is not None:
+        process.send_signal(number)
+    async with asyncio.timeout(seconds):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, (out or b"").decode(), (err or b"").decode()
+
+
+# The relay
+
+
+class Relay:
+    """A recorder before a scripted upstream; a scene is played to whoever asks for the target that `plays` gave."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self.tape = directory / "tape.db"
+        self.upstream = ScriptedUpstream(options.pop("choose", self._choose), options.pop("tls", None))
+        self.refused: list[Refusal] = []
+        self.troubles: list[str] = []
+        self.asked: list[tuple[str, str]] = []
+        self.notices: list[str] = []
+        self._options = options
+        self._stopped = False
+        self._scenes: dict[bytes, Scene] = {}
+        self.recorder: Recorder
+
+    def __enter__(self) -> "Relay":
+        self.runner.run(self.start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._stopped:
+            self.runner.run(self.stop())
+        self.runner.close()
+
+    async def start(self) -> None:
+        await self.upstream.__aenter__()
+        others = [providers.parse(text) for text in self._options.pop("others", ())]
+        told = Options(self.tape, [providers.parse(self.upstream.url), *others], **self._options)
+        observer = Observer(
+            refused=self.refused.append,
+            failed=self.troubles.append,
+            trouble=self.troubles.append,
+            asked=lambda host, how: self.asked.append((host, how)),
+            notice=self.notices.append,
+        )
+        self.recorder = Recorder(told, observer)
+        await self.recorder.start()
+
+    async def stop(self) -> int:
+        unstored = await self.recorder.stop()
+        await self.upstream.__aexit__()
+        self._stopped = True
+        return unstored
+
+    @property
+    def base(self) -> str:
+        return self.recorder.base
+
+    def plays(self, scene: Scene) -> str:
+        """Give a new target that this scene is played for."""
+        target = f"/v1/scene-{len(self._scenes)}"
+        self._scenes[target.encode()] = scene
+        return target
+
+    def _choose(self, request: ReceivedRequest) -> Scene:
+        return self._scenes.get(request.target) or answer(
+            [(0, b"{}")], content_type="application/json", framing="length"
+        )
+
+    def request(self, target: str) -> ReceivedRequest | None:
+        """Return the request that upstream received for this target."""
+        return next((request for request in self.upstream.requests if request.target == target.encode()), None)
+
+    async def get(self, target: str, **request: Any) -> Answer:
+        return await fetch(self.base, post(target, **request), request.get("method", "POST"))
+
+    async def kept(self, target: str) -> Kept:
+        """Wait for the exchange of this target to have ended on the tape."""
+        found: Kept = await until(lambda: kept(self.tape, target))
+        return found
+
+    async def shows(self, scene: Scene, **request: Any) -> tuple[Answer, Kept]:
+        """Play a scene to one client: what it got, and what the tape has."""
+        target = self.plays(scene)
+        got = await self.get(target, **request)
+        return got, await self.kept(target)

@@ -1,0 +1,318 @@
+"""What is settled on a tape is at the centre exactly once, whatever breaks in between."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from tests.support.clickhouse.engine import TARGET, Engine, failed, ship
+from tests.support.frames import (
+    SESSION,
+    STREAM,
+    begin,
+    body,
+    damage,
+    end,
+    exchange,
+    head,
+    opened,
+    other_session,
+    reading,
+    record,
+    websocket,
+)
+from tests.support.sample_tape import HOSTILE
+from wiretape.recorder.errors import TapeBusy, WiretapeError
+from wiretape.recorder.tape.schema import measures
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.ship.acknowledged import Progress, destinations, held, path_of
+from wiretape.viewer.ship.clickhouse import sink as shipping
+from wiretape.viewer.ship.clickhouse.batches import second
+from wiretape.viewer.ship.sink import NotTaken, ShippedLabels
+from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse.client import UnusableServer
+from wiretape.viewer.source.tape.shipping import fitting, waiting
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipping, "MOST_ROWS", {"exchanges": 2, "streams": 1})
+    monkeypatch.setattr(shipping, "ROWS_AT_ONCE", {"exchanges": 1, "streams": 1})
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    """Where a tape may be made."""
+    return tmp_path / "tape.db"
+
+
+@contextmanager
+def recorded(tape: Path, *ids: str) -> Iterator[Store]:
+    with opened(tape) as store:
+        record(store, [frame for id in ids for frame in exchange(id)])
+        yield store
+
+
+def test_what_ends_late_or_is_derived_again_is_shipped_and_what_is_acknowledged_is_not_shipped_again(
+    tape: Path,
+) -> None:
+    engine = Engine()
+    with opened(tape) as store:
+        record(store, [*exchange("late")[:-1], *exchange("e1"), *exchange("e2"), *exchange("e3")])
+        assert ship(tape, engine) == (3, [])
+        assert ship(tape, engine) == (0, [])
+        record(store, exchange("late")[-1:])
+        assert ship(tape, engine) == (1, [])
+        assert [len(block) > 0 for block in engine.inserts("exchanges")] == [True] * 3
+        first = engine.final()["e2"]
+        damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 3")
+        assert list(store.rebuild()) == [False, False, True, False]
+        assert ship(tape, engine) == (1, [])
+    assert engine.final().keys() == {"late", "e1", "e2", "e3"}
+    again = engine.final()["e2"]
+    assert again["row_version"] > first["row_version"]
+    assert again | {"row_version": 0} == first | {"row_version": 0}
+
+
+def test_a_row_has_facts_measures_gaps_labels_and_its_session_and_nothing_of_what_was_said(tape: Path) -> None:
+    engine = Engine()
+    with recorded(tape, "e1"):
+        ship(tape, engine, origin=ShippedLabels("a-host", {"tenant": "acme", "run": "z", "zone": "eu"}))
+    row = engine.final()["e1"]
+    with reading(tape) as connection:
+        measured = connection.execute(select(measures)).mappings().one()
+    assert (row["tenant"], row["host"], row["session"]) == (b"acme", b"a-host", SESSION.uuid.encode())
+    assert row["started"] == second("2026-03-01T12:00:00.000000Z") == 1772366400
+    labels = dict(zip(row["label_names"], row["label_values"], strict=True))
+    assert labels == {b"tenant": b"acme", b"run": b"a", b"zone": b"eu"}  # the exchange's own label stands
+    assert (row["ttft_ns"], row["tpot_ns"], row["output_tokens"]) == (measured["ttft_ns"], None, None)
+    assert row["icl"] == [gap for (gap,) in struct.iter_unpack("<q", measured["icl"])]
+    assert sum(row["gap_hist"]) == len(row["icl"]) == 1
+    assert b"Hello" not in b"".join(one.content for one in engine.asked)
+    assert engine.rows["streams"] == []
+    (session,) = [one for one in engine.rows["sessions"] if one["waiting"] == 0]
+    assert (session["session"], session["lag_ms"]) == (SESSION.uuid.encode(), None)
+
+
+@pytest.mark.damages
+def test_with_bodies_all_that_was_said_is_shipped_also_of_exchanges_that_were_shipped_without(tape: Path) -> None:
+    engine = Engine()
+    with opened(tape) as store:
+        record(store, [*exchange("e1"), *exchange("untimed", [b"abc"])])
+        record(store, websocket("ws", [b"\x81\x00"], [b"\x81\x80abcd"]))
+        damage(tape, "UPDATE bodies SET at_ns = 'null', relayed_ns = 'null' WHERE exchange_no = 2")
+        ship(tape, engine)
+        waiting: list[int] = []
+        assert ship(tape, engine, bodies=True, tell=lambda report: waiting.append(report.waiting)) == (0, [])
+    assert (waiting[0], waiting[-1]) == (3, 0)  # an exchange waits until all that is shipped of it is there
+    rows = engine.final("streams")
+    one = rows["e1"]
+    assert (one["content"], one["size"], len(one["sizes"])) == (b"Hello", sum(map(len, STREAM)), len(STREAM))
+    assert zlib.decompress(one["body"]) == b"".join(STREAM)
+    assert (rows["untimed"]["at_ns"], rows["untimed"]["sizes"]) == ([], [3])
+    assert (rows["ws"]["client_size"], rows["e1"]["client_size"], rows["e1"]["client_sizes"]) == (6, None, [])
+
+
+def test_a_batch_that_fails_is_sent_again_as_the_same_bytes_to_the_next_node(tape: Path) -> None:
+    engine = Engine()
+
+    def cut(request: httpx.Request) -> httpx.Response:
+        engine.answered(request)  # it arrives, and the answer does not
+        raise httpx.RemoteProtocolError("peer closed")
+
+    engine.faults = [None, None, None, None, cut, lambda _: failed(500, 243, "No space left"), None]
+    with recorded(tape, "e1", "e2", "e3"):
+        shipped, said = ship(tape, engine)
+    assert shipped == 3
+    assert [line.partition(" (")[0] for line in said] == [
+        "http://127.0.0.1:1 broke the connection",
+        "the disk of http://127.0.0.1:2 is full: free some space there; trying again",
+        "",
+    ]
+    assert len(set(engine.inserts("exchanges"))) == 2
+    assert len(engine.inserts("exchanges")) == 4
+    assert len(engine.rows["exchanges"]) == 3
+
+
+def test_a_failure_is_said_once_for_each_node_and_not_where_another_can(tape: Path) -> None:
+    engine = Engine()
+    with recorded(tape, "e1"):
+        engine.faults = [None, None, None, None, lambda _: failed(500, 286, "version: 7")]
+        assert ship(tape, engine) == (1, [])
+        path_of(tape, TARGET.name).unlink()
+        engine.faults = [None] * 4 + [lambda _, part=part: failed(500, 285, f"part {part}") for part in range(6)]
+        shipped, said = ship(tape, engine)
+    assert (shipped, said[-1]) == (1, "")
+    assert [line.partition(" has too few replicas that work (")[0] for line in said[:-1]] == [*TARGET.nodes]
+
+
+def test_a_process_that_was_killed_before_the_answer_sends_the_same_batch_first(tape: Path) -> None:
+    engine = Engine()
+
+    def kill(request: httpx.Request) -> httpx.Response:
+        engine.answered(request)
+        raise KeyboardInterrupt
+
+    engine.faults = [None, None, None, None, kill]
+    with recorded(tape, "e1") as store:
+        with pytest.raises(KeyboardInterrupt):
+            ship(tape, engine)
+        record(store, exchange("e2"))
+        assert ship(tape, engine) == (2, [])
+        first, again, last = engine.inserts("exchanges")
+        assert (first == again, first == last) == (True, False)
+        engine.faults = [None, None, None, None, kill]
+        record(store, exchange("e3"))
+        with pytest.raises(KeyboardInterrupt):
+            ship(tape, engine)
+        damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 3")
+        assert list(store.rebuild())[-1]
+        assert ship(tape, engine) == (1, [])
+    assert {id: row["outcome"] for id, row in engine.final().items()} == dict.fromkeys(("e1", "e2", "e3"), b"complete")
+
+
+def test_what_cannot_be_is_refused_before_anything_is_sent(tape: Path) -> None:
+    changed = Engine()
+    changed.types["exchanges"]["ttft_ns"] = "Nullable(Float64)"
+    older, missing, newer = Engine(), Engine([tables.SESSIONS]), Engine()
+    del older.types["exchanges"]["ttft_ns"]
+    newer.types["exchanges"]["tomorrow"] = "Nullable(Int64)"
+    with recorded(tape, "e1"):
+        for engine, said in (
+            (
+                changed,
+                "exchanges.ttft_ns of wiretape at 127.0.0.1:1 is Nullable.Float64., not Nullable.Int64.: ",
+            ),
+            (
+                older,
+                "exchanges of wiretape at 127.0.0.1:1 has an older schema, without ttft_ns: run 'wire",
+            ),
+            (missing, "no such table .*: run 'wiretape fleet init"),
+        ):
+            with pytest.raises(UnusableServer, match=said):
+                ship(tape, engine)
+            assert engine.inserts("sessions") == []
+        assert ship(tape, newer) == (1, ["wiretape at 127.0.0.1:1 has 1 column of a newer version, which stay empty"])
+
+
+def test_a_centre_that_stays_away_loses_nothing(tape: Path) -> None:
+    engine = Engine()
+    engine.faults = [lambda _: failed(500, 252, "Too many parts")] * 100
+    with recorded(tape, "e1"):
+        with pytest.raises(NotTaken, match=r"too much to do .*what is not shipped stays on the tape"):
+            ship(tape, engine)
+        engine.faults = []
+        assert ship(tape, engine) == (1, [])
+
+
+def test_hostile_texts_arrive_as_they_are(tape: Path) -> None:
+    engine, text = Engine(), HOSTILE.replace("\n", " ")
+    asked = msgspec.json.encode({"model": text, "stream": True})
+    with opened(tape) as store:
+        record(
+            store, [begin("e1", body=asked, labels={"k'": text}), head("e1"), *body("e1", STREAM), end("e1", STREAM)]
+        )
+        ship(tape, engine, origin=ShippedLabels("h'; DROP TABLE exchanges --"))
+    row = engine.final()["e1"]
+    assert row["request_model"].decode() == text
+    assert row["label_values"][0].decode() == text
+    assert row["host"] == b"h'; DROP TABLE exchanges --"
+    assert all("DROP" not in str(one.url) for one in engine.asked)
+
+
+def test_a_tape_that_was_put_in_the_place_of_another_is_shipped_from_its_beginning(tape: Path) -> None:
+    engine = Engine()
+    with recorded(tape, "e1"):
+        ship(tape, engine)
+    tape.unlink()
+    with opened(tape, other_session("another")) as store:
+        record(store, exchange("e2"))
+        damage(tape, "UPDATE settlements SET version = 1")
+        assert ship(tape, engine) == (1, [])
+    kept = path_of(tape, TARGET.name)
+    assert oct(kept.stat().st_mode)[-3:] == "600"
+    assert [*destinations(tape, "another")] == [(TARGET.name, 1)]
+    assert [*destinations(tape, "session-1")] == [(TARGET.name, 0)]
+    kept.write_text("{")  # cut short
+    assert ship(tape, engine) == (1, [])
+    assert len(engine.rows["exchanges"]) == 2
+
+
+def test_a_tape_is_shipped_for_one_tenant(tape: Path) -> None:
+    engine = Engine()
+    with recorded(tape, "e1") as store:
+        ship(tape, engine, origin=ShippedLabels("h", {"tenant": "acme", "zone": "eu"}))
+        record(store, exchange("e2"))
+        for labels in ({}, {"tenant": "other"}):
+            with pytest.raises(
+                WiretapeError, match=r"with --label tenant=acme, not with (no label tenant|--label ten)"
+            ):
+                ship(tape, engine, origin=ShippedLabels("h", labels))
+        record(store, [begin("e3", labels={"tenant": "other"}), head("e3"), *body("e3", STREAM), end("e3", STREAM)])
+        assert ship(tape, engine, origin=ShippedLabels("h", {"tenant": "acme"})) == (2, [])
+    rows = engine.final().values()
+    assert {row["label_values"][row["label_names"].index(b"tenant")] for row in rows} == {b"acme"}
+    assert {row["tenant"] for row in rows} == {b"acme"}
+
+
+def test_of_what_was_said_only_so_much_is_read_at_once(tape: Path) -> None:
+    size = sum(map(len, STREAM)) + len(begin("e").body)
+    with recorded(tape, "e1", "e2", "e3"), reading(tape) as connection:
+        assert [fitting(connection, 0, 5, most) for most in (0, size, 2 * size, 2 * size + 1, 9 * size)] == [
+            1,
+            1,
+            2,
+            2,
+            3,
+        ]
+        assert fitting(connection, 0, 2, 9 * size) == 2
+
+
+def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(tape: Path) -> None:
+    with recorded(tape, "e1"), reading(tape) as connection:
+        damage(tape, "UPDATE settlements SET version = 7")
+        assert waiting(connection, 0).lag_ns(10**18) is None
+        damage(tape, "UPDATE settlements SET version = 1790000000000000")
+        assert waiting(connection, 0).lag_ns(1_790_000_001 * 10**9) == 10**9
+
+
+def test_what_is_kept_of_a_centre_is_not_that_of_another_with_a_like_name(tape: Path) -> None:
+    tape.touch()
+    with held(tape, "db at h:1") as known:
+        known.identify(None)
+        known.put("exchanges", Progress(3))
+        known.identify("first session")  # which an empty tape had not yet
+        assert known.of("exchanges") == Progress(3)
+        known.identify("another")
+        assert known.of("exchanges") == Progress()
+    with held(tape, "db-at-h:1") as known:
+        assert known.of("exchanges") == Progress()
+
+
+def test_one_process_ships_a_tape_to_a_centre(tape: Path) -> None:
+    with recorded(tape), held(tape, TARGET.name), pytest.raises(TapeBusy, match="is being shipped to wiretape at"):
+        ship(tape, Engine())
+
+
+@pytest.mark.damages
+def test_damaged_cells_are_shipped_as_unknown(tape: Path) -> None:
+    engine = Engine()
+    with recorded(tape, "e1", "e2"):
+        pass
+    damage(
+        tape,
+        "UPDATE measures SET ttft_ns = 'x', icl = 'y', gap_hist = 7, tpot_ns = 9e999 WHERE exchange_no = 1",
+        "UPDATE exchanges SET status = 1 << 40, labels = '[', started_at = 'soon' WHERE no = 1",
+    )
+    ship(tape, engine)
+    row = engine.final()["e1"]
+    assert [row[name] for name in ("ttft_ns", "icl", "gap_hist", "tpot_ns", "status", "label_names", "started")] == [
+        None, [], [], None, None, [], 0
+    ]  # fmt: skip
+    assert engine.final()["e2"]["status"] == 200

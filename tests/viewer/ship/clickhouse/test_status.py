@@ -1,0 +1,28 @@
+"""How far a fleet is shipped is shown to whoever may read, also without what the tables take."""
+
+import httpx
+
+from tests.support.clickhouse.engine import HEADERS, Engine, centre, failed
+from wiretape.viewer.ship.clickhouse import status
+
+
+class Cluster(Engine):
+    """A centre of several servers, of which this account may only ask one."""
+
+    def answered(self, request: httpx.Request) -> httpx.Response:
+        query = request.content.decode()
+        if "engine_full" in query:
+            return httpx.Response(
+                200, headers=HEADERS, json={"data": [["Distributed(both, wiretape, exchanges_local)"]]}
+            )
+        if "cluster('both', system, parts)" in query:
+            return failed(500, 497, "it's necessary to have the grant READ ON REMOTE")
+        return super().answered(request)
+
+
+def test_what_the_tables_of_a_cluster_take_is_left_out_for_an_account_that_may_not_ask() -> None:
+    notes: list[str] = []
+    with centre(Cluster()) as there:
+        assert list(status.rows(there, notes.append)) == []
+    assert [note.partition(": http")[0] for note in notes] == ["what the tables take is left out"]
+    assert "READ ON REMOTE" in notes[0]

@@ -1,0 +1,345 @@
+"""What the analysis promises, shown through the real commands on one tape.
+
+The worked examples, byte for byte and instant for instant, measured as each tool measures, beside the figures that are
+expected of it. Two groups of which one is a fifth slower, and two alike: the one difference is found, the other is not
+invented. A build that a rule stops.
+"""
+
+import hashlib
+import json
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from numpy.random import Generator
+
+from tests.support import forked
+from tests.support.frames import read
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer.cli import group
+from wiretape.viewer.source.tape import overview, queries
+from wiretape.viewer.stats import compare, summary
+from wiretape.viewer.stats.tools.tools import TOOLS
+
+ORACLES = json.loads((Path(__file__).parent.parent / "data" / "oracles.json").read_text("utf-8"))
+POPULATION = ORACLES["ex5_population"]
+EXAMPLES = [name for name in ORACLES if name != "ex5_population"]
+MS = 1_000_000
+EACH, CHUNKS, SLOWER = 240, 10, 1.2
+SPARED = " without usage-only chunks"
+
+PRINTED = {
+    "vllm": {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2EL"},
+    "vllm@0.32": {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2EL"},
+    "sglang": {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "E2E Latency"},
+    "aiperf": {
+        "ttft": "Time to First Token", "ttfo": "Time to First Output Token", "ttst": "Time to Second Token",
+        "icl": "Inter Chunk Latency", "request_latency": "Request Latency", "itl": "Inter Token Latency",
+        "itl_per_chunk_usage": "Inter Token Latency (--per-chunk-usage)",
+        "tps_user": "Output Token Throughput Per User",
+    },
+    "guidellm": {
+        "ttft": "time_to_first_token_ms", "ttfot": "time_to_first_output_token_ms", "itl": "inter_token_latency_ms",
+        "tpot": "time_per_output_token_ms", "request_latency": "request_latency",
+    },
+    "llmperf": {"ttft": "ttft_s", "itl": "inter_token_latency_s"},
+    "otel": {
+        "time_to_first_chunk_s": "gen_ai.client.operation.time_to_first_chunk",
+        "time_per_output_chunk_s": "gen_ai.client.operation.time_per_output_chunk",
+        "operation_duration_s": "gen_ai.client.operation.duration",
+    },
+    "genai-perf": {
+        "ttft": "Time To First Token", "ttst": "Time To Second Token", "request_latency": "Request Latency",
+        "itl": "Inter Token Latency",
+    },
+    "mlperf": {"ttft_ns": "First Token latency", "tpot_ns": "Time to Output Token", "latency_ns": "latency"},
+    "langfuse": {
+        "ttft": "timeToFirstToken", "latency": "latency", "streaming": "streamingLatency",
+        "tps": "outputTokensPerSecond", "output_tokens": "outputTokens",
+    },
+    "litellm": {
+        "ttft_ms": "litellm_llm_api_time_to_first_token_metric", "latency_ms": "litellm_llm_api_latency_metric",
+        "per_token_s": "gen_ai.server.time_per_output_token",
+    },
+    "traceloop": {
+        "ttft_s": "gen_ai.server.time_to_first_token", "duration_s": "gen_ai.client.operation.duration",
+        "generate_ms": "llm.chat_completions.streaming_time_to_generate",
+    },
+}  # fmt: skip
+"""The figures of the examples, and under which name each tool prints them."""
+
+NOT_IN_THE_ORACLES = {
+    ("genai-perf", "ex2_reasoning_usage_with_choices"): {
+        "ttft": 500, "ttst": 30, "request_latency": 530, "itl": None,
+    },
+    ("mlperf", "ex2_reasoning_usage_with_choices"): {
+        "ttft_ns": 300 * MS, "latency_ns": 530 * MS, "tpot_ns": 230 * MS // 9,
+    },
+    ("langfuse", "ex2_reasoning_usage_with_choices"): {
+        "ttft": 200, "latency": 541, "streaming": 341, "tps": 10 / 0.341, "output_tokens": 10,
+    },
+    ("litellm", "ex2_reasoning_usage_with_choices"): {"ttft_ms": 200, "latency_ms": 541, "per_token_s": 0.0341},
+    ("traceloop", "ex2_reasoning_usage_with_choices"): {"ttft_s": 0.2, "duration_s": 0.541, "generate_ms": 341},
+}  # fmt: skip
+"""Tools for which the oracles have no figures: these are worked out by hand."""
+
+EXPECTED = {
+    (tool, name): figures for name in EXAMPLES for tool, figures in ORACLES[name]["expected"]["authorities"].items()
+} | NOT_IN_THE_ORACLES
+
+
+def exchange(given: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
+    """Give the frames of an exchange as a relay would send them; the id is made of the labels."""
+    id = hashlib.sha256(repr(labels).encode()).hexdigest()[:16]
+    body, status, start = b'{"model":"m","stream":true}', given.get("status", 200), 0
+    yield journal.Begin(
+        id, "2026-03-01T12:00:00.000000Z", "POST", "/v1/chat/completions", "https://api.example.com", [], body,
+        len(body), hashlib.sha256(body).hexdigest(), labels,
+    )  # fmt: skip
+    if status is not None:
+        yield journal.Head(id, status, [(b"content-type", b"text/event-stream")], "chunked", MS, MS, 2 * MS)
+    for seq, one in enumerate(given["reads"]):
+        data, at = one["text"].encode(), round(one["t_ms"] * MS)
+        yield read(id, seq, at, at, data)
+        start += len(data)
+    end = round((given.get("t_eof") or given.get("t_eof_ms") or given["reads"][-1]["t_ms"] + 1) * MS)
+    ended_by = given.get("end") or ("end" if status else "refused")
+    yield journal.End(id, ended_by, None, end, None, MS, MS, start, 0, 0, False)
+
+
+def oracles() -> Iterator[journal.Frame]:
+    for name in EXAMPLES:
+        yield from exchange(ORACLES[name]["input"], example=name)
+    for row in POPULATION["input"]:
+        yield from exchange(row, example="ex5_population", row=row["id"])
+
+
+def said(**choice: Any) -> str:
+    payload = {"object": "chat.completion.chunk", "model": "m", "choices": [{"index": 0, **choice}]}
+    return f"data: {json.dumps(payload)}\n\n"
+
+
+TEXTS = [said(delta={"content": f"{at} "}) for at in range(CHUNKS)]
+TEXTS.append(said(delta={}, finish_reason="stop") + "data: [DONE]\n\n")
+
+
+def answers(random: Generator, run: str, factor: float) -> Iterator[journal.Frame]:
+    """Give a group of exchanges whose first tokens and gaps are drawn at random; `factor` makes them slower.
+
+    As with a real service an exchange has a pace of its own, and a few break off.
+    """
+    for number in range(EACH):
+        first = random.lognormal(6, 0.25)
+        gaps = random.lognormal(3, 0.3, CHUNKS) * random.lognormal(0, 0.15)
+        instants = factor * np.cumsum([first, *gaps])
+        kept = CHUNKS // 2 if random.random() < 0.03 else None
+        reads = [{"t_ms": at, "text": text} for at, text in zip(instants.tolist(), TEXTS, strict=True)]
+        yield from exchange({"reads": reads[:kept], "end": "eof" if kept else "end"}, run=run, number=str(number))
+
+
+def frames() -> Iterator[journal.Frame]:
+    yield from oracles()
+    for seed, run in enumerate(("base", "same", "new")):
+        yield from answers(np.random.default_rng(seed), run, SLOWER if run == "new" else 1.0)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("analysis") / "tape.db"
+    session = journal.Session("u", "0", 1, None, "http://127.0.0.1:1", [], "2026-03-01T12:00:00.000000Z")
+    with file.writing(path, "a test") as connection:
+        connection.connection.execute("PRAGMA synchronous=OFF")  # no power fails here
+        store = Store(connection)
+        store.begin_session(session)
+        store.settle(store.append(list(frames())))
+    return path
+
+
+def run(tape: Path, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(group, [*arguments, "--db", str(tape)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def measured_as(tape: Path, tool: str, where: str) -> tuple[dict[str, Any], str]:
+    """Give what `stats --as` prints for machines, by metric, and what it says beside it."""
+    result = run(tape, "stats", "--as", tool, "-f", where, "--format", "json")
+    return {row["metric"]: row for row in json.loads(result.stdout)}, result.stderr
+
+
+def near(value: float) -> Any:
+    """Expect a figure to as many digits as the oracles have."""
+    return pytest.approx(value, abs=5e-5)
+
+
+@pytest.mark.parametrize(("tool", "name"), EXPECTED)
+def test_an_example_measured_as_a_tool_has_the_tools_figures(recorded: Path, tool: str, name: str) -> None:
+    expected = dict(EXPECTED[tool, name])
+    rows, beside = measured_as(recorded, tool, f"label:example={name}")
+    failed, spared = expected.pop("failed", None), expected.pop("without_usage_chunk", {})
+    assert f"{tool.partition('@')[0]}: {1 if failed else 0} of 1 failed" in beside
+    assert (f"failed there: {failed} × 1" in beside) == bool(failed)
+    named = {PRINTED[tool][key]: value for key, value in expected.items() if key in PRINTED[tool]}
+    named |= {PRINTED[tool][key] + SPARED: value for key, value in spared.items()}
+    assert named or failed
+    for metric, value in named.items():
+        if metric in rows:
+            check_row(rows[metric], value)
+        else:
+            assert value is None
+            assert f"omitted: {metric}" in beside
+    if failed:
+        assert {row["n"] for metric, row in rows.items() if not metric.endswith(SPARED)} == {0}
+
+
+def check_row(row: dict[str, Any], expected: float | list[float] | None) -> None:
+    """Compare a row over one exchange with its value, or all its values."""
+    values = expected if isinstance(expected, list) else [] if expected is None else [expected]
+    in_unit = {"s": 1000.0}.get(row["unit"], 1.0) if not row["metric"].startswith("gen_ai.") else 1.0
+    wanted = [value / in_unit for value in values]
+    if not wanted:
+        assert (row["n"], row["mean"]) == (0, None)
+        return
+    assert (row["mean"], row["min"], row["max"]) == (
+        near(sum(wanted) / len(wanted)),
+        near(min(wanted)),
+        near(max(wanted)),
+    )
+    # guidellm weighs: there n counts tokens.
+    assert row["n"] == len(wanted) or row["metric"] in ("inter_token_latency_ms", "time_per_output_token_ms")
+
+
+def test_all_tools_are_shown() -> None:
+    assert {tool for tool, _ in EXPECTED} == {*TOOLS, "vllm@0.32"} == set(PRINTED)
+    assert len(TOOLS) == 11
+
+
+@pytest.mark.parametrize(
+    ("tool", "failed"),
+    [("vllm", 3), ("sglang", 3), ("guidellm", 4), ("llmperf", 4), ("genai-perf", 4), ("aiperf", 2), ("mlperf", 6),
+     ("otel", 6)],
+)  # fmt: skip
+def test_the_population_fails_as_often_as_a_tool_would_say(recorded: Path, tool: str, failed: int) -> None:
+    _, beside = measured_as(recorded, tool, "label:example=ex5_population")
+    assert f"{tool}: {failed} of 11 failed ({100 * failed / 11:.2f} %)" in beside
+    assert "left out: the client left × 1" in beside
+
+
+@pytest.mark.parametrize(
+    ("tool", "key", "suffix", "std"),
+    [("aiperf", "ttft", "", "std_pop"), ("llmperf", "ttft", "", "std_sample"),
+     ("guidellm", "ttft", "_inverse_cdf", "std_pop"), ("mlperf", "ttft_ns", "_mlperf", None)],
+)  # fmt: skip
+def test_the_population_has_the_percentiles_of_each_way(
+    recorded: Path, tool: str, key: str, suffix: str, std: str | None
+) -> None:
+    expected = POPULATION["ttft_complete"]
+    row = measured_as(recorded, tool, "label:example=ex5_population outcome:complete")[0][PRINTED[tool][key]]
+    in_ms = {"ms": 1, "s": 1000, "ns": 1 / MS}[row["unit"]]
+    assert (row["n"], row["mean"] * in_ms) == (5, near(expected["mean"]))
+    assert (row["std"] and row["std"] * in_ms) == (std and near(expected[std]))
+    for percent in (50, 90, 95, 99):
+        assert row[f"p{percent}"] * in_ms == near(expected[f"p{percent}{suffix}"])
+
+
+def test_our_own_figures_are_those_of_the_oracles_too(recorded: Path) -> None:
+    (found,) = json.loads(run(recorded, "stats", "-f", "label:example=ex5_population", "--format", "json").stdout)
+    for rate in ("error_rate_pct", "error_rate_all_pct", "stream_error_rate_pct", "cancel_rate_pct"):
+        assert found[rate] == near(POPULATION[rate])
+    expected = POPULATION["ttft_complete"]
+    assert (found["ttft_mean_ms"], found["ttft_std_ms"]) == (near(expected["mean"]), near(expected["std_pop"]))
+    for percent in (50, 90, 95, 99):
+        assert found[f"ttft_p{percent}_ms"] == near(expected[f"p{percent}"])
+
+
+def compared(tape: Path, base: str, new: str, code: int) -> dict[str, dict[str, Any]]:
+    groups = ("--base", f"label:run={base}", "--new", f"label:run={new}")
+    result = run(tape, "compare", *groups, "-e", "--format", "json", code=code)
+    return {row["metric"]: row for row in json.loads(result.stdout)}
+
+
+def test_a_regression_of_a_fifth_is_found_and_named(recorded: Path) -> None:
+    rows = compared(recorded, "base", "new", code=3)
+    worse = {name for name, row in rows.items() if row["verdict"] == compare.WORSE}
+    assert {"ttft_p50_ms", "each_icl_p50_p50_ms", "latency_p50_ms"} <= worse
+    assert not {name for name, row in rows.items() if row["verdict"] == compare.BETTER}
+    assert rows["error_rate_pct"]["verdict"] == compare.UNCLEAR
+    for name in ("ttft_p50_ms", "each_icl_p50_p50_ms"):
+        assert 12 < rows[name]["change_pct"] < 28
+        assert 0 < rows[name]["low"] < 0.2 * rows[name]["base"] < rows[name]["high"]
+
+
+def test_the_other_way_round_it_is_an_improvement(recorded: Path) -> None:
+    rows = compared(recorded, "new", "base", code=0)
+    assert rows["ttft_p50_ms"]["verdict"] == compare.BETTER
+    assert not {name for name, row in rows.items() if row["verdict"] == compare.WORSE}
+
+
+def test_nothing_is_found_where_nothing_is(recorded: Path) -> None:
+    rows = compared(recorded, "base", "same", code=0)
+    assert {row["verdict"] for row in rows.values()} == {compare.UNCLEAR, compare.TOO_FEW}
+    judged = [row for row in rows.values() if row["verdict"] == compare.UNCLEAR]
+    assert len(judged) >= 14
+    assert all(row["low"] <= 0 <= row["high"] for row in judged)
+
+
+def test_of_many_halves_of_the_same_few_seem_to_differ(recorded: Path) -> None:
+    """All intervals of a comparison hold together with 95 %: of 20 comparisons of equals, 1 may find a difference."""
+    with queries.opened(recorded) as connection:
+        alike = exchanges.c.labels["run"].as_string().in_(("base", "same"))
+        (whole,) = overview.samples(connection, where=alike, gaps=False)
+    alarms = 0
+    for seed in range(20):
+        one, other = np.array_split(np.random.default_rng(seed).permutation(whole.size), 2)
+        rows = compare.groups(part_of(whole, one), part_of(whole, other), seed)
+        alarms += any(row["verdict"] in (compare.WORSE, compare.BETTER) for row in rows)
+    assert alarms <= 3
+
+
+def part_of(whole: summary.Sample, places: Any) -> summary.Sample:
+    columns = {name: values[places] for name, values in whole.columns.items()}
+    kept = whole.complete[places]
+    counts = Counter({"complete": int(kept.sum()), "truncated": int((~kept).sum())})
+    return summary.Sample((), counts, counts, kept, kept, kept, columns, whole.gaps)
+
+
+def build(tape: Path, *rules: str) -> subprocess.CompletedProcess[str]:
+    """Run a build of two steps: the check, and what only comes after it."""
+    wiretape = shlex.join([sys.executable, "-m", "wiretape.viewer.cli", "check", "--db", str(tape), *rules])
+    return subprocess.run(["sh", "-ec", f"{wiretape} && echo shipped"], capture_output=True, text=True, check=False)
+
+
+def test_a_build_is_stopped_by_a_rule_that_fails(recorded: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    rules = ("--max", "ttft.p95=500ms", "--min", "n=100", "--junit", str(report), "-f", "label:run=new")
+    ended = build(recorded, *rules)
+    assert ended.returncode == 3
+    assert "shipped" not in ended.stdout
+    assert "fails" in ended.stdout
+    suite = ElementTree.fromstring(report.read_bytes()).find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    (failure,) = suite.iter("failure")
+    assert (failure.get("message") or "").startswith("fails: ")
+
+
+def test_a_build_goes_on_when_every_rule_holds(recorded: Path) -> None:
+    rules = ("--max", "ttft.p95=5s", "--max", "error_rate=20%", "-f", "label:run=base")
+    ended = forked.run(["check", "--db", recorded, *rules])
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_build_with_nothing_to_judge_is_stopped_too(recorded: Path) -> None:
+    ended = forked.run(["check", "--db", recorded, "--max", "ttft.p95=5s", "-f", "label:run=none"])
+    assert ended.returncode == 4
+    assert "nothing to judge" in ended.stdout
