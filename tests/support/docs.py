@@ -5,7 +5,7 @@ from itertools import accumulate, groupby
 import click
 
 import wiretape.viewer.cli
-from tests.support.derived import derived
+from tests.support.decoding import derived
 from tests.support.wires import COMPLETIONS, WIRES, Wire
 from wiretape.recorder.decode.decoder import framing_of
 from wiretape.recorder.decode.exchange import OUTCOMES, Exchange

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.cases import each_case
-from tests.support.decoded import of_chunks
+from tests.support.decoding import of_chunks
 from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read

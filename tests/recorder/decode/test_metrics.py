@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cases import each_case
-from tests.support.decoded import of_chunks
+from tests.support.decoding import of_chunks
 from wiretape.recorder.decode import metrics
 from wiretape.recorder.decode.dialect import Chunk, ReportedError
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import conversing
+from tests.support import turns
 from tests.support.commands import on_terminal, run
 from tests.support.compressors import by_brotli, zstd
 from tests.support.frames import begin, body, end, head, opened, record
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event, recorded
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.stalls import Thresholds
@@ -80,8 +80,8 @@ def test_thresholds_are_refused_where_nothing_is_judged(tape: Path, part: str) -
 
 
 def test_a_conversation_is_a_page_that_marks_what_is_new(tmp_path: Path) -> None:
-    tape = recorded(tmp_path / "t.db", list(conversing.frames()))
-    page = run(tape, "show", conversing.SECOND, "--part", "conversation").stdout
+    tape = recorded(tmp_path / "t.db", list(turns.frames()))
+    page = run(tape, "show", turns.SECOND, "--part", "conversation").stdout
     assert [line for line in page.splitlines() if line[:1] not in ("", " ")] == [
         "model       gpt-x", "parameters  stream true  temperature 0", "system · 179 characters, as before",
         "tools · 1, as before", "messages · 3", "1 user", "2 assistant",
@@ -92,12 +92,12 @@ def test_a_conversation_is_a_page_that_marks_what_is_new(tmp_path: Path) -> None
 
 
 def test_a_conversation_is_folded_on_a_terminal_and_a_record_as_json(tmp_path: Path) -> None:
-    tape = recorded(tmp_path / "t.db", list(conversing.frames()))
-    shown = on_terminal(tape, "show", conversing.FIRST, "--part", "conversation")
+    tape = recorded(tmp_path / "t.db", list(turns.frames()))
+    shown = on_terminal(tape, "show", turns.FIRST, "--part", "conversation")
     assert "… 9 more lines: a pipe gets all of it" in shown
-    found = json.loads(run(tape, "show", conversing.SECOND, "--part", "conversation", "--format", "json").stdout)
+    found = json.loads(run(tape, "show", turns.SECOND, "--part", "conversation", "--format", "json").stdout)
     assert (found["continues"], [message["new"] for message in found["messages"]]) == (
-        conversing.FIRST,
+        turns.FIRST,
         [False, False, True],
     )
 

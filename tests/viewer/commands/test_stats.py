@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.support import conversing
+from tests.support import turns
 from tests.support.cases import each_case
 from tests.support.commands import on_terminal
 from tests.support.frames import begin, body, end, head, opened, record
@@ -191,8 +191,8 @@ def test_two_exchanges_are_compared_side_by_side(tape: Path) -> None:
 
 
 def test_two_requests_are_compared_part_by_part(tmp_path: Path) -> None:
-    tape = recorded(tmp_path / "t.db", list(conversing.frames()))
-    given = ("compare", conversing.FIRST, conversing.SECOND, "--part", "request")
+    tape = recorded(tmp_path / "t.db", list(turns.frames()))
+    given = ("compare", turns.FIRST, turns.SECOND, "--part", "request")
     rows = json.loads(run(tape, *given, "--format", "json").stdout)
     assert tuple(rows[0]) == tuple(changes.FIELDS)
     assert [(row["part"], row["name"], row["change"]) for row in rows] == [
@@ -205,10 +205,10 @@ def test_two_requests_are_compared_part_by_part(tmp_path: Path) -> None:
 
 
 def test_requests_that_differ_exit_3_if_asked_and_those_without_messages_4(tmp_path: Path, tape: Path) -> None:
-    agent = recorded(tmp_path / "t.db", list(conversing.frames()))
+    agent = recorded(tmp_path / "t.db", list(turns.frames()))
     part = ("--part", "request", "-e")
-    run(agent, "compare", conversing.FIRST, conversing.SECOND, *part, code=3)
-    run(agent, "compare", conversing.FIRST, conversing.FIRST, *part)
+    run(agent, "compare", turns.FIRST, turns.SECOND, *part, code=3)
+    run(agent, "compare", turns.FIRST, turns.FIRST, *part)
     refused = run(tape, "compare", COMPLETE, LIMITED, *part, code=1).exception
     assert isinstance(refused, NotFound)  # which exits 4
     assert f"nothing to compare in the request of {LIMITED}: its body is no JSON object" in str(refused)

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tests.support import conversing
-from tests.support.exchange_rows import detailed
+from tests.support import turns
+from tests.support.exchanges import detailed
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.prompt import Media, Other, Prompt, Reasoning, Text, ToolCall, ToolResult
 from wiretape.recorder.sanitize import safe
@@ -17,10 +17,10 @@ from wiretape.viewer.exchange.turn import Turn, asked, turn
 from wiretape.viewer.rows import RequestRow
 
 FIRST = detailed(
-    id=conversing.FIRST, content="I look.",
+    id=turns.FIRST, content="I look.",
     tool_calls=[{"id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'}],
 )  # fmt: skip
-SECOND = detailed(id=conversing.SECOND, request_model="gpt-x", model="gpt-x", content="Yes.", finish_reason="stop")
+SECOND = detailed(id=turns.SECOND, request_model="gpt-x", model="gpt-x", content="Yes.", finish_reason="stop")
 
 
 def request(body: bytes) -> RequestRow:
@@ -28,8 +28,8 @@ def request(body: bytes) -> RequestRow:
 
 
 def second() -> Turn:
-    before = asked(FIRST, request(conversing.asked(*conversing.QUESTION)))
-    body = conversing.asked(*conversing.QUESTION, *conversing.GOES_ON, metadata={"user_id": "u"}, temperature=0)
+    before = asked(FIRST, request(turns.asked(*turns.QUESTION)))
+    body = turns.asked(*turns.QUESTION, *turns.GOES_ON, metadata={"user_id": "u"}, temperature=0)
     return turn(asked(SECOND, request(body)), before)
 
 
@@ -62,8 +62,8 @@ def test_a_turn_in_short_shows_what_is_new() -> None:
 
 def test_of_many_messages_the_last_are_shown_and_what_a_program_put_in_front_is_left_out() -> None:
     messages = [{"role": "user", "content": ["<system-reminder>x</system-reminder>", f"Say {at}."]} for at in range(80)]
-    before = asked(FIRST, request(conversing.asked(*messages)))
-    body = conversing.asked(*messages, {"role": "user", "content": "Go on."})
+    before = asked(FIRST, request(turns.asked(*messages)))
+    body = turns.asked(*messages, {"role": "user", "content": "Go on."})
     shown = text(lines(turn(asked(SECOND, request(body)), before), Folding(60, "r shows it"), ""))
     start = shown.index("… 68 earlier messages: r shows it")
     assert shown[start + 1] == "69 user  Say 68."
@@ -82,7 +82,7 @@ def test_a_turn_in_full_leaves_nothing_out() -> None:
 
 
 def test_a_long_text_is_folded_by_its_lines() -> None:
-    first = turn(asked(FIRST, request(conversing.asked(*conversing.QUESTION))))
+    first = turn(asked(FIRST, request(turns.asked(*turns.QUESTION))))
     shown = text(lines(first, Folding(60, "r shows it"), ""))
     assert "  Rule 10." in shown
     assert "  Rule 11." not in shown
@@ -91,10 +91,8 @@ def test_a_long_text_is_folded_by_its_lines() -> None:
 
 def test_a_changed_system_prompt_and_left_out_messages_are_told() -> None:
     system = {"role": "system", "content": "Be long."}
-    before = asked(FIRST, request(conversing.asked(*conversing.QUESTION, *conversing.GOES_ON)))
-    shown = text(
-        lines(turn(asked(SECOND, request(conversing.asked(system, *conversing.GOES_ON))), before), Folding(40), "")
-    )
+    before = asked(FIRST, request(turns.asked(*turns.QUESTION, *turns.GOES_ON)))
+    shown = text(lines(turn(asked(SECOND, request(turns.asked(system, *turns.GOES_ON))), before), Folding(40), ""))
     assert "system · 8 characters, changed since the turn before" in shown
     assert "── new since 11110000, without 3 of its messages" in "\n".join(shown)
 
@@ -134,10 +132,10 @@ def test_parameters_have_the_names_of_both_levels() -> None:
 def test_a_record_says_which_messages_are_new() -> None:
     found = record(second())
     assert [message["new"] for message in found["messages"]] == [False, False, True]
-    assert (found["id"], found["continues"], found["problem"]) == (conversing.SECOND, conversing.FIRST, None)
+    assert (found["id"], found["continues"], found["problem"]) == (turns.SECOND, turns.FIRST, None)
     assert found["messages"][2]["parts"][0]["content"] == [{"text": "snow", "kind": "text"}]
     assert found["answer"]["parts"] == [{"text": "Yes.", "kind": "text"}]
-    assert json.loads(found["tools"][0]["definition"]) == conversing.TOOLS[0]
+    assert json.loads(found["tools"][0]["definition"]) == turns.TOOLS[0]
 
 
 def test_a_record_is_json_however_deep_a_parameter_is() -> None:
@@ -159,7 +157,7 @@ def test_recorded_text_reaches_no_terminal_as_it_is() -> None:
         first = asked(detailed(model=HOSTILE, content=HOSTILE), request(body))
         shown = "\n".join(one.plain for one in drawn(lines(turn(asked(SECOND, request(body)), first), folding, "")))
         assert safe(shown, multiline=True) == shown
-    other = asked(SECOND, request(conversing.asked(*conversing.QUESTION)))
+    other = asked(SECOND, request(turns.asked(*turns.QUESTION)))
     assert None not in (first.prompt, other.prompt)
     found = changes.changes(first.prompt or Prompt(), other.prompt or Prompt())
     compared = "\n".join(one.plain for one in drawn(changes.lines(found, Folding())))

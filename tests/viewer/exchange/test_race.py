@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from tests.support.exchange_rows import detailed
+from tests.support.exchanges import detailed
 from tests.support.sample_tape import COMPLETE, LIMITED, MS, TOOLS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read

@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.support.cases import each_case
-from tests.support.exchange_rows import listed as row
+from tests.support.exchanges import listed as row
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds

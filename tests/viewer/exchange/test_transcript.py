@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from tests.support.decoded import of_chunks
+from tests.support.decoding import of_chunks
 from tests.support.sample_tape import COMPLETE, DONE, FAILED, TOOLS, event
 from wiretape.recorder.decode.assembly import assemble
 from wiretape.recorder.decode.decoder import Decoded, decode

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import conversing
-from tests.support.exchange_rows import detailed
+from tests.support import turns
+from tests.support.exchanges import detailed
 from tests.support.websockets import ASK, response, side, websocket
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.prompt import Message, Text
@@ -22,19 +22,19 @@ def request(body: bytes | None, size: int | None = -1, *headers: list[str]) -> R
     return RequestRow("", "POST", "/v1", "", headers, body, len(body or b"") if size == -1 else size, "", {})
 
 
-def follows(messages: list[Any], before: list[Any] = conversing.QUESTION, **parameters: Any) -> Turn:
-    first = asked(ANSWERED, request(conversing.asked(*before)))
-    return turn(asked(detailed(), request(conversing.asked(*messages, **parameters))), first)
+def follows(messages: list[Any], before: list[Any] = turns.QUESTION, **parameters: Any) -> Turn:
+    first = asked(ANSWERED, request(turns.asked(*before)))
+    return turn(asked(detailed(), request(turns.asked(*messages, **parameters))), first)
 
 
 def test_the_messages_and_the_answer_of_the_turn_before_are_not_new() -> None:
-    shown = follows([*conversing.QUESTION, *conversing.GOES_ON])
+    shown = follows([*turns.QUESTION, *turns.GOES_ON])
     assert (shown.repeated, shown.dropped) == (2, 0)
 
 
 def test_an_answer_that_the_client_changed_is_new() -> None:
     changed = {"role": "assistant", "content": "I looked."}
-    assert follows([*conversing.QUESTION, changed, USER]).repeated == 1
+    assert follows([*turns.QUESTION, changed, USER]).repeated == 1
 
 
 def test_reasoning_items_and_calls_of_an_answer_are_not_new() -> None:
@@ -48,12 +48,12 @@ def test_reasoning_items_and_calls_of_an_answer_are_not_new() -> None:
 
 
 def test_messages_of_the_turn_before_that_are_left_out_are_counted() -> None:
-    shown = follows([conversing.QUESTION[0], USER], [*conversing.QUESTION, *conversing.GOES_ON])
+    shown = follows([turns.QUESTION[0], USER], [*turns.QUESTION, *turns.GOES_ON])
     assert (shown.repeated, shown.dropped) == (0, 3)
 
 
 def test_a_turn_whose_server_keeps_the_messages_repeats_nothing() -> None:
-    kept = follows(conversing.QUESTION, previous_response_id="r")
+    kept = follows(turns.QUESTION, previous_response_id="r")
     assert (kept.asked.is_rest, kept.repeated, kept.dropped) == (True, 0, 0)
 
 

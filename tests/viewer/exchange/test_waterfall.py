@@ -3,7 +3,7 @@
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from tests.support.exchange_rows import detailed
+from tests.support.exchanges import detailed
 from tests.support.sample_tape import LIVE, MS, TOOLS
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.stalls import Thresholds

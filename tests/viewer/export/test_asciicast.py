@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from tests.support.decoded import of_chunks
-from tests.support.exchange_rows import full
+from tests.support.decoding import of_chunks
+from tests.support.exchanges import full
 from tests.support.golden import assert_golden
 from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece

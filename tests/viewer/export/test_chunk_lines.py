@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from tests.support.decoded import of_runs
+from tests.support.decoding import of_runs
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.decoder import Decoded, ItemRun
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.support.commands import on_terminal, run
-from tests.support.exchange_rows import full
+from tests.support.exchanges import full
 from tests.support.golden import assert_golden
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.decode.decoder import Decoded

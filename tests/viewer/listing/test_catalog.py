@@ -1,7 +1,7 @@
 """A list of exchanges: their places, the rows that are kept, and the marks."""
 
 from tests.support.cases import each_case
-from tests.support.exchange_rows import listed
+from tests.support.exchanges import listed
 from wiretape.viewer.listing.catalog import MOST_MARKS, PAGE, Catalog, Marks
 from wiretape.viewer.rows import ListRow
 

@@ -4,7 +4,7 @@ from rich.cells import cell_len
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from tests.support.exchange_rows import listed as row
+from tests.support.exchanges import listed as row
 from tests.support.sample_tape import HOSTILE
 from tests.viewer.exchange.test_states import LOOK, plain
 from wiretape.viewer.listing import layout

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from tests.support.exchange_rows import listed
+from tests.support.exchanges import listed
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.exchange import ENDED_BY, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds

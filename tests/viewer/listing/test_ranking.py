@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from tests.support.exchange_rows import listed
+from tests.support.exchanges import listed
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.process import RecorderRun

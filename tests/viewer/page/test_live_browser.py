@@ -12,7 +12,7 @@ from tests.support.browser import Page, chromium
 from tests.support.commands import RUN
 from tests.support.forked import ROOT
 from tests.support.frames import until
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.patched import CASES
 from tests.support.sample_tape import COMPLETE_READS
 from wiretape.viewer.web.patch import difference

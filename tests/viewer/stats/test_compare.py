@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from tests.support.exchange_rows import detailed
+from tests.support.exchanges import detailed
 from tests.support.sample_tape import COMPLETE, TOOLS
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.stats import compare

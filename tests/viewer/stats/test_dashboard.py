@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import inf
 
-from tests.support.ended import FACTS, MS, ONE
+from tests.support.exchanges import FACTS, MS, ONE
 from wiretape.viewer.stats.conventions import DURATION, FIRST_CHUNK, PER_CHUNK, TOKENS
 from wiretape.viewer.stats.dashboard import LABEL_SETS, OTHER, OTHER_ERROR, DashboardCounts, Histogram
 from wiretape.viewer.stats.tools.request import Judged

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import shapes
 from tests.support.cases import each_case
-from tests.support.derived import derived
+from tests.support.decoding import derived
 from wiretape.viewer.commands.help import PRICES
 from wiretape.viewer.stats import prices
 from wiretape.viewer.stats.prices import UNITS, Names, Prices, usage

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, DONE, event
 
 HIDDEN = "bbbb000000000001"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.commands import RUN
 from tests.support.forked import CLI, ROOT
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, event
 from tests.support.terminal import Terminal
 

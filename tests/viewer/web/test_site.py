@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.patched import patched
 from tests.support.relay import address, fetch, on_loop, post
 from tests.support.sample_tape import COMPLETE_READS

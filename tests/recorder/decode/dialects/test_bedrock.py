@@ -5,7 +5,7 @@ from hypothesis import given
 
 from tests.support import hostile
 from tests.support.cases import each_case
-from tests.support.derived import cut_everywhere, derived, said
+from tests.support.decoding import cut_everywhere, derived, said
 from tests.support.eventstream import event, message, string
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.bedrock import API, parse, tokens

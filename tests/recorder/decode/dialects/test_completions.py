@@ -4,7 +4,7 @@ from hypothesis import given
 
 from tests.support import hostile
 from tests.support.cases import each_case
-from tests.support.derived import cut_everywhere, derived, said
+from tests.support.decoding import cut_everywhere, derived, said
 from wiretape.recorder.decode.dialect import Chunk, Piece
 from wiretape.recorder.decode.dialects import chat, completions
 from wiretape.recorder.decode.dialects.completions import parse

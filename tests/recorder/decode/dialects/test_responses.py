@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.support import hostile
 from tests.support.cases import each_case
-from tests.support.derived import cut_everywhere, derived
-from tests.support.derived import said as said_of
+from tests.support.decoding import cut_everywhere, derived
+from tests.support.decoding import said as said_of
 from wiretape.recorder.decode.assembly import Calls
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.responses import DIALECT, parse

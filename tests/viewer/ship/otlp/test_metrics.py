@@ -5,7 +5,7 @@ from dataclasses import replace
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric, ResourceMetrics
 
-from tests.support.ended import MS, ONE
+from tests.support.exchanges import MS, ONE
 from wiretape.viewer.ship.otlp import attributes, metrics
 from wiretape.viewer.stats.conventions import LATEST, RELEASED
 from wiretape.viewer.stats.tools.request import Judged

@@ -5,7 +5,7 @@ from dataclasses import replace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.support.ended import CHUNKS, FACTS, MS, ONE, body
+from tests.support.exchanges import CHUNKS, FACTS, MS, ONE, body
 from wiretape.recorder.decode.exchange import Read
 from wiretape.viewer.ship.otlp import attributes, spans
 from wiretape.viewer.ship.otlp.spans import context

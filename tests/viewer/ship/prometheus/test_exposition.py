@@ -7,7 +7,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cases import each_case
-from tests.support.ended import ONE
+from tests.support.exchanges import ONE
 from wiretape.recorder.commands.metrics import Setup
 from wiretape.viewer.ship.prometheus.serve import Exposition, accepts_gzip
 from wiretape.viewer.stats.conventions import LATEST, RELEASED, Conventions

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from tests.support.exchange_rows import full
+from tests.support.exchanges import full
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS, TRUNCATED
 from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.errors import TapeDamaged

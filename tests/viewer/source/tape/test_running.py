@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from tests.support.exchange_rows import listed
+from tests.support.exchanges import listed
 from tests.support.sample_tape import COMPLETE, LIVE
 from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.source.tape import exchange, live, queries

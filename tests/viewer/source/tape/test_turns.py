@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import conversing, frames
+from tests.support import frames, turns
 from tests.support.sample_tape import LIMITED, recorded
 from tests.support.websockets import ASK, response, side
 from wiretape.recorder.decode.prompt import Prompt, Text
@@ -25,10 +25,10 @@ def prompt_of(tape: Path, id: str) -> Prompt:
 
 
 def test_a_turn_is_read_with_the_one_that_it_continues(tmp_path: Path) -> None:
-    tape = recorded(tmp_path / "t.db", list(conversing.frames()))
-    first, second = read(tape, conversing.FIRST), read(tape, conversing.SECOND)
+    tape = recorded(tmp_path / "t.db", list(turns.frames()))
+    first, second = read(tape, turns.FIRST), read(tape, turns.SECOND)
     assert (first.since, first.repeated) == ("", 0)
-    assert (second.since, second.repeated) == (conversing.FIRST[:8], 2)
+    assert (second.since, second.repeated) == (turns.FIRST[:8], 2)
 
 
 def test_what_was_asked_over_a_websocket_is_one_conversation(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tests.support.forked import CLI
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import LIVE, event
 from tests.support.terminal import Terminal
 from wiretape.recorder.clock import Clock

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.support.commands import run
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.support.screens import SIZES, assert_golden, journey, press, resized, seen, shows, staged, wait_for
 from wiretape.viewer.tui.compare.race import CompareScreen

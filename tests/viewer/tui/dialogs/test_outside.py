@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.forked import CLI
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import HOSTILE, LIVE, event
 from tests.support.terminal import Terminal
 from wiretape.recorder.sanitize import safe

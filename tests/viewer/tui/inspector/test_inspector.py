@@ -14,7 +14,7 @@ import pytest
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import (
     COMPLETE,
     COMPLETE_READS,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE_READS, DONE, LIVE, MS, event
 from tests.support.screens import journey, press, resized, shows, staged, typed, wait_for
 from wiretape.viewer.tui.inspector.screen import InspectorScreen

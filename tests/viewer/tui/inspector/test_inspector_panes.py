@@ -12,8 +12,8 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from tests.support import conversing
-from tests.support.growing import recorder
+from tests.support import turns
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import DONE, HOSTILE, MS, event, recorded
 from tests.support.screens import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
 from wiretape.recorder.tape import digits, packing
@@ -585,7 +585,7 @@ def test_the_heading_has_the_verdict_and_not_its_flag(marked: Path) -> None:
 
 
 def test_a_request_is_shown_message_by_message_in_short_in_full_or_as_it_was_sent(tmp_path: Path) -> None:
-    tape = recorded(tmp_path / "tape.db", list(conversing.frames()))
+    tape = recorded(tmp_path / "tape.db", list(turns.frames()))
 
     async def steps() -> None:
         async with staged(tape, lambda: InspectorScreen(2)) as (_, pilot):

@@ -8,7 +8,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from tests.support.exchange_rows import listed as row
+from tests.support.exchanges import listed as row
 from tests.support.screens import wait_for
 from wiretape.viewer.listing import layout
 from wiretape.viewer.listing.catalog import PAGE, Catalog

@@ -13,7 +13,7 @@ from textual.events import Key, MouseScrollDown
 from textual.pilot import Pilot
 from textual.widgets import SelectionList
 
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, TOOLS_READS, event
 from tests.support.screens import SIZES, Watch, assert_golden, journey, point, resized, seen, shows, wait_for
 from wiretape.recorder.errors import NotFound, WiretapeError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from textual.events import MouseMove
 
-from tests.support.growing import recorder
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import DONE, MS, event
 from tests.support.screens import journey, point, shows, staged, wait_for
 from wiretape.recorder.clock import SYSTEM

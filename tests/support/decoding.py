@@ -1,12 +1,40 @@
-"""Measures of a body that a test wrote, as if a socket had brought it."""
+"""Decoded streams of given chunks, and measures of given bodies."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from wiretape.recorder.decode.decoder import EVENT, Decoded, Run
 from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.decode.metrics import Measures
+
+
+def of_runs(
+    runs: Sequence[Run], at_ns: Sequence[int | None], reads: Sequence[int | None] | None = None, done: bool = False
+) -> Decoded:
+    """Return the stream of these runs, each item with its timestamp and read; if `done`, the last item is `[DONE]`."""
+    size = len(at_ns)
+    return Decoded(
+        b"",
+        "sse",
+        kinds=bytearray((EVENT,)) * size,
+        starts=[0] * size,
+        ends=[0] * size,
+        at_ns=at_ns,
+        reads=range(size) if reads is None else reads,
+        runs=list(runs),
+        done_item=size - 1 if done else None,
+    )
+
+
+def of_chunks(
+    chunks: Sequence[Chunk], at_ns: Sequence[int | None], reads: Sequence[int | None] | None = None
+) -> Decoded:
+    """Return the stream of these chunks, each in an item of its own."""
+    return of_runs([Run(chunk, None, [""], item) for item, chunk in enumerate(chunks)], at_ns, reads)
+
 
 MS = 1_000_000
 

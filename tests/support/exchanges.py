@@ -1,13 +1,15 @@
-"""Records of exchanges, made of the fields that a test is about; the others are unknown."""
+"""Records of exchanges with given fields; the others are unknown, or those of a short chat."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.viewer import rows
 from wiretape.viewer.rows import DetailRow, ListRow, RequestRow
 from wiretape.viewer.source.tape.exchange import FullExchange
+from wiretape.viewer.stats.dashboard import Ended
+from wiretape.viewer.stats.tools.request import Judged
 
 _USUAL: dict[str, Any] = {
     "id": "7f3a81000000aaaa", "started_at": "2026-03-01T12:00:00.123456Z", "method": "POST", "path": "/v1",
@@ -40,3 +42,22 @@ def full(
     facts = Exchange(None, None, None, None, connected_ns, headers_ns, end_ns)
     request, decoded = RequestRow("", "POST", "/v1", "", [], None, 0, "", {}), decoded or Decoded(b"", "json")
     return FullExchange(detailed(**stored), request, [], facts, sent_ns, 0, Reads.of(reads), b"", decoded)
+
+
+MS = 1_000_000
+CHUNKS = [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'] * 3
+FACTS = Exchange(200, "text/event-stream", None, "end", None, None, 500 * MS, framing="chunked")
+
+
+def body(facts=FACTS, pieces=CHUNKS, at=None):
+    reads = at or [
+        Read(seq, (10 + 20 * seq) * MS, None, seq * len(CHUNKS[0]), len(data)) for seq, data in enumerate(pieces)
+    ]
+    return decode(facts, reads, b"".join(pieces))
+
+
+ONE = Ended(
+    operation="chat", api="openai.chat", upstream="https://api.example.com/v1", request_model="m",
+    response_model="m-2", exchange=FACTS, judged=Judged("complete", None, 500 * MS), body=body(), flags=["stall"],
+    input_tokens=7, output_tokens=None,
+)  # fmt: skip
