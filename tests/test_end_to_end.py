@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.relay import DONE, chunk, fetch, finish, kept, on_loop, post, recording, until, wiretape
+from tests.support.sdks import plain
 from wiretape.recorder.demo import scenes
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 
@@ -37,11 +38,6 @@ MESSAGE: tuple[dict[str, Any], ...] = (
      "usage": {"output_tokens": 4}},
     {"type": "message_stop"},
 )  # fmt: skip
-
-
-def plain(payload: Any, status: int = 200) -> Scene:
-    body = json.dumps(payload).encode()
-    return answer([(0.0, body)], status=status, content_type="application/json", framing="length")
 
 
 def choose(asked: ReceivedRequest) -> Scene:

@@ -72,6 +72,15 @@ def chunk(text: str, **more: Any) -> bytes:
     return b"data: " + json.dumps(payload).encode() + b"\n\n"
 
 
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
+STREAM = [(0.0, chunk("a")), (0.0, chunk("b", finish="stop")), (0.0, DONE)]
+
+
+def plain(body: bytes, **more: Any) -> Scene:
+    return answer([(0.0, body)], content_type="application/json", framing="length", **more)
+
+
 # The tape
 
 

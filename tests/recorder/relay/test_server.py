@@ -7,7 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relay import DONE, ByHand, Relay, address, chunk, dial, kept, on_loop, post, raw, take, until
+from tests.support.relay import (
+    CHUNKED,
+    DONE,
+    ByHand,
+    Relay,
+    address,
+    chunk,
+    dial,
+    kept,
+    on_loop,
+    post,
+    raw,
+    take,
+    until,
+)
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.errors import CannotListen
@@ -16,8 +30,6 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Client, Request
 from wiretape.recorder.relay.states import INBOUND, IllegalStep, Inbound
-
-CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def test_a_port_that_is_taken_is_said_in_one_line() -> None:

@@ -1,0 +1,304 @@
+"""Losses of a tap: what was not stored, or is no longer on the tape, is counted."""
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.frames import (
+    SESSION,
+    STREAM,
+    begin,
+    damage,
+    end,
+    exchange,
+    head,
+    opened,
+    other_session,
+    outcomes_of,
+)  # fmt: skip
+from tests.support.taps import PURPOSE, is_alive, kill, play, started, until
+from tests.support.writers import PROGRAM
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.relay import tap
+from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.tap import Tap
+from wiretape.recorder.tape import journal, losses
+from wiretape.recorder.tape.losses import Totals, Unstored
+
+
+def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Path) -> None:
+    pieces = [b"x" * 1000] * 100
+
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=50_000) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            for frame in (begin("e1"), head("e1")):
+                running.put(frame)
+            gathered = tap.Gathered("e1")
+            kept = [running.offer(gathered, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
+            assert kept == sorted(kept, reverse=True)
+            assert 40 < sum(kept) < 50
+            running.put(end("e1", pieces[: sum(kept)], gap=1000 * kept.count(False)))
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: running.counts.recorded == 1)
+            assert running.offer(tap.Gathered("e2"), 0, None, b"", 50_000)
+
+    play(scenario())
+
+
+def test_closing_counts_what_a_stuck_writer_did_not_store_and_ends_it(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        pid = running.pid or 0
+        os.kill(pid, signal.SIGSTOP)
+        running.put(begin("e1"))
+        assert await running.close(grace=0.05) == 2  # and the farewell
+        assert running.counts.trouble == "2 frames could not be stored: for 0.05 s the writer acknowledged nothing"
+        await until(lambda: not is_alive(pid))
+
+    play(scenario())
+
+
+def test_the_totals_are_those_of_the_tape_across_writers(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for place in range(2):
+            for frame in exchange(f"e{place}", STREAM if place else [b"cut"]):
+                running.put(frame)
+            await until(partial(lambda place: running.counts.stored_exchanges > place, place))
+            kill(running)
+            await until(lambda: running.pid is None)
+        assert await running.close() == 0
+        assert running.totals() == Totals(recorded=2, failed=1, missing_bytes=0, missing_exchanges=0)
+
+    play(scenario())
+
+
+@pytest.mark.damages
+def test_what_was_stored_and_is_no_longer_on_the_tape_is_missing(tape: Path) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for id in ("e1", "e2"):
+            for frame in exchange(id):
+                running.put(frame)
+        await until(lambda: running.counts.recorded == 2)
+        damage(tape, *(f"DELETE FROM {name} WHERE exchange_no=1" for name in ("bodies", "measures", "settlements")))
+        damage(tape, "DELETE FROM exchanges WHERE no=1")
+        assert await running.close() == 0
+        totals = running.totals()
+        size = len(b"".join(STREAM))
+        assert (totals.recorded, totals.missing_bytes, totals.missing_exchanges) == (1, size, 1)
+        assert totals.problems == [
+            f"1 exchange and {size} bytes had been stored and cannot be read from the tape any more:"
+            " something else changed it"
+        ]
+
+    play(scenario())
+
+
+def overwrite(tape: Path) -> None:
+    tape.write_bytes(random.Random(1).randbytes(tape.stat().st_size))
+
+
+def replace_by_another(tape: Path) -> None:
+    other = tape.with_name("other")
+    with opened(other):
+        pass
+    other.replace(tape)
+    tape.with_name(tape.name + "-wal").unlink()  # it would be read as the other's
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(("fault", "with_writer"), [(overwrite, True), (replace_by_another, False)])
+def test_what_cannot_be_read_from_the_tape_at_the_end_is_missing(
+    tape: Path, fault: Callable[[Path], None], with_writer: bool
+) -> None:
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: running.counts.recorded == 1)
+        if not with_writer:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+        fault(tape)
+        if not with_writer:
+            kill(running)
+            await until(lambda: not running.admits())
+        await running.close()
+        totals = running.totals()
+        assert (totals.recorded, totals.missing_exchanges) == (0, 1)
+        assert totals.missing_bytes == len(b"".join(STREAM))
+        assert "cannot be read from the tape any more" in totals.problems[0]
+
+    play(scenario())
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("fault", ["overwritten", "cut"])
+def test_damage_while_it_was_recorded_is_found_at_the_end(tape: Path, fault: str) -> None:
+    with opened(tape) as store:
+        for number in range(20):
+            store.settle(store.append(exchange(f"before{number}")))
+
+    async def scenario() -> None:
+        running = Tap(tape, other_session("session-2"), PURPOSE)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        await until(lambda: running.counts.recorded == 1)
+        if fault == "cut":
+            os.truncate(tape, 0)
+        else:
+            overwrite(tape)
+        await running.close()
+        assert not running.totals().is_whole
+        assert running.totals().problems
+
+    play(scenario())
+
+
+FULL_DISK = f"""
+import signal, sys
+del sys.argv[1:4]  # options of Python, and the module
+{PROGRAM}
+writer.RETRY_SECONDS = 0.02
+with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
+    driver = connection.connection.dbapi_connection
+    limit = lambda *_: driver.execute(f"PRAGMA max_page_count={{driver.execute('PRAGMA page_count').fetchone()[0]}}")
+    signal.signal(signal.SIGUSR1, limit)
+    writer.Writer(Store(connection), tape, relays).run()
+"""
+"""A writer whose disk is full from SIGUSR1 on; its arguments are those of Python."""
+
+
+def on_a_small_disk(directory: Path) -> Path:
+    program = directory / "python"
+    (directory / "full_disk.py").write_text(FULL_DISK)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {directory}/full_disk.py "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+DIES_AFTER_DELETING = """
+import os, signal, sys
+from pathlib import Path
+from wiretape.recorder.tape import channels, journal, writer
+answer, first = channels.Channel.answer, Path(__file__).with_suffix(".first")
+def dying(channel, what):
+    if isinstance(what, journal.Deleted):
+        os.kill(os.getpid(), signal.SIGKILL)
+    answer(channel, what)
+if not first.exists():
+    first.touch()
+    channels.Channel.answer = dying
+sys.exit(writer.main(sys.argv[4:]))
+"""
+"""A writer that is killed, the first time, when it has deleted exchanges and has not reported it."""
+
+
+def test_what_a_writer_deleted_before_it_was_killed_is_not_reported_as_lost(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    (tmp_path / "dies.py").write_text(DIES_AFTER_DELETING)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/dies.py "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(tap.sys, "executable", str(program))
+    totals: list[Totals] = []
+
+    async def scenario() -> None:
+        async with started(tape, keep=journal.Keep(age_seconds=60.0)) as running:
+            for number in (1, 2):
+                for frame in exchange(f"e{number}", [b"broken"]):
+                    running.put(frame)
+                await until(lambda: running.counts.deleted == number)  # noqa: B023 - waited for at once
+            assert running.counts.restarts == 1
+        totals.append(running.totals())
+
+    play(scenario())
+    assert totals == [Totals(recorded=2, failed=2, missing_bytes=0, missing_exchanges=0)]
+
+
+def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enters(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = random.Random(5).randbytes(50_000)
+    said: list[str] = []
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
+        with monkeypatch.context() as patch:
+            patch.setattr(tap.sys, "executable", str(on_a_small_disk(tmp_path)))
+            await running.start()
+        first, late = (Recording(running, SYSTEM, id) for id in ("e1", "e2"))
+        first.begin(begin("e1"))
+        first.read(SYSTEM.now(), None, STREAM[0])
+        await until(lambda: running.counts.stored_bytes)
+        os.kill(running.pid or 0, signal.SIGUSR1)
+        first.read(SYSTEM.now(), None, noise)
+        first.end("end", None, SYSTEM.now())
+        late.begin(begin("e2", body=noise))
+        late.read(SYSTEM.now(), None, b"12345")
+        await until(lambda: "database or disk is full" in said)
+        await until(lambda: losses.read(tape) == Unstored(SESSION.uuid, [first.relayed(), late.relayed()]))
+        late.end("end", None, SYSTEM.now())
+        assert await running.close(grace=0.1) > 0
+        assert running.counts.unrecorded == 1
+
+    play(scenario())
+    with opened(tape, other_session("session-2")) as store:
+        left = losses.read(tape)
+        assert left is not None
+        assert store.missing(left) == (1, 5)
+        store.recover([left])
+        store.settle(store.unsettled())
+        assert store.missing(left) == (0, 0)
+    assert outcomes_of(tape) == {"e1": "interrupted", "e2": "connect_error"}
+
+
+def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is_over(tape: Path) -> None:
+    said: list[str] = []
+
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=10_000, on_trouble=said.append) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            recording = Recording(running, SYSTEM, "e1")
+            recording.begin(begin("e1"))
+            for _ in range(20):
+                recording.read(SYSTEM.now(), None, b"x" * 1000)
+            await until(lambda: said)
+            lost = running.counts.dropped_bytes
+            assert said == [f"{lost:,} bytes could not be stored so far; streams go on"]
+            recording.end("end", None, SYSTEM.now())
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: len(said) > 1)
+            assert said[1:] == [f"nothing is lost any more; in all, {lost:,} bytes could not be stored"]
+
+    play(scenario())
+
+
+def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None:
+    async def scenario() -> None:
+        async with started(tape, queue_bytes=10_000) as running:
+            os.kill(running.pid or 0, signal.SIGSTOP)
+            recording = Recording(running, SYSTEM, "e1")
+            recording.begin(begin("e1"))
+            for _ in range(20):
+                recording.read(SYSTEM.now(), None, b"x" * 1000)
+            os.kill(running.pid or 0, signal.SIGCONT)
+            await until(lambda: (losses.read(tape) or Unstored("")).exchanges == [recording.relayed()])
+            recording.end("end", None, SYSTEM.now())
+            await until(lambda: losses.read(tape) == Unstored(SESSION.uuid))
+
+    play(scenario())
+    assert not losses.path_of(tape).exists()

@@ -1,0 +1,54 @@
+"""A tap in the tests' own process, with the writer that it starts."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from tests.support.frames import (
+    SESSION,
+)  # fmt: skip
+from wiretape.recorder.relay.tap import Tap
+
+PURPOSE = "wiretape record (pid 1)"
+
+
+def play(coroutine: Coroutine[Any, Any, None], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+    with asyncio.Runner(loop_factory=loop or uvloop.new_event_loop) as runner:
+        runner.run(coroutine)
+
+
+async def until(fact: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not fact():  # noqa: ASYNC110 - another process sets no event
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def started(tape: Path, **options: Any) -> AsyncIterator[Tap]:
+    running = Tap(tape, SESSION, PURPOSE, **options)
+    await running.start()
+    try:
+        yield running
+    finally:
+        pid = running.pid
+        await running.close(grace=20)
+        await until(lambda: pid is None or not is_alive(pid))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill(running: Tap) -> None:
+    assert running.pid is not None
+    os.kill(running.pid, signal.SIGKILL)
