@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wiretape.recorder.decode.decoder import EVENT, Decoded, Run
+from wiretape.recorder.decode.decoder import EVENT, Decoded, ItemRun
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Read
@@ -12,7 +12,7 @@ from wiretape.recorder.decode.metrics import Measures
 
 
 def of_runs(
-    runs: Sequence[Run], at_ns: Sequence[int | None], reads: Sequence[int | None] | None = None, done: bool = False
+    runs: Sequence[ItemRun], at_ns: Sequence[int | None], reads: Sequence[int | None] | None = None, done: bool = False
 ) -> Decoded:
     """Return the stream of these runs, each item with its timestamp and read; if `done`, the last item is `[DONE]`."""
     size = len(at_ns)
@@ -33,7 +33,7 @@ def of_chunks(
     chunks: Sequence[Chunk], at_ns: Sequence[int | None], reads: Sequence[int | None] | None = None
 ) -> Decoded:
     """Return the stream of these chunks, each in an item of its own."""
-    return of_runs([Run(chunk, None, [""], item) for item, chunk in enumerate(chunks)], at_ns, reads)
+    return of_runs([ItemRun(chunk, None, [""], item) for item, chunk in enumerate(chunks)], at_ns, reads)
 
 
 MS = 1_000_000

@@ -13,7 +13,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.proxy import Proxy
-from wiretape.recorder.relay.upstream import Limits, Transport
+from wiretape.recorder.relay.upstream import Timeouts, Transport
 
 
 def leave(writer: asyncio.StreamWriter, how: str) -> None:
@@ -62,7 +62,7 @@ def deaf() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory, deaf: str) -> Iterator[Relay]:
     """A relay of little patience."""
-    limits = Limits(connect=0.7, headers=0.4, idle=0.5)
+    limits = Timeouts(connect=0.7, headers=0.4, idle=0.5)
     with Relay(tmp_path_factory.mktemp("hasty"), others=[f"deaf={deaf}"], limits=limits) as relay:
         yield relay
 

@@ -30,7 +30,7 @@ from tests.support.taps import PURPOSE, is_alive, kill, play, started, until
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
 from wiretape.recorder.relay import tap
-from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape import file, journal, lock
 from wiretape.recorder.tape.losses import Totals
@@ -186,7 +186,7 @@ def test_reads_that_come_together_travel_in_one_frame_and_before_what_follows_th
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
         os.kill(running.pid or 0, signal.SIGSTOP)
-        both = [Recording(running, SYSTEM, id) for id in ("e1", "e2")]
+        both = [ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2")]
         for one in both:
             one.begin(begin(one.id))
         for place in range(100):
@@ -367,7 +367,7 @@ def test_closing_goes_on_past_its_grace_while_the_writer_acknowledges(tape: Path
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
         for number in range(2000):
-            one = Recording(running, SYSTEM, f"{number:016x}")
+            one = ExchangeFrames(running, SYSTEM, f"{number:016x}")
             one.begin(begin(one.id))
             one.end("client", None, SYSTEM.now())
         assert await running.close(grace=0.8) == 0

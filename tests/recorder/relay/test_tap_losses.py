@@ -26,7 +26,7 @@ from tests.support.taps import PURPOSE, is_alive, kill, play, started, until
 from tests.support.writers import PROGRAM
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.relay import tap
-from wiretape.recorder.relay.recording import Recording
+from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape import journal, losses
 from wiretape.recorder.tape.losses import Totals, Unstored
@@ -240,7 +240,7 @@ def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enter
         with monkeypatch.context() as patch:
             patch.setattr(tap.sys, "executable", str(on_a_small_disk(tmp_path)))
             await running.start()
-        first, late = (Recording(running, SYSTEM, id) for id in ("e1", "e2"))
+        first, late = (ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2"))
         first.begin(begin("e1"))
         first.read(SYSTEM.now(), None, STREAM[0])
         await until(lambda: running.counts.stored_bytes)
@@ -272,7 +272,7 @@ def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is
     async def scenario() -> None:
         async with started(tape, queue_bytes=10_000, on_trouble=said.append) as running:
             os.kill(running.pid or 0, signal.SIGSTOP)
-            recording = Recording(running, SYSTEM, "e1")
+            recording = ExchangeFrames(running, SYSTEM, "e1")
             recording.begin(begin("e1"))
             for _ in range(20):
                 recording.read(SYSTEM.now(), None, b"x" * 1000)
@@ -291,7 +291,7 @@ def test_a_gap_is_kept_beside_the_tape_while_its_stream_runs(tape: Path) -> None
     async def scenario() -> None:
         async with started(tape, queue_bytes=10_000) as running:
             os.kill(running.pid or 0, signal.SIGSTOP)
-            recording = Recording(running, SYSTEM, "e1")
+            recording = ExchangeFrames(running, SYSTEM, "e1")
             recording.begin(begin("e1"))
             for _ in range(20):
                 recording.read(SYSTEM.now(), None, b"x" * 1000)

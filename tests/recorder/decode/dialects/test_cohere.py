@@ -5,13 +5,8 @@ from hypothesis import given
 
 from tests.support import hostile
 from tests.support.cases import each_case
-<<<<<<< HEAD
-from tests.support.derived import cut_everywhere, derived, said
-from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
-=======
 from tests.support.decoding import cut_everywhere, derived, said
-from wiretape.recorder.decode.dialect import Chunk, Fault, Piece, Tokens, ToolPiece
->>>>>>> a6b8e571 (Join helpers of tests that are about the same things)
+from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import chat, messages
 from wiretape.recorder.decode.dialects.cohere import API, parse, tokens
 

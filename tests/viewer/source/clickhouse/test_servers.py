@@ -26,7 +26,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.cli import group
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
-from wiretape.viewer.source.clickhouse import figures, gaps, heat, listing, source
+from wiretape.viewer.source.clickhouse import figures, gaps, listing, source
 from wiretape.viewer.source.clickhouse.client import Centre, NotAtCentre
 from wiretape.viewer.source.clickhouse.source import connected
 from wiretape.viewer.source.tape import conditions, live, overview, queries
@@ -149,7 +149,7 @@ def check_maps(tape: Path, to: str) -> None:
         for metric, room in itertools.product(METRICS, ((150, 40), (1, 3))):
             for text in ("-is:open", "-is:open model:gpt-*", "-is:open model:nobody"):
                 where = conditions.condition(parse(text))
-                assert heat.heat(connection, metric, room, where) == overview.heat(own, metric, room, where)
+                assert figures.heat(connection, metric, room, where) == overview.heat(own, metric, room, where)
 
 
 def _page(connection: Connection, order: tuple[str, bool] | None, before: listing.Page | None) -> listing.Page:

@@ -15,7 +15,7 @@ from tests.support.screens import SIZES, journey, point, seen, shows, wait_for
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.viewer.listing.layout import COLUMNS
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.place import Tape
+from wiretape.viewer.source.tape.place import TapePlace
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.help import entries
 from wiretape.viewer.tui.list import offers as list_offers
@@ -258,10 +258,10 @@ def test_commands_name_the_tape_unless_they_find_it_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "my tape.db"
-    assert offers.command(Tape(path), "show", "@-1") == f"wiretape show --db '{path}' @-1"
-    assert offers.arguments(Tape(path), "export", "a b") == ["export", "--db", str(path), "a b"]
+    assert offers.command(TapePlace(path), "show", "@-1") == f"wiretape show --db '{path}' @-1"
+    assert offers.arguments(TapePlace(path), "export", "a b") == ["export", "--db", str(path), "a b"]
     monkeypatch.setenv("WIRETAPE_DB", str(path))
-    assert offers.command(Tape(path), "view", "ab", "--at", "#3") == "wiretape view ab --at '#3'"
+    assert offers.command(TapePlace(path), "view", "ab", "--at", "#3") == "wiretape view ab --at '#3'"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WIRETAPE_DB", path.name)  # found from this directory only
-    assert offers.arguments(Tape(path), "ls") == ["ls", "--db", str(path)]
+    assert offers.arguments(TapePlace(path), "ls") == ["ls", "--db", str(path)]
