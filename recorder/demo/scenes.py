@@ -5,6 +5,7 @@ every outcome worth looking at within a few seconds.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -49,17 +50,22 @@ def usage(prompt: int, completion: int, reasoning: int | None = None) -> JsonObj
     return counted
 
 
-def words(model: str, text: str, gap: float, **more: Any) -> list[Piece]:
-    """Return `text` as one chunk per word, `gap` seconds apart."""
-    return [(gap, data(chunk(model, {"content": word + " "}, **more))) for word in text.split()]
+def fragments(text: str) -> list[str]:
+    """Split a text as models stream it: a word with the space before it, or punctuation; `|` splits a word."""
+    return re.findall(r" ?\w+| ?[^\w\s|]+\n*", text)
 
 
-_TALE = "Once upon a time a robot learned to wait , and found that every pause has a length ."
+def spoken(model: str, text: str, gap: float, **more: Any) -> list[Piece]:
+    """Return `text` as one chunk per fragment, `gap` seconds apart."""
+    return [(gap, data(chunk(model, {"content": one}, **more))) for one in fragments(text)]
+
+
+_TALE = "Once upon a time a ro|bot learned to wait, and found every pause has a length."
 
 
 def _openai(model: str) -> Scene:
     """The schema page: role first, usage last on a chunk without choices."""
-    body = [(0.12, data(chunk(model, {"role": "assistant", "content": ""}))), *words(model, _TALE, 0.03)]
+    body = [(0.12, data(chunk(model, {"role": "assistant", "content": ""}))), *spoken(model, _TALE, 0.03)]
     body += [
         (0.01, data(chunk(model, {}, "stop"))),
         (0.0, data({**chunk(model, {}), "choices": [], "usage": usage(14, 18)})),
@@ -73,7 +79,7 @@ def _envelope(_: str) -> Scene:
     call: JsonObject = {"index": 0, "id": "call_1", "type": "function"}
     call["function"] = {"name": "get_weather", "arguments": '{"city":"Singapore"}'}
     body = [
-        *words("", "Let me look that up .", 0.04, **more),
+        *spoken("", "Let me look that up.", 0.04, **more),
         (0.08, data(chunk("", {"tool_calls": [call]}, **more))),
     ]
     return answer([*body, (0.02, data(chunk("", {"content": ""}, "tool_calls", **more)))], delay=0.1)
@@ -83,7 +89,7 @@ def _pretty(model: str) -> Scene:
     """Payloads over many lines; only the first line begins with `data:`."""
     deltas: Iterable[tuple[JsonObject, str | None]] = (
         ({"role": "assistant"}, None),
-        *(({"content": word + " "}, None) for word in _TALE.split()[:8]),
+        *(({"content": one}, None) for one in fragments(_TALE)[:8]),
         ({"content": ""}, "stop"),
     )
     body = [(0.04, f"data: {json.dumps(chunk(model, delta, end), indent=2)}\n\n".encode()) for delta, end in deltas]
@@ -94,7 +100,7 @@ def _shifting(_: str) -> Scene:
     """The id and the creation time change in mid-stream; no [DONE], no usage."""
     more = {"id": "stream:chat:26e9476e", "object": "chat.completion"}
     last = chunk("", {"content": ""}, "stop", **{**more, "id": "stream:chat:c51514fb", "created": 1773044133})
-    return answer([*words("", "Hello ! How can I help you today ?", 0.05, **more), (0.03, data(last))], delay=0.15)
+    return answer([*spoken("", "Hello! How can I help you today?", 0.05, **more), (0.03, data(last))], delay=0.15)
 
 
 def _routed(model: str) -> Scene:
@@ -102,7 +108,7 @@ def _routed(model: str) -> Scene:
     sansa = {"routed": True, "routed_model": "openai/gpt-5.4-mini", "routing_latency_ms": 287}
     body = [
         (0.29, data(chunk(model, {"role": "assistant"}, sansa=sansa))),
-        *words(model, "Routed , then answered .", 0.04),
+        *spoken(model, "Rout|ed, answered.", 0.04),
     ]
     last: JsonObject = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84, 78)}
     last["choices"] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
@@ -112,8 +118,8 @@ def _routed(model: str) -> Scene:
 def _reasoning(model: str) -> Scene:
     """Keep-alive comments, then reasoning, then the answer."""
     body = [(0.1, b": keep-alive\n\n"), (0.1, b": keep-alive\n\n")]
-    thoughts = "The user asks for the sum ; two and two make four ."
-    body += [(0.04, data(chunk(model, {"reasoning_content": word + " "}))) for word in thoughts.split()]
+    thoughts = "The user asks for the sum; two and two make four."
+    body += [(0.04, data(chunk(model, {"reasoning_content": one}))) for one in fragments(thoughts)]
     body += [(0.25, data(chunk(model, {"content": "Four"}))), (0.04, data(chunk(model, {"content": "."})))]
     return answer([*body, (0.01, data(chunk(model, {}, "stop", usage=usage(9, 22, 16)))), (0.0, DONE)], delay=0.1)
 
@@ -144,17 +150,16 @@ def _messages(model: str) -> Scene:
     """Anthropic's Messages: thinking, a text and a tool call, each in a block of its own, and a ping."""
     message = {"id": "msg_demo", "type": "message", "role": "assistant", "model": model, "content": []}
     begun = {"type": "message_start", "message": {**message, "usage": {"input_tokens": 21, "output_tokens": 1}}}
-    thoughts, said = "Tokyo is in Japan . Look the weather up .", "Let me see what the sky does ."
+    thoughts, said = "Tokyo is in Japan. Look the weather up.", "Let me see what the sky does."
     call = {"type": "tool_use", "id": "toolu_demo", "name": "get_weather", "input": {}}
     ended = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 46}}
     body = [(0.15, _named(begun)), (0.0, _block("start", 0, content_block={"type": "thinking", "thinking": ""}))]
     body.append((0.0, _named({"type": "ping"})))
     body += [
-        (0.04, _block("delta", 0, delta={"type": "thinking_delta", "thinking": f"{word} "}))
-        for word in thoughts.split()
+        (0.04, _block("delta", 0, delta={"type": "thinking_delta", "thinking": one})) for one in fragments(thoughts)
     ]
     body += [(0.01, _block("stop", 0)), (0.1, _block("start", 1, content_block={"type": "text", "text": ""}))]
-    body += [(0.03, _block("delta", 1, delta={"type": "text_delta", "text": f"{word} "})) for word in said.split()]
+    body += [(0.03, _block("delta", 1, delta={"type": "text_delta", "text": one})) for one in fragments(said)]
     body += [(0.01, _block("stop", 1)), (0.08, _block("start", 2, content_block=call))]
     for piece in ('{"ci', 'ty":"', "Tokyo", '"}'):
         body.append((0.05, _block("delta", 2, delta={"type": "input_json_delta", "partial_json": piece})))
@@ -169,9 +174,9 @@ def _response(kind: str, **more: object) -> bytes:
 def _responses(model: str) -> Scene:
     """OpenAI's Responses: a summary of the reasoning, then a text; each end repeats the whole part."""
     whole = {"id": "resp_demo", "object": "response", "model": model, "status": "in_progress", "output": []}
-    thoughts, said = "**Counting the pauses** Each is a gap .", "A pause is as long as nobody speaks ."
-    summed = {"id": "rs_demo", "type": "reasoning", "summary": [{"type": "summary_text", "text": f"{thoughts} "}]}
-    text = [{"type": "output_text", "text": f"{said} ", "annotations": []}]
+    thoughts, said = "**Pauses**\n\nEach is a gap.", "A pause is as long as nobody speaks."
+    summed = {"id": "rs_demo", "type": "reasoning", "summary": [{"type": "summary_text", "text": thoughts}]}
+    text = [{"type": "output_text", "text": said, "annotations": []}]
     told = {"id": "msg_demo", "type": "message", "role": "assistant", "status": "completed", "content": text}
     counted = {"input_tokens": 17, "output_tokens": 38, "total_tokens": 55}
     counted["output_tokens_details"] = {"reasoning_tokens": 24}  # type: ignore[assignment]
@@ -179,11 +184,11 @@ def _responses(model: str) -> Scene:
     body = [(0.1, _response("created", response=whole))]
     body.append((0.2, _response("output_item.added", output_index=0, item={**summed, "summary": []})))
     place = {"item_id": "rs_demo", "output_index": 0, "summary_index": 0}
-    body += [(0.05, _response("reasoning_summary_text.delta", delta=f"{word} ", **place)) for word in thoughts.split()]
+    body += [(0.05, _response("reasoning_summary_text.delta", delta=one, **place)) for one in fragments(thoughts)]
     body.append((0.01, _response("output_item.done", output_index=0, item=summed)))
     body.append((0.1, _response("output_item.added", output_index=1, item={**told, "content": []})))
     place = {"item_id": "msg_demo", "output_index": 1, "content_index": 0}
-    body += [(0.03, _response("output_text.delta", delta=f"{word} ", **place)) for word in said.split()]
+    body += [(0.03, _response("output_text.delta", delta=one, **place)) for one in fragments(said)]
     body += [
         (0.01, _response("output_item.done", output_index=1, item=told)),
         (0.02, _response("completed", response=ended)),
@@ -194,8 +199,8 @@ def _responses(model: str) -> Scene:
 def _stall(model: str) -> Scene:
     """A silence of 2.4 s in mid-sentence."""
     before, after = (
-        words(model, "The model begins to speak ,", 0.03),
-        words(model, "and goes on as if nothing had happened .", 0.03),
+        spoken(model, "The model begins to speak,", 0.03),
+        spoken(model, " and goes on as if nothing had happened.", 0.03),
     )
     after[0] = (2.4, after[0][1])
     return answer(
@@ -205,13 +210,13 @@ def _stall(model: str) -> Scene:
 
 def _burst(model: str) -> Scene:
     """Everything was held back and comes in one piece: a stream by name only."""
-    held = b"".join(piece for _, piece in words(model, f"{_TALE} {_TALE}", 0.0))
+    held = b"".join(piece for _, piece in spoken(model, f"{_TALE} {_TALE}", 0.0))
     return answer([(1.3, held + data(chunk(model, {}, "stop", usage=usage(14, 36))) + DONE)], delay=0.05)
 
 
 def _truncated(model: str) -> Scene:
     """Upstream closes the connection in mid-stream."""
-    return answer(words(model, "This answer ends in the mid", 0.04), end="fin", delay=0.12)
+    return answer(spoken(model, "This answer ends in the mid", 0.04), end="fin", delay=0.12)
 
 
 def _limited(model: str) -> Scene:
@@ -232,7 +237,7 @@ def _failing(model: str) -> Scene:
     """An error inside a 200, followed by [DONE] as if all were well."""
     error = {"error": {"code": "provider_error", "message": "Provider disconnected"}}
     error["choices"] = [{"finish_reason": "error"}]  # type: ignore[assignment]
-    return answer([*words(model, "It all looked good until", 0.04), (0.2, data(error)), (0.0, DONE)], delay=0.1)
+    return answer([*spoken(model, "It all looked good until", 0.04), (0.2, data(error)), (0.0, DONE)], delay=0.1)
 
 
 SCENES = {

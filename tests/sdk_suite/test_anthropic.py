@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.wiretape("tapes/anthropic.jsonl")
 
-SAID = "Let me see what the sky does . "
+SAID = "Let me see what the sky does."
 
 
 def test_a_message_is_shown_whole_or_asked_for_again(judge: Callable[[Reply, str], None]) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.wiretape("tapes/openai.jsonl")
 
-TALE = "Once upon a time a robot learned to wait , and found that every pause has a length . "
-PAUSE = "A pause is as long as nobody speaks . "
+TALE = "Once upon a time a robot learned to wait, and found every pause has a length."
+PAUSE = "A pause is as long as nobody speaks."
 
 
 def test_a_chat_is_shown_whole_or_asked_for_again(judge: Callable[[Reply, str], None]) -> None:

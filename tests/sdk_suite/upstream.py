@@ -11,6 +11,7 @@ from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpst
 LIMITED = b"Try again."
 HOW = """\
 export OPENAI_BASE_URL={url}/v1 ANTHROPIC_BASE_URL={url} OPENAI_API_KEY=x ANTHROPIC_API_KEY=x
+rm tests/sdk_suite/tapes/{{openai,anthropic}}.jsonl  # a failure never replaces a whole answer
 pytest -n0 tests/sdk_suite/test_openai.py tests/sdk_suite/test_anthropic.py --wiretape-record=all"""
 
 

@@ -44,6 +44,12 @@ def test_a_recording_of_the_scenes_shows_what_they_promise(tmp_path: Path) -> No
         relay.runner.run(main())
 
 
+def test_a_text_comes_in_fragments_that_a_model_would_stream() -> None:
+    assert scenes.fragments("A ro|bot learned, then: **wait**\n\nOnce.") == [
+        "A", " ro", "bot", " learned", ",", " then", ":", " **", "wait", "**\n\n", "Once", "."
+    ]  # fmt: skip
+
+
 @each_case("body", [b"", b"[]", b"{}", b'{"model": 1}', b'{"model": "gpt-x"}', b"\xff"])
 def test_what_is_no_scene_is_not_found(body: bytes) -> None:
     (_, head), (_, text) = scenes.choose(ReceivedRequest(body=body)).pieces

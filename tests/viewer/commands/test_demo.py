@@ -92,13 +92,22 @@ def test_what_is_not_at_the_usual_place_is_found(by_scene: dict[str, dict[str, A
     assert by_scene["pretty"]["content"].startswith("Once upon a time")
 
 
+def test_demo_texts_read_as_prose(by_scene: dict[str, dict[str, Any]]) -> None:
+    texts = [one[kind] for one in by_scene.values() for kind in ("content", "reasoning") if one[kind]]
+    assert len(texts) == 15
+    for text in texts:
+        assert re.search(r"[ ][.,;:!?]|  |^ | $", text) is None, text
+    assert by_scene["stall"]["content"] == "The model begins to speak, and goes on as if nothing had happened."
+    assert by_scene["responses"]["reasoning"] == "**Pauses**\n\nEach is a gap."
+
+
 def test_streams_of_other_apis_are_measured_like_chat(by_scene: dict[str, dict[str, Any]]) -> None:
     messages, responses = by_scene["messages"], by_scene["responses"]
     assert [one["api"] for one in (messages, responses)] == ["anthropic.messages", "openai.responses"]
     assert messages["reasoning"].startswith("Tokyo is in Japan")
     assert messages["tool_calls"][0]["arguments"] == '{"city":"Tokyo"}'
     assert (messages["input_tokens"], messages["output_tokens"]) == (21, 46)
-    assert responses["content"] == "A pause is as long as nobody speaks . "
+    assert responses["content"] == "A pause is as long as nobody speaks."
     assert (responses["finish_reason"], responses["reasoning_tokens"]) == ("completed", 24)
     assert all(one["ttfo_ms"] > one["ttft_ms"] > 100 for one in (messages, responses))
     assert not {"hidden_tokens", "no_usage"} & {*messages["flags"], *responses["flags"]}

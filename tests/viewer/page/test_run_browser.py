@@ -190,7 +190,7 @@ def test_the_pointer_tells_what_had_come_and_a_click_on_a_bar_opens_it(page: Pag
         mouse(page, "mouseMoved", left + width * 0.55, top + 22 + 15 * lane + 7)
         if "demo-stall" in page.run("document.querySelector('.pointed').textContent"):
             break
-    assert "The model begins to speak , " in page.run("document.querySelector('.pointed').textContent")
+    assert "The model begins to speak," in page.run("document.querySelector('.pointed').textContent")
     page.click(left + width * 0.55, top + 22 + 15 * lane + 7)
     page.run("new Promise((done) => setTimeout(done, 400))")
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
