@@ -1,5 +1,6 @@
 """What the documentation says is what the code does."""
 
+import doctest
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ import pytest
 from tests.support import forked
 from tests.support.cases import each_case
 from tests.support.terminal import Terminal
+import wiretape
 from wiretape.recorder import __version__
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.decode.operation import GENERATIONS
@@ -133,6 +135,13 @@ def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, mon
     names: dict[str, Any] = {}
     exec(code, names)
     assert len(names["frame"]) == 13
+
+
+def test_help_of_the_package_begins_with_an_example_that_is_true(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    _, _, example = str(wiretape.__doc__).partition("\n\n")
+    assert example.startswith("    >>> import wiretape\n")
+    assert doctest.testmod(wiretape) == doctest.TestResults(failed=0, attempted=6)
 
 
 @pytest.mark.parametrize(

@@ -346,6 +346,12 @@ def value(row: ListRow, name: str) -> Any:
     return row.metrics[name] if isinstance(row, DetailRow) and name in row.metrics else getattr(row, name)
 
 
+def record(row: DetailRow, headers: tuple[Headers, Headers]) -> TableRow:
+    """Return all fields of an exchange by name, with the headers of its request and of its response."""
+    fields = {name: value(row, name) for name in FIELDS + TEXT_FIELDS + DETAIL_FIELDS}
+    return fields | dict(zip(("request_headers", "response_headers"), headers, strict=True))
+
+
 def only(found: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:
     """Yield rows with some of their fields, in this order."""
     return ({name: row[name] for name in names} for row in found)

@@ -1,8 +1,22 @@
-"""A tape, recorded by wiretape, as pandas frames.
+"""A tape of recorded LLM streams in Python, such as that of `wiretape demo --db demo.db`.
 
     >>> import wiretape
-    >>> tape = wiretape.open_tape("tape.db")
-    >>> frame = tape.exchanges("model:gpt-* since:2h")
+    >>> with wiretape.open_tape("demo.db") as tape:
+    ...     complete = tape.exchanges(filter="model:demo-* outcome:complete")
+    ...     figures = tape.stats(by="model", slo="ttft<800ms")
+    ...     difference = tape.compare("@-13", "@-4").set_index("metric")["difference"]
+    ...     stalled = tape.show("@-4")
+    >>> bool(complete["ttft_ms"].max() > 1000)
+    True
+    >>> float(figures.set_index("model").loc["demo-burst", "goodput_pct"])
+    0.0
+    >>> bool(difference["max_stall_ms"] > 2000)
+    True
+    >>> stalled["content"]
+    'The model begins to speak, and goes on as if nothing had happened.'
+
+Tables and figures are pandas frames: `exchanges`, `texts`, `chunks`, `reads`, `gaps`, `stats` and `compare`; unknown is
+NA, never 0. `help(wiretape.Tape)` explains them, `wiretape help filters` the filters.
 
 `WiretapeServer` is the type of the pytest plugin's fixture, and `RequestTimeline` the return type of its `timeline()`.
 

@@ -6,7 +6,6 @@ An invalid value is a usage error that names the option. The language of filters
 import functools
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,8 +58,6 @@ def connected_to(
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-
-_LABEL = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 
 
 class _SourceType(click.Path):
@@ -282,13 +279,9 @@ def limits_given() -> list[str]:
 
 def groups(by: str | None) -> tuple[str, ...]:
     """Return the keys that `--by` names. Raise `click.BadParameter`."""
-    from wiretape.viewer.stats.metrics import GROUPS
+    from wiretape.viewer.stats import metrics
 
-    keys = tuple(dict.fromkeys(part.strip() for part in by.split(","))) if by is not None else ()
-    for key in keys:
-        if not _LABEL.fullmatch(key):
-            known("--by", key, (*GROUPS, "label.KEY"), "group")
-    return keys
+    return () if by is None else parsed("--by", metrics.groups, by)
 
 
 every_operation = click.option(
@@ -305,12 +298,11 @@ def covered(source: "Source", selection: "Selection", all_operations: bool) -> "
     """
     from wiretape.viewer.query import coverage
 
-    if all_operations or coverage.names_operation(selection.filter):
-        return selection
-    if left_out := source.left_out(selection):
+    covered = selection.covered(all_operations)
+    if covered.generations and (left_out := source.left_out(selection)):
         note = f"wiretape: {coverage.described(left_out)}: add operation:… to the filter, or --all-operations"
         click.get_current_context().call_on_close(lambda: click.echo(note, err=True))
-    return selection.of_generations()
+    return covered
 
 
 def named(source: "Source", ids: Sequence[str], where: "Filter | None") -> "Selection":

@@ -25,12 +25,11 @@ def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
     from wiretape.viewer.timing.attribution import Attribution
     from wiretape.viewer.timing.verdicts import verdicts
 
-    row = one.worked_out()
-    request_headers, response_headers = one.headers()
+    row, headers = one.worked_out(), one.headers()
     if out.format not in (None, "table"):
-        fields = {name: rows.value(row, name) for name in rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS}
-        out.put_one(fields | {"request_headers": request_headers, "response_headers": response_headers})
+        out.put_one(rows.record(row, headers))
         return
+    request_headers, response_headers = headers
     judged = verdicts(Attribution(*one.observed()), row.outcome, limits)
     output.show(report.page(row, judged, response_headers, output.width()))
     output.show(report.headers("response headers", response_headers))

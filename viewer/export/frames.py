@@ -19,10 +19,10 @@ escape, as in an export. Statistics over many exchanges are in `stats`, those of
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pandas as pd
@@ -31,14 +31,20 @@ from pandas.arrays import FloatingArray, IntegerArray
 from sqlalchemy import Connection
 
 from wiretape.recorder.commands import options
+from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import file
 from wiretape.viewer import rows
 from wiretape.viewer.export import fields
 from wiretape.viewer.export.fields import ExportField, Kind
+from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import parse
+from wiretape.viewer.query.syntax import Filter, every
 from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.base import Measuring, Selection, Source
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.place import TapePlace
+from wiretape.viewer.stats import compare, metrics, summary
 
 GAPS: Final = (
     ExportField("id", "text", None, "the exchange's id, 16 hex digits (X-Wiretape-Id)"),
@@ -46,6 +52,9 @@ GAPS: Final = (
     ExportField("icl_ms", "number", "ms", "gap between two output chunks; 0 where they share a read"),
 )
 """The columns of `Tape.gaps`."""
+
+_COMPARED: Final[dict[str, Kind]] = {"metric": "text", "base_n": "integer", "new_n": "integer", "verdict": "text"}
+"""The kinds of the columns of `Tape.compare` that are not numbers."""
 
 _DTYPES: Final[dict[Kind, str]] = {
     "text": "string", "words": "string", "json": "string", "integer": "Int64", "number": "Float64",
@@ -68,38 +77,47 @@ def open_tape(path: str | Path | None = None) -> "Tape":
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """A tape with its tables as frames, the oldest exchange first.
+    """A tape with its tables as frames, the oldest exchange first, and with the answers of the commands.
 
-    `where` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; an empty one selects all, and an
-    invalid one raises a `ValueError` with the position and the reason. `limit` is the maximum number of rows. A tape
-    that cannot be read raises a `wiretape.recorder.errors.TapeError`.
+    `filter` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; an empty one selects all, and an
+    invalid one raises a `ValueError` with the position and the reason. `where` is its older name; exchanges have to fit
+    both. `limit` is the maximum number of rows. A tape that cannot be read raises a
+    `wiretape.recorder.errors.TapeError`. A `with` block works, and is not needed: there is nothing to close.
     """
 
     path: Path
 
-    def exchanges(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def exchanges(
+        self, filter: str | None = None, *, limit: int | None = None, where: str | None = None
+    ) -> pd.DataFrame:
         """Return one row for each exchange: its start, model and outcome (text), durations in ms, counts.
 
         `started_at` is a timestamp in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
         """
-        return self._exchanges("exchanges", where, limit)
+        return self._exchanges("exchanges", limit, filter, where)
 
-    def texts(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
+    def texts(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> pd.DataFrame:
         """Return the columns of `exchanges`, then the answer: content, reasoning, refusal, and tool calls as JSON."""
-        return self._exchanges("texts", where, limit)
+        return self._exchanges("texts", limit, filter, where)
 
-    def chunks(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
+    def chunks(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> pd.DataFrame:
         """Return one row for each choice of each chunk; each is decoded from the bytes, so a million take their time.
 
         `at_ms` is since T0, `gap_ms` since the chunk before; `output` is whether the chunk counts as output.
         """
-        with self._selected(where) as (connection, condition):
+        with self._selected(filter, where) as (connection, condition):
             return _frame("chunks", queries.all_chunks(connection, condition, limit))
 
-    def reads(self, where: str | None = None, *, limit: int | None = None) -> pd.DataFrame:
+    def reads(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> pd.DataFrame:
         """Return one row for each socket read: timestamps in ms since T0, `start` and `size` in bytes of the body."""
         ids, parts, left = list[str](), [np.empty((5, 0))], limit
-        with self._selected(where) as (connection, condition):
+        with self._selected(filter, where) as (connection, condition):
             for id, found in queries.all_reads_packed(connection, condition):
                 if left is not None and left <= 0:
                     break
@@ -112,12 +130,12 @@ class Tape:
         arrays = _category(place, ids), _whole(seq), _ms(at), _ms(relayed), _whole(start), _whole(size)
         return _described("reads", fields.of("reads"), arrays)
 
-    def gaps(self, where: str | None = None) -> pd.DataFrame:
+    def gaps(self, filter: str | None = None, *, where: str | None = None) -> pd.DataFrame:
         """Return one row for each gap between two output chunks of an exchange: its number and its length in ms.
 
         They are the gaps of `icl` in `stats`, which takes those of the complete exchanges. Millions take seconds.
         """
-        with self._selected(where) as (connection, condition):
+        with self._selected(filter, where) as (connection, condition):
             found = [(id, _whole_gaps(packed)) for id, packed in queries.packed_gaps(connection, condition)]
         counts = np.array([len(packed) // 8 for _, packed in found], np.int64)
         gaps = np.frombuffer(b"".join(packed for _, packed in found), "<i8")
@@ -126,30 +144,122 @@ class Tape:
         place = np.repeat(np.arange(len(found)), counts)
         return _described("gaps", GAPS, (_category(place, [id for id, _ in found]), _whole(seq), _ms(gaps)))
 
-    def _exchanges(self, table: str, where: str | None, limit: int | None) -> pd.DataFrame:
+    def stats(
+        self,
+        filter: str | None = None,
+        *,
+        by: str | None = None,
+        slo: str | None = None,
+        percentile_method: summary.Method = "linear",
+        include_failed: bool = False,
+        all_operations: bool = False,
+    ) -> pd.DataFrame:
+        """Return the figures of `wiretape stats`, with its options, by group: `by="model,label.run"`.
+
+        The columns are those of `wiretape stats --schema`; `frame.attrs["notes"]` lists the messages about
+        old and missing measures and about excluded exchanges.
+        """
+        keys = () if by is None else metrics.groups(by)
+        measuring = Measuring(percentile_method, metrics.objective(slo) if slo else (), include_failed)
+        with TapePlace(self.path).opened() as source:
+            selection = Selection(_filter(filter))
+            found = source.figures(keys, selection.covered(all_operations), measuring)
+            frame = _frame("summary", (summary.row_of(one, keys) for one in found), fields.of("summary", keys))
+            frame.attrs["notes"] = _notes(source, selection, all_operations)
+        return frame
+
+    def compare(
+        self,
+        a: str | None = None,
+        b: str | None = None,
+        *,
+        base: str | None = None,
+        new: str | None = None,
+        filter: str | None = None,
+        include_failed: bool = False,
+        all_operations: bool = False,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """Return the rows of `wiretape compare`: of two exchanges, `a` and `b`, or of two groups, selected by filters.
+
+        Of groups, `frame.attrs["notes"]` is that of `stats`. Raises `wiretape.recorder.errors.NotFound` if there is no
+        such exchange, or if a group is empty.
+        """
+        is_pair = a is not None and b is not None and base is new is filter is None
+        if not is_pair and (a is not None or b is not None or base is None or new is None):
+            raise ValueError("name two exchanges, or two groups with base and new")
+        with TapePlace(self.path).opened() as source:
+            if a is not None and b is not None:
+                pair = [source.exchange(source.find(id)).detail() for id in (a, b)]
+                return _frame("pair", compare.pair(*pair), _columns(compare.PAIR_FIELDS))
+            sides, notes = list[summary.Sample](), list[str]()
+            for name, text in (("base", base), ("new", new)):
+                selection = Selection(_filter(filter, text))
+                sides += source.samples(selection.covered(all_operations), include_failed=include_failed)
+                notes += _notes(source, selection, all_operations)
+                if not sides[-1].size:
+                    raise NotFound(f"nothing to compare: {name} selects no exchange")
+        before, after = sides
+        frame = _frame("compared", compare.groups(before, after, seed), _columns(compare.FIELDS))
+        frame.attrs["notes"] = list(dict.fromkeys(notes))
+        return frame
+
+    def show(self, id: str) -> TableRow:
+        """Return an exchange as `wiretape show --format json` does: its fields, texts, labels and headers by name.
+
+        `id` is 4 or more characters of its id, `@` (the newest), `@-1` (the one before) or `@err` (the newest that
+        failed). Raises `wiretape.recorder.errors.NotFound`.
+        """
+        with TapePlace(self.path).opened() as source:
+            found = source.exchange(source.find(id))
+            return rows.record(found.worked_out(), found.headers())
+
+    def _exchanges(self, table: str, limit: int | None, *filters: str | None) -> pd.DataFrame:
         names = tuple(field.name for field in fields.of(table))
-        with self._selected(where) as (connection, condition):
+        with self._selected(*filters) as (connection, condition):
             return _frame(table, queries.exchanges(connection, names, where=condition, limit=limit))
 
     @contextlib.contextmanager
-    def _selected(self, where: str | None) -> Iterator[tuple[Connection, Condition | None]]:
-        condition = conditions.condition(parse(where)) if where and not where.isspace() else None
+    def _selected(self, *filters: str | None) -> Iterator[tuple[Connection, Condition | None]]:
+        where = _filter(*filters)
+        condition = None if where is None else conditions.condition(where)
         with queries.opened(self.path) as connection:
             yield connection, condition
 
 
-def _frame(table: str, found: Iterable[TableRow]) -> pd.DataFrame:
+def _filter(*texts: str | None) -> Filter | None:
+    """Return the filter for what fits all of these filters, None for everything. Raises `ValueError`."""
+    given = [parse(text) for text in texts if text and not text.isspace()]
+    return every(given) if given else None
+
+
+def _notes(source: Source, selection: Selection, all_operations: bool) -> list[str]:
+    """Return the messages of `wiretape stats` about old and missing measures and about excluded exchanges."""
+    left_out = source.left_out(selection) if selection.covered(all_operations).generations else {}
+    found = (source.advice(), source.unmeasured(), coverage.described(left_out) if left_out else None)
+    return [note for note in found if note is not None]
+
+
+def _columns(meanings: Mapping[str, str]) -> tuple[ExportField, ...]:
+    """Return the columns of a comparison."""
+    return tuple(ExportField(name, _COMPARED.get(name, "number"), None, meaning) for name, meaning in meanings.items())
+
+
+def _frame(table: str, found: Iterable[TableRow], columns_of: Sequence[ExportField] = ()) -> pd.DataFrame:
     """Make a frame of the rows of a table; only the columns are held, not the rows."""
-    columns: dict[str, list[Any]] = {field.name: [] for field in fields.of(table)}
+    given = columns_of or fields.of(table)
+    columns: dict[str, list[Any]] = {field.name: [] for field in given}
     appends = [(name, column.append) for name, column in columns.items()]
     for row in found:
         for name, append in appends:
             append(row[name])
-    kinds = [(field, _dtype(table, field)) for field in fields.of(table)]
-    return _described(table, fields.of(table), [as_array(dtype, columns[field.name]) for field, dtype in kinds])
+    kinds = [(field, _dtype(table, field)) for field in given]
+    return _described(table, given, [as_array(dtype, columns[field.name]) for field, dtype in kinds])
 
 
 def _dtype(table: str, field: ExportField) -> str:
+    if table == "pair" and field.name in ("a", "b"):
+        return "object"
     return "category" if field.name in _REPEATED.get(table, ()) else _DTYPES[field.kind]
 
 
@@ -158,8 +268,11 @@ def as_array(dtype: Any, values: list[Any]) -> Any:
     if dtype == "category":
         values = [rows.encodable(value) for value in values]
         return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="string"))
+    if dtype == "object":
+        values = [pd.NA if value is None else value for value in values]
     if dtype == _DTYPES["timestamp"]:
-        return pd.DatetimeIndex([rows.timestamp(value) for value in values], tz="UTC").as_unit("us")
+        known = [pd.NaT if value is None else rows.timestamp(value) for value in values]
+        return pd.DatetimeIndex(known, tz="UTC").as_unit("us")
     if dtype == "Int64":
         values = [None if value is None or abs(value) >= _LARGEST else value for value in values]
     if dtype == "string":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.query import coverage
 from wiretape.viewer.query.syntax import And
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class Selection:
     def of_generations(self) -> "Selection":
         """Return the generations among them."""
         return replace(self, generations=True)
+
+    def covered(self, all_operations: bool = False) -> "Selection":
+        """Return those that rates and latencies cover: generations, or all if so asked or the filter names some."""
+        is_all = all_operations or coverage.names_operation(self.filter)
+        return self if is_all else self.of_generations()
 
     def with_bytes(self) -> "Selection":
         """Return those whose bytes are there."""

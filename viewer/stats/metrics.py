@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
+from wiretape.viewer.query.fields import closest_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ BOUNDED: Final = {
 }
 """Quantities that an objective can bound, by their names there: one value of each exchange."""
 
+_LABEL: Final = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 _MS: Final = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "min": 6e4}
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ%]*)")
 _BOUND = re.compile(r"\s*([a-z0-9_.]+)\s*(<|>)\s*([^<>=,]+?)\s*")
@@ -89,6 +91,16 @@ class Bound:
     quantity: Quantity
     is_highest: bool
     limit: float
+
+
+def groups(text: str) -> tuple[str, ...]:
+    """Return the keys of groups that a text names, such as `model,label.run`. Raises `ValueError`."""
+    keys = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    known = (*GROUPS, "label.KEY")
+    for key in keys:
+        if key not in GROUPS and not _LABEL.fullmatch(key):
+            raise ValueError(f"{key!r} is no group: choose from {', '.join(closest_first(key, known))}")
+    return keys
 
 
 def amount(text: str, unit: str) -> float:

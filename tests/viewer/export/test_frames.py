@@ -1,6 +1,7 @@
 """Frames: the tape's own values under nullable types, unknown as NA, and percentiles of the complete exchanges only."""
 
 import doctest
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from sqlalchemy import Connection, update
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
+from tests.support.forked import run
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import ForeignFile, NotFound
 from wiretape.recorder.tape import file, journal
-from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer import rows
 from wiretape.viewer.export import fields, frames, text
@@ -249,6 +251,101 @@ def test_half_of_a_surrogate_pair_is_given_as_its_escape(tmp_path: Path) -> None
     assert halved.texts()["content"].tolist() == ["\U0001f600"]
     kept = frames.as_array("category", ["\ud83d", "a", "\ud83d"])
     assert list(kept) == ["\\ud83d", "a", "\\ud83d"]
+
+
+def test_a_tape_is_also_for_a_with_block_and_works_after_it(tape: Path) -> None:
+    with open_tape(tape) as whole:
+        assert len(whole.exchanges()) > 0
+    assert len(whole.exchanges()) > 0
+
+
+def test_filter_and_its_older_name_select_the_same_and_have_to_fit_both(whole: Tape) -> None:
+    for name in (*TABLES, "gaps"):
+        expected = table(whole, name, "outcome:complete")
+        for options in ({"filter": "outcome:complete"}, {"where": "outcome:complete"}):
+            assert table(whole, name, **options).equals(expected)
+    assert whole.exchanges("outcome:complete", where="ttft<100ms")["id"].tolist() == [TOOLS]
+
+
+def printed(tape: Path, *arguments: str) -> Any:
+    done = run([*arguments, "--format", "json", "--db", tape])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _row(values: Any) -> dict[str, Any]:
+    """Return a frame's row as JSON has it."""
+    row = {name: None if pd.api.types.is_scalar(one) and pd.isna(one) else one for name, one in values.items()}
+    return {name: one.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if "_at" in name and one else one for name, one in row.items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({}, ()),
+        ({"by": "model, outcome", "slo": "ttft<100ms"}, ("--by", "model,outcome", "--slo", "ttft<100ms")),
+        ({"filter": "outcome:complete", "by": "label.run"}, ("-f", "outcome:complete", "--by", "label.run")),
+        (
+            {"include_failed": True, "percentile_method": "mlperf"},
+            ("--include-failed", "--percentile-method", "mlperf"),
+        ),
+        ({"filter": "model:none"}, ("-f", "model:none")),
+    ],
+)
+def test_figures_are_those_of_the_command(tape: Path, options: dict[str, Any], arguments: tuple[str, ...]) -> None:
+    frame = open_tape(tape).stats(**options)
+    found = [_row(row) for row in frame.to_dict("records")]
+    expected = printed(tape, "stats", *arguments)
+    assert found == [
+        {name: rows.flat(one) if name == "warnings" else one for name, one in row.items()} for row in expected
+    ]
+    assert list(frame.columns) == list(frame.attrs["columns"])
+
+
+def test_figures_tell_which_exchanges_they_leave_out(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    with file.writing(path, "a test") as connection:
+        assert sum(1 for _ in synthetic.fill(connection, 12, 4, 1))
+        connection.execute(update(measures).where(measures.c.exchange_no == 1).values(operation="embeddings"))
+        connection.commit()
+    whole = open_tape(path)
+    count = len(whole.exchanges())
+    assert (whole.stats()["n"][0], whole.stats(all_operations=True)["n"][0]) == (count - 1, count)
+    assert whole.stats().attrs["notes"] == ["1 exchange is not a generation (1 embeddings)"]
+    assert whole.stats(all_operations=True).attrs["notes"] == []
+    assert whole.compare(base="", new="").attrs["notes"] == whole.stats().attrs["notes"]
+
+
+def test_two_exchanges_are_compared_as_by_the_command(tape: Path) -> None:
+    found = open_tape(tape).compare(COMPLETE, TOOLS)
+    assert [_row(row) for row in found.to_dict("records")] == printed(tape, "compare", COMPLETE, TOOLS)
+
+
+def test_two_groups_are_compared_as_by_the_command(made: Tape) -> None:
+    base, new = "model:gpt-x", "model:local-8b"
+    found = made.compare(base=base, new=new, filter="outcome:complete", seed=3)
+    options = ("--base", base, "--new", new, "-f", "outcome:complete", "--seed", "3")
+    assert [_row(row) for row in found.to_dict("records")] == printed(made.path, "compare", *options)
+    assert set(found["verdict"]) >= {"new is better"}
+
+
+def test_a_comparison_of_one_side_or_of_both_kinds_is_refused(whole: Tape) -> None:
+    for options in ({}, {"a": "@"}, {"base": "x"}, {"a": "@", "base": "x", "new": "y"}):
+        with pytest.raises(ValueError, match="two exchanges, or two groups"):
+            whole.compare(**options)
+    with pytest.raises(NotFound, match="new selects no exchange"):
+        whole.compare(base="", new="model:none")
+
+
+def test_one_exchange_is_shown_as_by_the_command(tape: Path) -> None:
+    assert open_tape(tape).show(COMPLETE) == printed(tape, "show", COMPLETE)
+    with pytest.raises(NotFound):
+        open_tape(tape).show("@-99")
+
+
+def test_what_is_no_group_is_a_value_error_that_lists_the_groups(whole: Tape) -> None:
+    with pytest.raises(ValueError, match=r"'colour' is no group: choose from .*label\.KEY"):
+        whole.stats(by="colour")
 
 
 def test_the_example_is_true(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

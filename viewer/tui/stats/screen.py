@@ -38,7 +38,7 @@ from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.source.base import Browsed, Failures, Place, Selection
+    from wiretape.viewer.source.base import Browsed, Failures, Place
 
 T = TypeVar("T")
 
@@ -397,13 +397,6 @@ _Figures = tuple[list[TableRow], TableRow | None, dict[str, int]]
 """The figures of each group, those of all together, and the numbers of exchanges left out."""
 
 
-def _covered(where: "Filter | None") -> "Selection":
-    """Return the part of a selection that the figures cover."""
-    from wiretape.viewer.source.base import Selection
-
-    return Selection(where, generations=not coverage.names_operation(where))
-
-
 def _figures(
     source: "Browsed", where: "Filter | None", *, by: str, slo: str | None, pooled: bool = False
 ) -> _Figures | None:
@@ -411,7 +404,7 @@ def _figures(
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats.metrics import objective
 
-    covered = _covered(where)
+    covered = Selection(where).covered()
     found = source.overview(by, covered, objective(slo) if slo else (), gaps=pooled)
     if found is None:
         return None
@@ -420,9 +413,13 @@ def _figures(
 
 def _failures(source: "Browsed", where: "Filter | None") -> "tuple[list[Failures], list[str]]":
     """Return the failures, and the labels that there are."""
-    covered = _covered(where)
+    from wiretape.viewer.source.base import Selection
+
+    covered = Selection(where).covered()
     return source.failures(covered), source.labels(covered)
 
 
 def _heat(source: "Browsed", where: "Filter | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
-    return source.heat(metric, room, _covered(where))
+    from wiretape.viewer.source.base import Selection
+
+    return source.heat(metric, room, Selection(where).covered())
