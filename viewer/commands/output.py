@@ -31,8 +31,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 PLAIN_WIDTH = 100
 """Width of a drawing without a terminal, in cells."""
 
-FORMATS = ("table", "tsv", "csv", "jsonl", "json")
-"""Formats of rows: `table` is for people, the others are for machines and never change."""
+FORMATS = ("table", "tsv", "csv", "jsonl", "json", "markdown")
+"""Formats of rows: `table` and `markdown` are for people, the others are for machines and never change."""
 
 _NAMED = 10
 
@@ -103,10 +103,10 @@ class Output:
         important: Sequence[str] = (),
         narrowest: int | None = None,
     ) -> None:
-        """Write rows of figures as `put` does, those in a table with as many decimals as people want."""
+        """Write rows of figures as `put` does, for people with as many decimals as they want."""
         from wiretape.viewer.report import tables
 
-        shown = map(tables.rounded, rows) if self.is_table else rows
+        shown = map(tables.rounded, rows) if self.chosen in ("table", "markdown") else rows
         self.put(fields, shown, important=important, narrowest=narrowest)
 
     def put_one(self, row: "TableRow") -> None:

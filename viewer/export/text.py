@@ -4,7 +4,8 @@ CSV follows RFC 4180 (CRLF, minimal quoting, UTF-8, no mark). A text that a spre
 leading `'`, as OWASP's ASVS 1.2.10 asks; numbers never do. TSV has no quotes: tab, line feed, carriage return and
 backslash are written as `\\t`, `\\n`, `\\r` and `\\\\`, so that a line is a row and `cut` works. JSON is exact. A lone
 surrogate, which UTF-8 has no bytes for, is written as its escape in all of them. Only on its way to a terminal is text
-changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Which rows there are is left to `queries`.
+changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Markdown is for people: its texts pass
+`safe` and have no markup. Which rows there are is left to `queries`.
 """
 
 import csv
@@ -26,7 +27,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.rows import Chunks, Exchanges, TableRow
 from wiretape.viewer.source.tape import queries
 
-Format = Literal["csv", "tsv", "jsonl", "json"]
+Format = Literal["csv", "tsv", "jsonl", "json", "markdown"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]
 Texts = Callable[[Sequence[Any]], Sequence[str]]
 
@@ -35,6 +36,8 @@ _LINE_ENDS = ("\x85", "\u2028", "\u2029")
 _TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _TO_ESCAPE = re.compile(r"[\\\t\n\r]").search
 _ESCAPED_IN_LINES = "\\\t\r"
+_MARKUP = re.compile(r"[\\`*\[\]<>|~&@$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.")
+_ESCAPED = r"\\\g<0>"
 _QUOTE = '"'
 _TO_QUOTE = re.compile(r'[",\r\n]').search
 _UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0][^",\r\n]*+').fullmatch
@@ -84,6 +87,8 @@ def write(
             return _write_text(out, (f"{_json(row, terminal)}\n" for row in found))
         case "json":
             return _write_json(out, found, terminal)
+        case "markdown":
+            return _write_markdown(out, fields, found)
 
 
 def write_object(out: BinaryIO, row: TableRow, *, terminal: bool = False) -> None:
@@ -301,6 +306,16 @@ def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], 
     if isinstance(found, Exchanges) and tuple(fields) == found.fields and not terminal:
         return _write_columns(out, found, "\t", "\n", _tsv_texts)
     return _write_text(out, ("\t".join(_unquoted(row[field], terminal) for field in fields) + "\n" for row in found))
+
+
+def _write_markdown(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow]) -> int:
+    out.write(_encoded(f"{_markdown(fields)}{_markdown(['---'] * len(fields))}"))
+    return _write_text(out, (_markdown([row[field] for field in fields]) for row in found))
+
+
+def _markdown(values: Sequence[Any]) -> str:
+    texts = ["" if (flat := rows.flat(value)) is None else safe(str(flat)) for value in values]
+    return "".join(f"| {_MARKUP.sub(_ESCAPED, text)} " for text in texts) + "|\n"
 
 
 def _write_text(out: BinaryIO, lines: Iterable[str]) -> int:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE, ODD
+from wiretape.recorder.sanitize import safe
 from wiretape.viewer import rows
 from wiretape.viewer.export import text as export
 from wiretape.viewer.rows import Exchanges
@@ -118,6 +120,36 @@ def test_a_line_of_json_is_one_line_to_every_reader() -> None:
     row = {"a": "1\x852\u20283\u20294"}
     (line,) = written("jsonl", [row]).decode().splitlines()
     assert json.loads(line) == row
+
+
+def test_markdown_is_a_table_that_can_be_read_as_it_is() -> None:
+    row = {"rule": "max ttft.p95=1,500 ms", "n": 3, "none": None, "flags": ["a", "b"], "model_name": "gpt-4 | x"}
+    assert written("markdown", [row]).decode().splitlines() == [
+        "| rule | n | none | flags | model_name |",
+        "| --- | --- | --- | --- | --- |",
+        r"| max ttft.p95=1,500 ms | 3 |  | a b | gpt-4 \| x |",
+    ]
+
+
+@each_case(
+    "text",
+    [
+        HOSTILE,
+        "[x](y) ![i](j)",
+        "<b>*a* _b_ ~c~",
+        "a|b\\|c",
+        "`d` $e$",
+        "&lt; https://f.example www.g.example a@h.example",
+        "g\nh\r\n",
+    ],
+)
+def test_a_recorded_text_is_no_markup_in_markdown(text: str) -> None:
+    document = written("markdown", [{"a": text, "b": 1}, {"a": "next", "b": 2}]).decode()
+    parsed = MarkdownIt("gfm-like", {"html": True}).parse(document)
+    (_, _, cell, *others) = [one.children or [] for one in parsed if one.type == "inline"]
+    assert {one.type for one in cell} == {"text"}
+    assert "".join(one.content for one in cell) == safe(text).strip()
+    assert [one.content for (one,) in others] == ["1", "next", "2"]
 
 
 def test_an_empty_array_is_still_json() -> None:
