@@ -1,0 +1,186 @@
+"""The workflows and the check action of `.github`: their settings, and their scripts as GitHub runs them, by bash."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cases import each_case
+from tests.relay import DONE, chunk, on_loop
+from wiretape.recorder import __version__
+from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / ".github").rglob("*.yml"))
+WORKFLOWS = [path for path in FILES if path.parent.name == "workflows"]
+ACTION = yaml.safe_load((ROOT / ".github/actions/check/action.yml").read_text("utf-8"))
+HEAD = "| rule | value | unit | n | verdict | unknown |\n| --- | --- | --- | --- | --- | --- |\n"
+EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
+
+
+def steps(document: dict[str, Any]) -> list[dict[str, Any]]:
+    jobs = [document["runs"]] if "runs" in document else document["jobs"].values()
+    return [step for job in jobs for step in job.get("steps", ())]
+
+
+class Runner:
+    """A runner of GitHub's: a directory for the steps of a job, and what they wrote to its files."""
+
+    def __init__(self, directory: Path, **inputs: str) -> None:
+        self.directory, self.printed = directory, ""
+        program = directory / "wiretape"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wiretape.viewer.cli "$@"\n')
+        program.chmod(0o700)
+        self.known = {f"inputs.{name}": inputs.get(name, "") for name in ACTION["inputs"]}
+        self.known |= {"github.action_path": str(ROOT / ".github/actions/check")}
+        tape = inputs.get("tape") or str(directory / "wiretape.db")
+        self.known |= {"steps.install.outputs.wiretape": str(program), "steps.install.outputs.tape": tape}
+
+    @property
+    def summary(self) -> str:
+        path = self.directory / "summary"
+        return path.read_text("utf-8") if path.exists() else ""
+
+    def run(self, step: dict[str, Any], **environment: str) -> int:
+        given = {name: EXPRESSION.sub(lambda found: self.known[found[1]], text) for name, text in step["env"].items()}
+        files = {"RUNNER_TEMP": ".", "GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary"}
+        given |= {name: str(self.directory / file) for name, file in files.items()}
+        (self.directory / "script").write_text(step["run"], "utf-8")
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(self.directory / "script")]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=self.directory,
+            env=os.environ | given | environment,
+            check=False,
+        )
+        self.printed += done.stdout + done.stderr
+        return done.returncode
+
+
+def step(name: str) -> dict[str, Any]:
+    return next(one for one in steps(ACTION) if one["name"] == name)
+
+
+def checked(directory: Path, tape: Path, rules: str) -> tuple[int, Runner]:
+    runner = Runner(directory, tape=str(tape), rules=rules)
+    return runner.run(step("Check the tape")), runner
+
+
+@each_case("path", FILES, ids=lambda path: path.name)
+def test_no_expression_stands_in_a_script(path: Path) -> None:
+    scripts = [step["run"] for step in steps(yaml.safe_load(path.read_text("utf-8"))) if "run" in step]
+    assert scripts
+    assert [script for script in scripts if "${{" in script] == []
+
+
+@each_case("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_only_read_and_runs_once_and_its_actions_have_a_major_version(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text("utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["concurrency"]["group"]
+    used = [step["uses"] for step in steps(workflow) if "uses" in step]
+    assert [name for name in used if not re.fullmatch(r"actions/[a-z-]+@v\d+|\./\.github/.*", name)] == []
+    assert all((ROOT / name / "action.yml").exists() for name in used if name.startswith("."))
+
+
+def test_ci_runs_on_every_supported_version_of_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    supported = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == supported
+    assert workflow["jobs"]["test"]["steps"][-1]["run"] == ".ci/run"
+
+
+def test_rules_that_hold_give_a_table_in_the_summary(demo: tuple[Path, str], tmp_path: Path) -> None:
+    rules = "--max ttft.p95=60s\n--min n=1 --filter 'model:demo-* -is:truncated'\n"
+    code, runner = checked(tmp_path, demo[0], rules)
+    assert code == 0, runner.printed
+    assert runner.summary.startswith(f"### wiretape check\n\n{HEAD}| max ttft.p95=60s | ")
+    assert runner.summary.count("| holds |") == 2
+    assert "| min n=1 | 13 |" in runner.summary
+    assert "| min n=1 | 13 |" in runner.printed
+
+
+@pytest.mark.parametrize(
+    ("rules", "code", "verdict"),
+    [
+        ("--max error_rate=1%", 3, "| fails |"),
+        ("--max ttft.p95=1s --filter model:none", 4, "| nothing to judge |"),
+        ("--max ttft.p95=", 2, "No verdicts: exit status 2, see the log."),
+        ("", 2, "No verdicts: exit status 2, see the log."),
+        ("--db none.db --format json --max n=99", 0, HEAD),
+    ],
+)
+def test_the_action_fails_with_the_status_of_the_check(
+    demo: tuple[Path, str], tmp_path: Path, rules: str, code: int, verdict: str
+) -> None:
+    found, runner = checked(tmp_path, demo[0], rules)
+    assert found == code, runner.printed
+    assert verdict in runner.summary
+
+
+@pytest.mark.parametrize(
+    "rules",
+    ["--max n=99; touch owned", "--max n=99 $(touch owned)", "`touch owned`", "'\n\"touch owned", "&& touch owned"],
+)
+def test_rules_are_arguments_and_no_script(demo: tuple[Path, str], tmp_path: Path, rules: str) -> None:
+    code, _ = checked(tmp_path, demo[0], rules)
+    assert code != 0
+    assert not (tmp_path / "owned").exists()
+
+
+@on_loop
+async def test_a_command_is_recorded_to_a_tape_that_is_judged(tmp_path: Path) -> None:
+    import asyncio
+
+    script = (
+        "import os, urllib.request as r; r.urlopen(os.environ['OPENAI_BASE_URL'] + '/chat/completions', b'{}').read()"
+    )
+    runner = Runner(
+        tmp_path, command=f'"{sys.executable}" -c "{script}"\necho "a $HOME" >said', rules="--min n=1 --max n=1"
+    )
+    async with ScriptedUpstream(lambda _: answer([(0.0, chunk("a", finish="stop")), (0.0, DONE)])) as upstream:
+        url = {"OPENAI_BASE_URL": f"{upstream.url}/v1"}
+        code = await asyncio.to_thread(runner.run, step("Record the command"), **url)
+    assert code == 0, runner.printed
+    assert (tmp_path / "said").read_text() == f"a {os.environ['HOME']}\n"
+    assert runner.run(step("Check the tape")) == 0, runner.printed
+    assert runner.summary.count("| holds |") == 2
+
+
+def test_a_command_that_fails_fails_the_action(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, command="false\ntouch later", rules="--min n=1")
+    assert runner.run(step("Record the command")) == 1, runner.printed
+    assert not (tmp_path / "later").exists()
+
+
+def test_an_action_with_neither_tape_nor_command_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, rules="--max n=1")
+    assert runner.run(step("Install wiretape")) == 2
+    assert "::error title=wiretape check::Nothing to judge" in runner.printed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["script", "wiretape"]
+
+
+@pytest.mark.parametrize(("tag", "code"), [(f"v{__version__}", 0), ("v99.0", 1), (__version__, 1)])
+def test_a_release_is_made_only_of_a_tag_that_is_the_version(tmp_path: Path, tag: str, code: int) -> None:
+    release = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
+    script = next(step for step in release["jobs"]["build"]["steps"] if step.get("id") == "version")
+    (tmp_path / "dist").mkdir()
+    for name in ("pyproject.toml", "CHANGELOG.md"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    for name in (f"wiretape-{__version__}-py3-none-any.whl", f"wiretape-{__version__}.tar.gz"):
+        (tmp_path / "dist" / name).touch()
+    runner = Runner(tmp_path)
+    assert runner.run({"env": {}, **script}, GITHUB_REF_NAME=tag) == code, runner.printed
+    if code == 0:
+        notes = (tmp_path / "dist/notes.md").read_text("utf-8")
+        assert notes.lstrip().startswith("### ")
+        assert "\n## " not in notes
