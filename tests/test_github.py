@@ -91,6 +91,12 @@ def test_a_workflow_may_only_read_and_runs_once_and_its_actions_have_a_major_ver
     assert all((ROOT / name / "action.yml").exists() for name in used if name.startswith("."))
 
 
+def test_no_workflow_waits_for_a_group_that_its_caller_holds() -> None:
+    groups = [yaml.safe_load(path.read_text("utf-8"))["concurrency"]["group"].lower() for path in WORKFLOWS]
+    assert len(set(groups)) == len(groups)
+    assert not any("github.workflow" in group for group in groups)
+
+
 def test_ci_runs_on_every_supported_version_of_python() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     supported = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
