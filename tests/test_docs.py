@@ -15,10 +15,10 @@ from typing import Any
 import click
 import pytest
 
+import wiretape
 from tests.support import forked
 from tests.support.cases import each_case
 from tests.support.terminal import Terminal
-import wiretape
 from wiretape.recorder import __version__
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.decode.operation import GENERATIONS

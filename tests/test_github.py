@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cases import each_case
-from tests.relay import DONE, chunk, on_loop
+from tests.support.cases import each_case
+from tests.support.relay import DONE, chunk, on_loop
 from wiretape.recorder import __version__
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 

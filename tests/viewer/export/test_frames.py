@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, update
 
 from tests.support.cases import each_case
-from tests.support.sample_tape import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
 from tests.support.forked import run
+from tests.support.sample_tape import COMPLETE, DONE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin, end, event, response
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import ForeignFile, NotFound
 from wiretape.recorder.tape import file, journal
