@@ -7,8 +7,9 @@ lock on the whole file, which a network server (and macOS) would hold against SQ
 POSIX lock that excludes nobody: from it the kernel reports the process that holds the tape now.
 
 Beside the tape, `<tape>.lock` is locked as a whole. It says in words who holds the tape, and older recorders look at
-nothing else. The operating system frees all of them when the holder dies. `FileWatch` notices when the files themselves
-are removed, replaced or cut short under their writer.
+nothing else. If it is removed or replaced, a writer that has the lock on the tape itself goes on, and puts it back as
+soon as nobody else has it. The operating system frees all of them when the holder dies. `FileWatch` notices when the
+tape's files are removed, replaced or cut short under their writer.
 
 The lock file also names the Unix socket of the tape's writer, the one way to it. A client that finds the lock free
 takes it (`claim`), names a socket that it already listens at (`Claim.name`), and hands both to the writer that it
@@ -91,6 +92,7 @@ class Lock:
         self._beside = descriptor
         self._socket = socket
         self._file: int | None = None
+        self._has_file = False
 
     @contextlib.contextmanager
     def on_file(self) -> Iterator[None]:
@@ -107,6 +109,7 @@ class Lock:
             with contextlib.suppress(OSError):  # a file system without such locks: the lock file has to do
                 try:
                     _in_time(lambda: _take_byte(descriptor))
+                    self._has_file = True
                 except (BlockingIOError, PermissionError) as error:
                     raise _busy(self._tape, _describe(descriptor, None)) from error
             self._file = descriptor
@@ -118,7 +121,7 @@ class Lock:
     def renew(self) -> None:
         """Name this process as the holder again, and put the lock file back if it was removed.
 
-        SQLite's first transactions drop the name. Raises `TapeGone` if somebody else has taken the lock file.
+        SQLite's first transactions drop the name. Raises `TapeGone` if somebody else has the lock file and may write.
         """
         if self._file is not None:
             with contextlib.suppress(OSError):  # it is only for messages
@@ -127,16 +130,24 @@ class Lock:
         with contextlib.suppress(OSError):
             if os.path.samestat(path.stat(), os.fstat(self._beside)):
                 return
-        descriptor = _open(path)
+        try:
+            descriptor = _open(path)
+        except TapeBusy:
+            if self._has_file:
+                return
+            raise
         try:
             _take_whole(descriptor)
+            os.dup2(descriptor, self._beside, inheritable=False)
+            self.write_holder()
         except OSError as error:
-            holder = _lines(descriptor)[0] or _UNKNOWN
+            holder, pid, *_ = _lines(descriptor)
+            # Whoever just claims it has no words yet; one without a number is older, and locks nothing else.
+            if not self._has_file or (holder and not pid):
+                reason = f"{path} was removed, and {holder or _UNKNOWN} has taken it"
+                raise TapeGone(f"{reason}: nothing more is stored") from error
+        finally:
             os.close(descriptor)
-            raise TapeGone(f"{path} was removed, and {holder} has taken it: nothing more is stored") from error
-        os.dup2(descriptor, self._beside, inheritable=False)
-        os.close(descriptor)
-        self.write_holder()
 
     def write_holder(self, purpose: str | None = None) -> None:
         """Name this process in the lock file, with its `purpose` from now on, and the writer's socket."""

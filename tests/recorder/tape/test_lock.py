@@ -114,6 +114,33 @@ def test_a_holder_ends_if_an_older_version_has_taken_the_removed_lock_file(tape:
                 lock.renew()
 
 
+def test_a_holder_of_the_tape_goes_on_while_another_start_has_the_removed_lock_file(
+    tape: Path, lock_file: Path
+) -> None:
+    with locking.held(tape, "mine") as lock, lock.on_file():
+        lock_file.unlink()
+        claimed = locking.claim(tape)
+        assert isinstance(claimed, locking.Claim)
+        lock.renew()
+        claimed.name("yours", tape.parent / "socket")
+        lock.renew()
+        claimed.close()
+        lock.renew()
+        assert lock_file.read_text() == f"mine (pid {os.getpid()})\n{os.getpid()}\n"
+        lock_file.unlink()
+        lock_file.mkdir()
+        lock.renew()
+
+
+def test_a_holder_of_the_lock_file_alone_ends_if_another_start_has_taken_it(tape: Path, lock_file: Path) -> None:
+    with locking.held(tape, "mine") as lock:
+        lock_file.unlink()
+        claimed = locking.claim(tape)
+        assert isinstance(claimed, locking.Claim)
+        with contextlib.closing(claimed), pytest.raises(TapeGone, match="another wiretape has taken it"):
+            lock.renew()
+
+
 def test_an_older_version_that_holds_the_lock_file_holds_the_tape(tape: Path, older: subprocess.Popen[str]) -> None:
     with pytest.raises(TapeBusy, match=r"by wiretape record \(pid 2\)"):
         take(tape)
