@@ -21,7 +21,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import TapeBusy, WriterFailed
 from wiretape.recorder.relay import local
 from wiretape.recorder.tape import channels, journal, lock
-from wiretape.recorder.tape.lock import Claim
+from wiretape.recorder.tape.lock import Claim, Identity
 
 _BACKLOG = 128
 _CLOSE_SECONDS = 5.0
@@ -81,11 +81,11 @@ class _Answers(asyncio.StreamReaderProtocol):
         self.closed.set()
 
 
-async def reach(tape: Path, purpose: str, started_before: Sequence[str] = ()) -> Link:
+async def reach(tape: Path, purpose: str, before: Identity | None = None) -> Link:
     """Connect to the writer of a tape, and start one if there is none, for a `purpose` in words.
 
-    `started_before`: the tape's identity and the session, after a writer's death. Raises `TapeBusy`, `ForeignFile`,
-    `WriterFailed` if no writer can be started, `OSError` if a writer cannot be connected to.
+    `before`: the tape's identity, after a writer's death. Raises `TapeBusy`, `ForeignFile`, `WriterFailed` if no writer
+    can be started, `OSError` if a writer cannot be connected to.
     """
     try:
         found = await asyncio.to_thread(lock.claim, tape)
@@ -101,7 +101,8 @@ async def reach(tape: Path, purpose: str, started_before: Sequence[str] = ()) ->
             with listen() as listener:
                 path = Path(listener.getsockname())
                 found.name(purpose, path)
-                process = _start(found, listener, (str(tape), *started_before, purpose))
+                known = () if before is None else (str(before),)
+                process = _start(found, listener, (str(tape), *known, purpose))
                 return await _connect(path, process)
         except OSError as error:
             if process is not None:

@@ -160,7 +160,7 @@ class Recorder:
             on_trouble=observer.trouble,
             on_notice=observer.notice,
             keep=options.keep,
-            place=WorkerPlace(others=self._others),
+            place=WorkerPlace(others=self._others, workers=self._workers.pids),
         )
 
     def _new_session(self) -> journal.Session:

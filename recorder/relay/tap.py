@@ -162,7 +162,10 @@ class Tap:
 
     async def start(self) -> None:
         """Reach a writer and wait until it holds the tape. Raise `WiretapeError` if that cannot be."""
-        await self._launch()
+        try:
+            await self._launch()
+        except WriterFailed:  # it may have been killed
+            await self._launch()
         works = [self._keep_writer_running, self._watch_losses]
         if not self._place.is_worker:
             works.append(self._send_heartbeats)
@@ -171,10 +174,9 @@ class Tap:
     async def _launch(self) -> None:
         """Reach the writer, and start one if there is none. Raise `WiretapeError` if that cannot be."""
         until = self._clock.now() + _REACH_NS
-        before = () if self._file is None else (str(self._file), self._session.uuid)
         while True:
             try:
-                return await self._introduce(link.reach(self._path, self._purpose, before))
+                return await self._introduce(link.reach(self._path, self._purpose, self._file))
             except OSError as error:
                 if self._clock.now() > until or isinstance(error, PermissionError):
                     raise link.unreachable(self._path, str(error) or "it does not answer") from error
@@ -209,7 +211,9 @@ class Tap:
             self._open_keeper()
 
     def _preamble(self) -> Iterator[journal.Frame]:
-        yield journal.Relay(self._purpose, self._place.is_worker, self._ready.after)
+        place = self._place
+        after = self._file and self._ready.after
+        yield journal.Relay(self._purpose, place.is_worker, after, list(self._unfinished), place.workers())
         if self._keep or self._announced:
             yield msgspec.structs.replace(self._keep or journal.Keep(), announced=self._announced)
         yield self._session

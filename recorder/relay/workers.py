@@ -167,6 +167,10 @@ class _Worker:
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(msgspec.json.encode(command) + b"\n")
 
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
     def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
@@ -196,6 +200,10 @@ class Workers:
         """Return each worker's share, and the last shares of those that died."""
         own = [worker.share for worker in self._workers if worker.share is not None]
         return [*own, *(share for worker in self._workers for share in worker.gone)]
+
+    def pids(self) -> list[int]:
+        """Return the processes that run."""
+        return [worker.pid for worker in self._workers if worker.pid is not None]
 
     def _known(self) -> list[Counts]:
         return [share.counts for share in self.shares()]

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.tape import journal
@@ -29,6 +31,8 @@ _CREDENTIALS = "3i"
 """struct ucred: pid, uid, gid."""
 
 Taker = Callable[[tuple["Channel", bytes]], None]
+Key = tuple[int, int, bool]
+"""A relay: its process, its session's number, and whether it is a worker's."""
 
 
 class Channel:
@@ -52,8 +56,13 @@ class Channel:
         self.has_left = self.is_over = self.is_verified = False
 
     def note(self, frame: journal.Frame) -> None:
-        """Note which exchanges are this relay's."""
+        """Note the relay's identity, its limits, and which exchanges are its own."""
         match frame:
+            case journal.Relay(running=running):
+                self.relay = frame
+                self.open.update(running)
+            case journal.Keep():
+                self.keep = frame
             case journal.End(id=id):
                 self.open.discard(id)
                 self.ended.add(id)
@@ -68,6 +77,11 @@ class Channel:
     def process(self) -> int:
         """The relay's process, or that of its recorder."""
         return self.pid or (self.session.pid if self.session else 0)
+
+    @property
+    def key(self) -> Key:
+        """What it has in common with the relay's next connection."""
+        return self.process, self.session_no, self.relay.is_worker
 
     def is_gone(self) -> bool:
         """Return True if its process is known to have ended."""
@@ -98,6 +112,17 @@ class Channel:
         while piece:
             piece = self._receive()
             take((self, piece))
+
+    def introduce(self, seconds: float) -> None:
+        """Receive frames up to the session, within a time for each piece: for a writer that enters nothing."""
+        self._connection.settimeout(seconds)
+        with contextlib.suppress(msgspec.MsgspecError):
+            while self.session is None and (piece := self._receive()):
+                self.buffer += piece
+                for _, frame in journal.decode(self.buffer):
+                    self.note(frame)
+                    if isinstance(frame, journal.Session):
+                        self.session, self.after = frame, self.relay.after or 0
 
     def wait_until_left(self, seconds: float) -> None:
         """Wait until the relay has closed its end: it has read all answers then."""

@@ -36,12 +36,15 @@ class Relay(_Frame, tag="relay", frozen=True):
     """Which relay this is, before its session; without it, it is the only one of its recorder, which is new.
 
     `purpose` says in words who holds the tape if this recorder does; `is_worker`: another relay ends the session;
-    `after` is that of an earlier `Ready`.
+    `after` is that of an earlier `Ready`, if there was one. `running` are the ids of its exchanges that earlier writers
+    have not reported as finished, `workers` the processes of its recorder's workers, which may have others.
     """
 
     purpose: str
     is_worker: bool = False
-    after: int = 0
+    after: int | None = None
+    running: list[str] = []
+    workers: list[int] = []
 
 
 class Session(_Frame, tag="session", frozen=True):

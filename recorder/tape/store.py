@@ -381,6 +381,11 @@ class Store:
             found = self.connection.execute(statement).all()
         return [Returning(no, uuid, pid) for no, uuid, pid, boot in found if may_return(pid, boot)]
 
+    def running(self, session_no: int) -> list[str]:
+        """Return the ids of a session's open exchanges."""
+        statement = "SELECT id FROM exchanges WHERE ended_by IS NULL AND session_no = ?"
+        return [str(id) for (id,) in self._driver.execute(statement, (session_no,))]
+
     def knows(self, id: str) -> bool:
         """Return True if an exchange is on the tape."""
         return self._row(id) is not None

@@ -1,9 +1,9 @@
 """A program: journal frames of relays → group commits on the tape → answers.
 
-Run by `wiretape.recorder.relay.link` as `python -m wiretape.recorder.tape.writer LOCK SOCKET TAPE [IDENTITY SESSION]
-PURPOSE`: it gets the descriptors of the tape's lock and of a listening socket. All relays of a tape connect there:
-those of a recorder with workers, and those of other recorders. One writer for all of them keeps the rule that a tape
-has one, gives all of them the same promises, and needs no merge. It ends with the last of them.
+Run by `wiretape.recorder.relay.link` as `python -m wiretape.recorder.tape.writer LOCK SOCKET TAPE [IDENTITY] PURPOSE`:
+it gets the descriptors of the tape's lock and of a listening socket. All relays of a tape connect there: those of a
+recorder with workers, and those of other recorders. One writer for all of them keeps the rule that a tape has one,
+gives all of them the same promises, and needs no merge. It ends with the last of them.
 All expensive work is here: fsync, JSON, compression, metrics.
 
 It ignores SIGINT and SIGTERM and ends with its relays, so that ctrl-c drains; if a relay was killed, it commits what
@@ -48,7 +48,7 @@ from wiretape.recorder.errors import (
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.tape import checks, file, journal, losses
-from wiretape.recorder.tape.channels import Channel, Channels
+from wiretape.recorder.tape.channels import Channel, Channels, Key
 from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
 from wiretape.recorder.tape.store import Batch, Settled, Store, Unsettled, settle
@@ -75,6 +75,8 @@ _RETURN_NS = 30_000_000_000
 """Time allowed for a relay that has lost its writer to return, unless its process has ended."""
 _FIRST_NS = 5_000_000_000
 """Time allowed for the first relay to connect."""
+_FRAMES_SECONDS = 1.0
+"""Time allowed for a relay to introduce itself to a writer that refuses the tape."""
 _LAST_GIVING_NS = 1_000_000_000
 _LAST_SETTLING_NS = 5_000_000_000
 """Time allowed for settling after the end of the last relay, unless one waits; the next writer settles the rest."""
@@ -103,7 +105,6 @@ T = TypeVar("T")
 class _Absent:
     """A relay that has lost its writer and may return: its deadline, and its exchanges that are known to be open."""
 
-    session_no: int
     open: frozenset[str]
     until: int
 
@@ -127,7 +128,7 @@ class Writer:
         self._keep_lock, self._name_holder = keep_lock, name_holder
         self._relays = relays
         self._holder: Channel | None = None
-        self._absent: dict[tuple[int, int], _Absent] = {}
+        self._absent: dict[Key, _Absent] = {}
         self._batch: dict[int, list[journal.Frame]] = {}
         self._frames = 0
         self._size = 0
@@ -189,15 +190,19 @@ class Writer:
         """End the open exchanges of a relay that has left, unless it will return; others may go on."""
         if relay.session is None:
             return
-        if relay.will_return():
-            until = self._clock.now() + _RETURN_NS
-            self._absent[relay.process, relay.session_no] = _Absent(relay.session_no, frozenset(relay.open), until)
-        else:
+        if not relay.will_return():
             self._recover(relay.session_no, relay.open)
+        else:
+            relay.ended.clear()  # its next connection says which of them it has not been told of
+            if all(one.key != relay.key for one in self._relays.of(relay.session_no)):
+                self._await(relay.key, relay.open)
         has_told = relay.has_left and not relay.relay.is_worker
         if has_told or (is_gone(relay.session.pid, boot_id()) and not losses.read(self._path, relay.session.uuid)):
             losses.remove(self._path, relay.session.uuid)
         relay.open.clear()
+
+    def _await(self, key: Key, open: Collection[str] = ()) -> None:
+        self._absent[key] = _Absent(frozenset(open), self._clock.now() + _RETURN_NS)
 
     def _recover_absent(self, *, at_end: bool = False) -> None:
         """End the open exchanges of relays that have ended, or have not returned in time."""
@@ -205,12 +210,15 @@ class Writer:
         for key, one in list(self._absent.items()):
             if is_gone(key[0], boot_id()) or (now >= one.until and not at_end):
                 del self._absent[key]
-                self._recover(one.session_no, one.open)
+                self._recover(key[1], one.open)
 
-    def _recover(self, session_no: int, open: Collection[str]) -> None:
-        """End the open exchanges of a session; those of a part of it, while another relay of it lives."""
-        is_part = self._relays.of(session_no) or any(one.session_no == session_no for one in self._absent.values())
-        ids = open if is_part else None
+    def _recover(self, session_no: int, left: Collection[str] = ()) -> None:
+        """End the open exchanges of a session that none of its relays has: those `left`, while some are absent."""
+        absent = [one.open for key, one in self._absent.items() if key[1] == session_no]
+        here = [one.open | one.ended for one in self._relays.of(session_no)]  # an end may wait to be committed
+        ids = None
+        if absent or here:
+            ids = {*left, *(() if absent else self._store.running(session_no))}.difference(*here, *absent)
         if ids is None or ids:
             known = losses.read_all(self._path)
             self._leftover.extend(self._tried(lambda: self._store.recover(known, of=[session_no], ids=ids)))
@@ -299,10 +307,10 @@ class Writer:
         window = None
         for seq, frame in _frames(relay):
             relay.seq = seq
+            relay.note(frame)
             if isinstance(frame, _BEFORE_ALL):
                 self._begin(frame, relay)
                 continue
-            relay.note(frame)
             self._batch.setdefault(relay.session_no, []).append(frame)
             self._frames += 1
             is_urgent = not isinstance(frame, _NOT_URGENT)
@@ -330,16 +338,10 @@ class Writer:
         return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
     def _begin(self, frame: journal.Relay | journal.Keep | journal.Session, relay: Channel) -> None:
-        """Enter a frame that comes before all exchanges: the relay's identity, the tape's limits, or the session."""
-        match frame:
-            case journal.Relay():
-                relay.relay = frame
-            case journal.Keep():
-                relay.keep = frame
-            case journal.Session() if self._watch is None:
-                self._admit_first(frame, relay)
-            case journal.Session():
-                self._admit(frame, relay)
+        """Enter the session, after the relay's identity and the tape's limits."""
+        if isinstance(frame, journal.Session):
+            admit = self._admit_first if self._watch is None else self._admit
+            admit(frame, relay)
         if relay.keep is not None and relay.session is not None:
             self._choose_limits()
             self._report_announced(relay, relay.keep)
@@ -351,20 +353,20 @@ class Writer:
         recording = {session.uuid}
         for other in self._store.returning([one.session for one in unstored]):
             if other.no != relay.session_no:
-                self._absent[other.pid, other.no] = _Absent(other.no, frozenset(), self._clock.now() + _RETURN_NS)
+                self._await((other.pid, other.no, False))
                 recording.add(other.uuid)
         if relay.relay.is_worker:  # its recorder has lost a writer, too
-            until = self._clock.now() + _RETURN_NS
-            self._absent[session.pid, relay.session_no] = _Absent(relay.session_no, frozenset(), until)
+            self._await((session.pid, relay.session_no, False))
         dead = [one for one in unstored if one.session not in recording]
         lacking = self._count_missing(dead)
-        self._store.recover(dead, besides=[relay.session_no, *(one.session_no for one in self._absent.values())])
+        self._store.recover(dead, besides=[relay.session_no, *(no for _, no, _ in self._absent)])
         if all(one.session != session.uuid for one in unstored):  # else another writer of this recorder has been here
             losses.prepare(self._path, session.uuid, recording)
         for one in dead:
             losses.remove(self._path, one.session)
         self._watch = FileWatch(self._path)
         self._leftover.extend(self._store.unsettled())
+        self._welcome(relay)
         self._answer_ready(relay, [*warnings, *_losses_of_dead(lacking, self._count_missing(dead))])
 
     def _count_missing(self, unstored: Sequence[losses.Unstored]) -> tuple[int, int]:
@@ -385,11 +387,19 @@ class Writer:
             relay.answer(journal.Fatal(error.exit_code, str(error)))
             relay.break_off()
             return
-        if (absent := self._absent.pop((relay.process, relay.session_no), None)) is not None:
-            relay.open.update(absent.open)
+        self._welcome(relay)
         if self._limiter is not None and relay.keep is not None and _limits(relay.keep):
             warnings.append(f"until it ends, {self._limiter.relay.purpose} sets the limits of the tape")
         self._answer_ready(relay, warnings)
+
+    def _welcome(self, relay: Channel) -> None:
+        """Wait for this relay no more, but for its recorder's workers; end the exchanges that none of them has."""
+        self._absent.pop(relay.key, None)
+        known = {*self._absent, *(one.key for one in self._relays.of(relay.session_no))}
+        for pid in relay.relay.workers:
+            if (key := (pid, relay.session_no, True)) not in known:
+                self._await(key)
+        self._recover(relay.session_no)
 
     def _answer_ready(self, relay: Channel, warnings: list[str]) -> None:
         if self._holder is None and not relay.relay.is_worker:
@@ -400,7 +410,7 @@ class Writer:
     def _enter(self, session: journal.Session, relay: Channel) -> list[str]:
         """Enter a session, or find it again; return warnings about the tape for the user."""
         is_new = self._store.number_of(session.uuid) is None
-        relay.after = self._store.newest() if is_new else relay.relay.after
+        relay.after = self._store.newest() if is_new else relay.relay.after or 0
         relay.session_no = self._store.enter(session)
         relay.session = session
         if not file.too_open(self._path):
@@ -625,8 +635,8 @@ def _yield_to_relay() -> None:
 def main(arguments: list[str]) -> int:
     """Write a tape until the last relay ends; return the exit code.
 
-    `arguments` are the descriptors of its lock and of a listening socket, its path, the `identity` of its file and the
-    uuid of the session if an earlier writer has written it, and the purpose of the client in words.
+    `arguments` are the descriptors of its lock and of a listening socket, its path, the `identity` of its file if an
+    earlier writer has written it, and the purpose of the client in words.
     """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
@@ -653,24 +663,26 @@ def _write(claimed: Claim, relays: Channels, before: Sequence[str], purpose: str
                 for relay in relays.mains():
                     relay.answer(verify(path, relay))
     except WiretapeError as error:
-        _refuse(relays, journal.Fatal(error.exit_code, str(error), isinstance(error, LASTING)), path, before)
+        _refuse(relays, journal.Fatal(error.exit_code, str(error), isinstance(error, LASTING)), path)
         return error.exit_code
     except OSError as error:
         reason = error.strerror or str(error)
         message = f"{path} cannot be used ({reason}): mend that, or use another tape"
-        _refuse(relays, journal.Fatal(TapeBusy.exit_code, message), path, before)
+        _refuse(relays, journal.Fatal(TapeBusy.exit_code, message), path)
         return TapeBusy.exit_code
     return 0
 
 
-def _refuse(relays: Channels, fatal: journal.Fatal, path: Path, before: Sequence[str]) -> None:
-    """Answer the error that ends this writer; if it is final, also the contents of the tape."""
+def _refuse(relays: Channels, fatal: journal.Fatal, path: Path) -> None:
+    """Answer the error that ends this writer; if it is final, also the contents of the tape, to each recorder."""
     relays.admit_waiting()
     relays.answer(fatal)
-    for relay in relays.live if fatal.final else ():
-        session = relay.session.uuid if relay.session else next(iter(before[1:]), "")
-        if session and not relay.relay.is_worker:
-            relay.answer(checks.verify(path, session, _CHECK_SECONDS, relay.after))
+    if fatal.final:
+        for relay in list(relays.live):
+            relay.introduce(_FRAMES_SECONDS)
+        for relay in relays.mains():
+            if relay.relay.after is not None:  # it has recorded
+                relay.answer(verify(path, relay))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,10 +106,12 @@ def writer(
     session: journal.Session = SESSION,
     is_fresh: bool = False,
     has_guest: bool = False,
+    running: Sequence[str] = (),
 ) -> Iterator[WriterProcess]:
     """Start a writer, or the program `code` in its place, and send it the session.
 
-    `is_fresh`: named as in use; `has_guest`: another client has come and left before.
+    `is_fresh`: named as in use; `has_guest`: another client has come and left before; `running`: the relay's open
+    exchanges, which an earlier writer has.
     """
     program = ("-m", "wiretape.recorder.tape.writer") if code is None else ("-c", code)
     purpose = "wiretape record (pid 1)"
@@ -133,7 +135,7 @@ def writer(
     with process, connection:
         started = WriterProcess(process, connection)
         try:
-            started.send([session])
+            started.send([journal.Relay(purpose, running=list(running)), session] if running else [session])
             yield started
         finally:
             process.kill()

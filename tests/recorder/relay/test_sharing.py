@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support.frames import SESSION, STREAM, begin, bodies_of, body, exchange, head, outcomes_of
+from tests.support.frames import SESSION, STREAM, begin, bodies_of, body, damage, exchange, head, outcomes_of
 from tests.support.relay import on_loop, select, until
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.process import boot_id, is_gone
@@ -28,8 +28,10 @@ from wiretape.recorder.tape.losses import Counts, Relayed, Totals, Unstored
 
 def taps(tape: Path, queue_bytes: int = 1 << 20) -> tuple[Tap, Tap]:
     """Give the tap that ends a session, and one of its workers."""
-    worker = Tap(tape, SESSION, "", place=WorkerPlace(is_worker=True), queue_bytes=queue_bytes)
-    return Tap(tape, SESSION, "a test", place=WorkerPlace(others=lambda: [worker.share()])), worker
+    session = msgspec.structs.replace(SESSION, pid=os.getpid(), boot_id=boot_id())
+    worker = Tap(tape, session, "", place=WorkerPlace(is_worker=True), queue_bytes=queue_bytes)
+    place = WorkerPlace(others=lambda: [worker.share()], workers=lambda: [os.getpid()])
+    return Tap(tape, session, "a test", place=place), worker
 
 
 def recorder(tape: Path, uuid: str, **more: Any) -> Tap:
@@ -251,3 +253,40 @@ async def test_a_worker_starts_the_writer_where_its_recorder_has_not(tape: Path)
     assert (await worker.close(), await first.close()) == (0, 0)
     assert (first.totals().recorded, first.totals().is_whole) == (3, True)
     assert set(outcomes_of(tape).values()) == {"complete"}
+
+
+@pytest.mark.damages
+@on_loop
+async def test_each_recorder_gets_its_own_counts_from_a_writer_that_refuses_a_damaged_tape(tape: Path) -> None:
+    first, second = recorder(tape, "a"), recorder(tape, "b")
+    for tap, ids in ((first, ("a1",)), (second, ("b1", "b2", "b3"))):
+        await tap.start()
+        for frame in [frame for id in ids for frame in exchange(id)]:
+            tap.put(frame)
+    await until(lambda: (first.counts.recorded, second.counts.recorded) == (1, 3))
+    damage(tape, "UPDATE bodies SET data=zeroblob(10) WHERE exchange_no=1")
+    os.kill(first.pid or 0, signal.SIGKILL)
+    await until(lambda: first.gave_up and second.gave_up, 20)
+    assert (await first.close(), await second.close()) == (1, 1)
+    totals = first.totals(), second.totals()
+    assert [(one.recorded, one.missing_exchanges, one.is_whole) for one in totals] == [(1, 0, False), (3, 0, False)]
+
+
+@on_loop
+async def test_a_start_that_takes_a_removed_lock_file_does_not_stop_the_recorder_that_runs(tape: Path) -> None:
+    first = recorder(tape, "a")
+    await first.start()
+    lock.lock_of(tape).unlink()
+    claimed = lock.claim(tape)
+    assert isinstance(claimed, lock.Claim)
+    for id in ("a1", "a2"):
+        for frame in exchange(id):
+            first.put(frame)
+        await until(lambda: first.counts.recorded == int(id[1]))  # noqa: B023 - waited for at once
+        if id == "a1":
+            claimed.close()
+    second = recorder(tape, "b")
+    await second.start()
+    assert (second.joined, first.counts.restarts) == (os.getpid(), 0)
+    assert (await second.close(), await first.close()) == (0, 0)
+    assert (first.totals(), second.totals().is_whole) == (Totals(2, 0, 0, 0), True)

@@ -163,6 +163,24 @@ def test_a_writer_that_cannot_even_start_is_said(tape: Path, monkeypatch: pytest
     play(scenario())
 
 
+def test_a_writer_that_ends_before_it_answers_is_replaced(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, first = tmp_path / "python", tmp_path / "started"
+    program.write_text(f'#!/bin/sh\n[ -e {first} ] || {{ touch {first}; exit 0; }}\nexec {sys.executable} "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(tap.sys, "executable", str(program))
+
+    async def scenario() -> None:
+        async with started(tape) as running:
+            for frame in exchange("e1"):
+                running.put(frame)
+            await until(lambda: running.counts.recorded == 1)
+
+    play(scenario())
+    assert first.exists()
+
+
 def test_a_tape_taken_away_while_no_writer_ran_is_tried_again_until_it_is_free(tape: Path) -> None:
     said: list[str] = []
 

@@ -128,6 +128,28 @@ async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_a
 
 
 @on_loop
+async def test_the_exchanges_of_a_worker_killed_with_the_writer_are_interrupted_and_others_go_on(
+    tmp_path: Path,
+) -> None:
+    tape = tmp_path / "tape.db"
+    died, running = (f"SELECT id FROM exchanges WHERE ended_by {how}" for how in ("= 'died'", "IS NULL"))
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url, "--workers", "3") as (process, base),
+        streaming(base, "/held") as readers,
+    ):
+        await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
+        for pid in (children(process.pid, "wiretape.recorder.relay.worker")[0], writer_of(tape)):
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: select(tape, died))
+        count = sum(await broken(readers))
+        assert 0 < count < CLIENTS
+        assert (len(select(tape, died)), len(select(tape, running))) == (count, CLIENTS - count)
+        process.send_signal(signal.SIGTERM)
+        await finish(process, signal.SIGTERM)
+
+
+@on_loop
 async def test_a_killed_recorder_takes_its_workers_along(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with (

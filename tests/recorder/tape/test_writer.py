@@ -3,10 +3,12 @@ import json
 import os
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -59,6 +61,15 @@ with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
 """
 """A writer whose disk is full after a few pages, until it gets SIGUSR1."""
 
+LEAPING = f"""{PROGRAM}
+import signal
+ahead = []
+signal.signal(signal.SIGUSR1, lambda *_: ahead.append(60_000_000_000))
+with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
+    writer.Writer(Store(connection), tape, relays, Clock(now=lambda: SYSTEM.now() + sum(ahead))).run()
+"""
+"""A writer whose clock leaps by a minute at SIGUSR1."""
+
 RELAY = """
 import asyncio, os, socket, sys
 from pathlib import Path
@@ -79,6 +90,14 @@ async def main():
 asyncio.run(main())
 """
 """A relay: starts a writer, and notes each read after it was sent."""
+
+
+@contextmanager
+def connected(process: WriterProcess) -> Iterator[WriterProcess]:
+    """Connect to a writer from this process."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(process.place))
+        yield WriterProcess(process.process, connection)
 
 
 def test_what_is_sent_is_committed_and_acknowledged_without_being_asked_for(tape: Path) -> None:
@@ -115,6 +134,29 @@ def test_a_batch_is_committed_when_it_is_large_enough_and_not_before(tape: Path,
         assert process.end() == 0
         assert process.answer() == journal.Ack(process.seq - 1, [])
     assert outcomes_of(tape) == dict.fromkeys(("e1", "e2"), "interrupted")
+
+
+def test_a_relay_that_reconnects_before_its_old_connection_ends_keeps_its_exchanges(tape: Path) -> None:
+    session = msgspec.structs.replace(SESSION, pid=os.getpid())
+    hello = [journal.Relay("wiretape record (pid 1)", running=["e1"]), session]
+    with writer(tape, code=LEAPING) as process, connected(process) as old, connected(process) as new:
+        process.answer()
+        old.send([*hello, begin("e1")])
+        old.acknowledged()
+        new.send(hello)
+        assert isinstance(new.answer(), journal.Ready)
+        old.leave()
+        while old.connection.recv(100):
+            pass
+        process.process.send_signal(signal.SIGUSR1)
+        for _ in range(2):
+            new.send([journal.Heartbeat(AT)])
+            new.acknowledged()
+        new.send(exchange("e1")[1:])
+        new.acknowledged()
+        new.leave()
+        assert process.end() == 0
+    assert outcomes_of(tape) == {"e1": "complete"}
 
 
 def test_a_client_that_leaves_without_a_session_does_not_end_the_writer_of_others(tape: Path) -> None:
@@ -396,7 +438,7 @@ def test_what_a_removed_log_held_is_saved_before_another_writer_goes_on(tape: Pa
         assert not said.final
         assert f"{suffix} was removed or replaced while it was recorded: its contents are in the tape" in said.message
         assert process.end() == 1
-    with writer(tape) as process:
+    with writer(tape, running=["e2"]) as process:
         process.send([*list(body("e2", STREAM))[2:], end("e2", STREAM)])
         process.answer()
         process.acknowledged()
@@ -542,7 +584,7 @@ def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -
         process.acknowledged()
         keep_beside(tape, left)
         process.kill()
-    with writer(tape) as process:
+    with writer(tape, running=["e1"]) as process:
         process.answer()
         assert losses.read(tape) == left
         assert outcomes_of(tape) == {"e1": None}
