@@ -36,8 +36,6 @@ def directory(prefix: str, purpose: str, place: Path | None = None) -> Iterator[
     """
     with ending(), contextlib.ExitStack() as opened:
         try:
-            if place is not None:
-                place.mkdir(mode=0o700, parents=True, exist_ok=True)
             _remove_left(place or Path(tempfile.gettempdir()), prefix, is_named=place is not None)
             made = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
             opened.callback(_remove, made, is_named=place is not None)

@@ -5,8 +5,10 @@ and ends as the command does. Keys of a terminal do not reach the recorder: it r
 """
 
 import contextlib
+import errno
 import os
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -23,6 +25,7 @@ _REPLACED = (signal.SIGPIPE, signal.SIGXFSZ)
 _LOOK_SECONDS = 0.5
 _MOST_SECONDS = 3600.0
 _LINE_BYTES = 1 << 16
+_HEAD_BYTES = 256
 CUT = b"cut\n"
 """Tells a recorder to wait for nothing more."""
 
@@ -87,6 +90,20 @@ def _become_recorder(main: Callable[[socket.socket], int], line: socket.socket) 
         os._exit(code)
 
 
+def as_script(command: Sequence[str], error: OSError) -> Sequence[str]:
+    """Return the arguments to run a script without a `#!` line by `sh`, as shells and `env` do.
+
+    Raises `error`, the system's refusal, for any other file.
+    """
+    path = shutil.which(command[0])
+    if error.errno != errno.ENOEXEC or path is None:
+        raise error
+    with open(path, "rb") as file:
+        if b"\0" in file.read(_HEAD_BYTES):
+            raise error
+    return ["/bin/sh", path, *command[1:]]
+
+
 class Job:
     """A command, from its start to its end; signals are held back from `__enter__` to `__exit__`.
 
@@ -108,9 +125,10 @@ class Job:
 
     def run(self) -> int:
         """Run the command; return its exit code, or -N if signal N ended it. Raises `OSError` if it cannot be run."""
-        child = os.posix_spawnp(
-            self._command[0], list(self._command), self._environment, setsigmask=self._before, setsigdef=_REPLACED
-        )
+        try:
+            child = self._start(self._command)
+        except OSError as error:
+            child = self._start(as_script(self._command, error))
         wait = _LOOK_SECONDS
         while True:
             number, is_shared = self._signal(wait)
@@ -134,6 +152,10 @@ class Job:
                 return os.waitstatus_to_exitcode(status)
             if self._signal()[0] in _FORWARDED:
                 recording.send(CUT)
+
+    def _start(self, command: Sequence[str]) -> int:
+        before = self._before
+        return os.posix_spawnp(command[0], list(command), self._environment, setsigmask=before, setsigdef=_REPLACED)
 
     def _signal(self, seconds: float = _MOST_SECONDS) -> tuple[int | None, bool]:
         """Wait for a signal, on Linux with a timeout; return it, and True if it is a key, which both processes get."""

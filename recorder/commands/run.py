@@ -168,7 +168,11 @@ def _without(environ: Mapping[str, str], marker: nested.OuterRecorder) -> dict[s
 def _become(command: Sequence[str]) -> int:
     """Replace this process by the command; return an exit code if that fails."""
     try:
-        os.execvp(command[0], list(command))
+        try:
+            os.execvp(command[0], list(command))
+        except OSError as error:
+            script = job.as_script(command, error)
+            os.execv(script[0], list(script))
     except OSError as error:
         return _not_started(command, error)
 

@@ -175,8 +175,10 @@ def _cache(environ: Mapping[str, str]) -> Path | None:
     home = environ.get("XDG_CACHE_HOME") or (environ.get("HOME") and f"{environ['HOME']}/.cache")
     if not home or not os.path.isabs(home):
         return None
-    existing = next(parent for parent in (Path(home), *Path(home).parents) if parent.exists())
-    return Path(home) / "wiretape" if os.access(existing, os.W_OK | os.X_OK) else None
+    place = Path(home) / "wiretape"
+    with contextlib.suppress(OSError):  # it may be a file, or a link to nowhere
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place if place.is_dir() and os.access(place, os.W_OK | os.X_OK) else None
 
 
 def _trust_store(bundle: str) -> bytes:

@@ -85,6 +85,23 @@ async def test_a_command_that_cannot_be_run_is_said(tmp_path: Path, command: str
 
 
 @on_loop
+async def test_a_script_without_a_shebang_runs_and_a_file_that_is_no_text_does_not(tmp_path: Path) -> None:
+    script, binary = tmp_path / "script", tmp_path / "binary"
+    script.write_text('echo "$0 $1"; exit 7\n')
+    binary.write_bytes(b"\x7fNO\0")
+    tape = tmp_path / "tape.db"
+    within = (sys.executable, *CLI, "run")
+    for file in (script, binary):
+        file.chmod(0o700)
+    for outer in ((), within):
+        async with wiretape("run", "--db", tape, *NOWHERE, "--", *outer, script, "a b") as process:
+            assert (await finish(process))[:2] == (7, f"{script} a b\n")
+        async with wiretape("run", "--db", tape, *NOWHERE, "--", *outer, binary) as process:
+            got, _, err = await finish(process)
+        assert (got, f"{binary} cannot be run (Exec format error)" in err) == (126, True)
+
+
+@on_loop
 async def test_a_command_with_the_code_of_one_that_is_not_found_is_summed_up(tmp_path: Path) -> None:
     code, _, err = await ran(tmp_path / "tape.db", *NOWHERE, script="exit(127)")
     assert (code, err.startswith("wiretape: 0 generations, 0 failed\n")) == (127, True)

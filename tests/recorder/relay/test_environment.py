@@ -68,6 +68,15 @@ def test_no_directory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> No
         environment.certificate_files(pem("own"), {}, None).__enter__()
 
 
+@pytest.mark.parametrize("in_the_way", ["file", "link"])
+def test_a_cache_that_is_no_directory_is_not_used(place: Path, tmp_path: Path, in_the_way: str) -> None:
+    cache = tmp_path / "home" / ".cache" / "wiretape"
+    cache.parent.mkdir(parents=True)
+    cache.touch() if in_the_way == "file" else cache.symlink_to(tmp_path / "nowhere")
+    with environment.certificate_files(pem("own"), {"HOME": str(tmp_path / "home")}, None) as names:
+        assert place in Path(names["SSL_CERT_FILE"]).parents
+
+
 def test_exports_set_in_a_shell_what_a_command_gets(place: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "NO_PROXY": "*", "no_proxy": "x", "NODE_OPTIONS": "--trace-warnings"}
     with environment.certificate_files(authority.make().certificate, {}, None) as names:
