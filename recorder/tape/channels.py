@@ -80,7 +80,7 @@ class Channel:
 
     @property
     def key(self) -> Key:
-        """What it has in common with the relay's next connection."""
+        """Return the relay's key, which its next connection has, too."""
         return self.process, self.session_no, self.relay.is_worker
 
     def is_gone(self) -> bool:

@@ -142,7 +142,7 @@ class Lock:
             self.write_holder()
         except OSError as error:
             holder, pid, *_ = _lines(descriptor)
-            # Whoever just claims it has no words yet; one without a number is older, and locks nothing else.
+            # A claim has no words at first; words without a number are an older recorder's, which locks nothing else.
             if not self._has_file or (holder and not pid):
                 reason = f"{path} was removed, and {holder or _UNKNOWN} has taken it"
                 raise TapeGone(f"{reason}: nothing more is stored") from error
