@@ -151,7 +151,7 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
     if found:
         return found
     until = clock.now() + int(_EXCHANGES_SECONDS * 1e9)
-    with _interrupted_after(connection, _EXCHANGES_SECONDS):
+    with _interrupted_after(connection, _EXCHANGES_SECONDS), _snapshot(connection):
         for exchange in connection.execute(_EXCHANGES.order_by(exchanges.c.no.desc())):
             if len(found) >= _MOST or clock.now() >= until:
                 break

@@ -149,3 +149,18 @@ def test_what_cannot_be_read_is_not_held(recorded: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(file, "BUSY_MS", 20)
             assert checks.verify(other, SESSION.uuid, 5) == Verified(None, None, None, ["database is locked"])
+
+
+def test_an_exchange_that_is_measured_while_it_is_checked_is_no_damage(tape: Path) -> None:
+    with opened(tape) as store, file.reader_beside_writer(tape).connect() as connection:
+        ended = store.append(exchange("e1"))
+        calls = list[int]()
+
+        def now() -> int:
+            calls.append(0)
+            if len(calls) == 2:  # the exchange's row has been read, its reads have not
+                store.settle(ended)
+            return 0
+
+        assert checks.damage(connection, 1.0, Clock(now=now)) == []
+    assert len(calls) == 2
