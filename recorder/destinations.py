@@ -1,6 +1,6 @@
-"""Destinations of a tape: a ClickHouse centre, an archive of Parquet files, a collector of OpenTelemetry. Pure.
+"""Destinations of a tape: a ClickHouse server, an archive of Parquet files, a collector of OpenTelemetry. Pure.
 
-A centre is `clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?tls=yes|no&quorum=N]`. Its nodes are those of one
+A server is `clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?tls=yes|no&quorum=N]`. Its nodes are those of one
 server or cluster: any of them accepts data. Connections to other machines are encrypted unless `tls=no` is given.
 An archive is `parquet:DIR`, or `s3://BUCKET/PREFIX`. A collector is `otlp+http://HOST:PORT`.
 
@@ -46,7 +46,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The nodes of a centre as base URLs, the database, the user; `quorum`: replicas that confirm an insert.
+    """The nodes of a server as base URLs, the database, the user; `quorum`: replicas that confirm an insert.
 
     `url` is the URL as it was given.
     """
@@ -59,7 +59,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The centre in a few words, without credentials: the database and the first node."""
+        """The server in a few words, without credentials: the database and the first node."""
         return f"{self.database} at {self.nodes[0].partition('://')[2]}"
 
     @property
@@ -129,13 +129,13 @@ def parse(text: str) -> Destination:
         return parse_archive(text)
     if text.startswith(COLLECTOR):
         return parse_collector(text.removeprefix(COLLECTOR))
-    raise ValueError(f"a centre is {CENTRE_FORM}, an archive {ARCHIVE_FORM}")
+    raise ValueError(f"a server is {CENTRE_FORM}, an archive {ARCHIVE_FORM}")
 
 
 def parse_centre(text: str) -> Target:
-    """Parse the URL of a centre. Raises `ValueError` with the reason, which never repeats a password."""
+    """Parse the URL of a server. Raises `ValueError` with the reason, which never repeats a password."""
     if not text.startswith(CENTRE):
-        raise ValueError(f"a centre is {CENTRE_FORM}")
+        raise ValueError(f"a server is {CENTRE_FORM}")
     location, _, query = text.removeprefix(CENTRE).partition("?")
     user, at, rest = location.rpartition("@")
     if ":" in user:
@@ -165,7 +165,7 @@ def _quorum(options: Mapping[str, str]) -> int | None:
 def _node(text: str, tls: str | None) -> str:
     match = _NODE.fullmatch(text)
     if match is None or int(match[2] or 0) > 65535:
-        raise ValueError(f"{text[:80]!r} is not HOST or HOST:PORT: a centre is {CENTRE_FORM}")
+        raise ValueError(f"{text[:80]!r} is not HOST or HOST:PORT: a server is {CENTRE_FORM}")
     is_secure = not _is_loopback(match[1].strip("[]")) if tls is None else tls == "yes"
     return f"http{'s' if is_secure else ''}://{match[1]}:{match[2] or _PORTS[is_secure]}"
 
@@ -178,7 +178,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def identifier(name: str) -> str:
-    """Return a name that stands in statements as it is. Raises `ValueError` for any other."""
+    """Return a name if it needs no quotes in a statement. Raises `ValueError` for any other."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:80]!r} is no name of letters, digits and underscores")
     return name

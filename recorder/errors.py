@@ -2,11 +2,11 @@
 
     WiretapeError
     ├── NotFound            no such tape, no such exchange, or an id that fits several        exit 4
-    │   └── NotShipped      the bytes of an exchange, where only its measures were pulled         exit 4
+    │   └── NotShipped      the bytes of an exchange that was pulled without its body         exit 4
     ├── TapeError
     │   ├── SchemaMismatch  the tape is older or newer than this program                      exit 5
     │   │   └── SchemaMissing  the tape has no schema yet                                     exit 5
-    │   ├── TapeBusy        somebody else writes the tape, or it cannot be written            exit 6
+    │   ├── TapeBusy        another process writes the tape, or it cannot be written          exit 6
     │   ├── TapeGone        the tape was removed or replaced while it was written             exit 1
     │   ├── ForeignFile     the file is not a tape                                            exit 8
     │   └── TapeDamaged     a check of the tape failed                                        exit 3
@@ -36,7 +36,7 @@ class NotFound(WiretapeError):
 
 
 class NotShipped(NotFound):
-    """A request for the bytes of an exchange whose facts, measures and gaps alone were pulled from a centre."""
+    """A request for the bytes of an exchange that was pulled from a server without its body."""
 
     def __init__(self, id: str) -> None:
         super().__init__(
@@ -56,11 +56,11 @@ class SchemaMismatch(TapeError):
 
 
 class SchemaMissing(SchemaMismatch):
-    """The tape has no schema at all: a recorder is just making it, or was stopped before it had."""
+    """The tape has no schema at all: a recorder is just creating it, or was stopped before it did."""
 
 
 class TapeBusy(TapeError):
-    """Somebody else holds the tape, or it may not be written."""
+    """Another process holds the tape, or it may not be written."""
 
     exit_code = 6
 
@@ -117,7 +117,7 @@ BY_EXIT_CODE: dict[int, type[WiretapeError]] = {
 }
 
 LASTING = (TapeGone, TapeDamaged, ForeignFile)
-"""Permanent failures of a tape: to try again would not help."""
+"""Permanent failures of a tape: a retry would not help."""
 
 
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -127,7 +127,7 @@ DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 def sqlite_code(error: BaseException) -> int | None:
     """Return SQLite's primary result code of an error of sqlite3 or SQLAlchemy: `sqlite3.SQLITE_FULL` and its like.
 
-    None if it has none: it is not SQLite's, or Python could not decode what SQLite gave.
+    None if it has none: it is not SQLite's, or Python could not decode SQLite's text.
     """
     code: int | None = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

@@ -1,4 +1,4 @@
-"""A program beside a recorder, which reads its tape: it is started again when it ends, and harms no stream.
+"""A program that reads the tape of a running recorder. It is restarted when it ends, and harms no stream.
 
 A tape's writer does not depend on it: a companion is started by its module's name, and the recorder goes on without it.
 """
@@ -27,7 +27,7 @@ _MOST_AGAIN_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class CompanionProgram:
-    """A module that is run, with its arguments; `does` says what for, as in "serves metrics"."""
+    """A module to run, with its arguments; `does` is its purpose, as in "serves metrics"."""
 
     module: str
     does: str

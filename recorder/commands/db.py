@@ -26,7 +26,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 @click.group()
 def db() -> None:
-    """Look after a tape."""
+    """Inspect, check, repair and merge tapes."""
 
 
 @db.command()
@@ -57,9 +57,12 @@ def info(db: Path | None) -> None:
 
 
 @db.command()
-@click.option("--db", type=click.Path(path_type=Path), help="A tape whose own definitions to print.")
+@click.option("--db", type=click.Path(path_type=Path), help="Print the definitions of this tape.")
 def schema(db: Path | None) -> None:
-    """Print the SQL that makes a tape: every table, column and view, with its meaning and unit."""
+    """Print the SQL of a tape, with meanings and units.
+
+    It has every table, column and view.
+    """
     from wiretape.recorder.sanitize import safe
     from wiretape.recorder.tape import file
     from wiretape.recorder.tape.schema import statements
@@ -96,9 +99,9 @@ def check(db: Path | None) -> None:
 @db.command()
 @options.db
 def upgrade(db: Path | None) -> None:
-    """Bring the tape to this program's schema, and derive what older decoders derived.
+    """Upgrade the tape to this program's schema and decoders.
 
-    The tape as it was stays beside the new one. If it is cut short, run it again: it goes on where it was.
+    The old tape stays beside the new one. If the upgrade is interrupted, run it again: it continues.
     """
     from wiretape.recorder.tape import file
     from wiretape.recorder.tape.schema import REVISION
@@ -114,7 +117,7 @@ def upgrade(db: Path | None) -> None:
         click.echo(f"{path} has schema {REVISION} already")
     else:
         before, backup = upgraded
-        click.echo(f"{path}: schema {before} → {REVISION}; the tape as it was is {backup}")
+        click.echo(f"{path}: schema {before} → {REVISION}; the old tape is {backup}")
     with file.writing(path, "wiretape db upgrade", create=False) as connection:
         derived, changed = _derive(Store(connection), outdated=True)
     if derived:
@@ -124,7 +127,10 @@ def upgrade(db: Path | None) -> None:
 @db.command()
 @options.db
 def rebuild(db: Path | None) -> None:
-    """Derive all measures again from the facts; on a tape of this version nothing changes."""
+    """Derive all measures again from the recorded facts.
+
+    On a tape of this version nothing changes.
+    """
     from wiretape.recorder.sanitize import safe
     from wiretape.recorder.tape import cells, file
     from wiretape.recorder.tape.schema import metadata
@@ -152,19 +158,22 @@ def _derive(store: "Store", *, outdated: bool = False) -> tuple[int, int]:
 
 @db.command()
 @options.db
-@click.option("--older", type=options.read_age, metavar="AGE", help="Those that began longer ago: 12h, 30d, 8w.")
+@click.option(
+    "--older", type=options.read_age, metavar="AGE", help="Delete exchanges that are older than this: 12h, 30d, 8w."
+)
 @click.option("--max-size", type=options.read_size, metavar="SIZE",
-              help="The oldest, until the rest fits this size: 500MB, 2GB.")  # fmt: skip
+              help="Delete the oldest, until the rest has this size: 500MB, 2GB.")  # fmt: skip
 @options.deleting
 def prune(
     db: Path | None, older: timedelta | None, max_size: int | None, dry_run: bool, yes: bool, vacuum: bool
 ) -> None:
-    """Delete old exchanges; `wiretape rm` deletes chosen ones.
+    """Delete old exchanges, by age or by the tape's size.
 
-    On a terminal it asks first. Deleting leaves free pages in the file, which new recordings fill.
+    `wiretape rm` deletes chosen ones. On a terminal it asks first. Deleting leaves free pages in the file, which new
+    recordings fill.
     """
     if older is None and max_size is None:
-        raise click.UsageError("say what to delete: --older AGE, --max-size SIZE, or both")
+        raise click.UsageError("nothing is selected: add --older AGE, --max-size SIZE, or both")
 
     from wiretape.recorder.tape import file, retention
 
@@ -239,8 +248,8 @@ def _delete(path: Path, work: Callable[["Connection"], Iterator[int]], expected:
         _report_rewritten(path, *sizes)
     elif count:
         click.echo(
-            f"{bytes_(free)} of the file are free for new recordings; until these fill them, what was deleted can "
-            f"still be read there: 'wiretape db vacuum' rewrites the tape without it"
+            f"{bytes_(free)} of the file are free for new recordings; until these fill them, deleted data can "
+            f"still be read there: 'wiretape db vacuum' removes it"
         )
 
 
@@ -262,7 +271,7 @@ def bytes_(count: int) -> str:
 @options.db
 @click.option("--dry-run", is_flag=True, help="Only print the size of the free pages.")
 def vacuum(db: Path | None, dry_run: bool) -> None:
-    """Rewrite the tape: free space goes back to the disk, and nothing deleted stays in the file."""
+    """Rewrite the tape without deleted data and free pages."""
     from wiretape.recorder.tape import file, retention
 
     path = options.tape_path(db)
@@ -277,10 +286,10 @@ def vacuum(db: Path | None, dry_run: bool) -> None:
 
 
 def _report_rewritten(path: Path, before: "Size", after: "Size") -> None:
-    click.echo(f"{path}: {bytes_(before.file)} → {bytes_(after.file)}; nothing deleted is left in the file")
+    click.echo(f"{path}: {bytes_(before.file)} → {bytes_(after.file)}; it has no deleted data any more")
     backups = sorted(one.name for one in path.resolve().parent.glob(f"{path.resolve().name}.before-*"))
     named = f" (beside it: {', '.join(backups)})" if backups else ""
-    click.echo(f"not reached: copies and backups of the tape{named}, snapshots, and what the disk itself has put aside")
+    click.echo(f"not cleaned: copies and backups of the tape{named}, snapshots, and spare blocks of the disk")
 
 
 @db.command()
@@ -288,10 +297,10 @@ def _report_rewritten(path: Path, before: "Size", after: "Size") -> None:
 @options.db
 @click.option("--dry-run", is_flag=True, help="Only print the number of exchanges to copy.")
 def merge(tapes: tuple[Path, ...], db: Path | None, dry_run: bool) -> None:
-    """Copy the exchanges of other tapes, or of cuts in text, onto this one, which is made if need be.
+    """Copy the exchanges of other tapes, or of cuts, to this tape.
 
-    Exchanges that are on it already are left out, so that a merge can be repeated; so are those that still run.
-    Damaged ones are named and left out; the exit code is 3 then.
+    The tape is created if it does not exist. Exchanges that are on it already are left out, so that a merge can be
+    repeated; so are running ones. Damaged ones are named and left out, and the exit code is 3.
     """
     merged(options.tape_path(db), tapes, "wiretape db merge", dry_run=dry_run)
 
@@ -351,13 +360,15 @@ def _progress() -> "Progress":
 
 @db.command()
 @options.db
-@click.option("--exchanges", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="How many.")
+@click.option(
+    "--exchanges", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Number of exchanges."
+)
 @click.option("--chunks", type=click.IntRange(2), default=200, show_default=True, metavar="M",
-              help="Output chunks of a whole answer.")  # fmt: skip
+              help="Number of output chunks of a complete answer.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, metavar="S",
               help="The same seed gives the same tape.")  # fmt: skip
 def fixture(db: Path | None, exchanges: int, chunks: int, seed: int) -> None:
-    """Make a synthetic tape with every outcome, for measuring speed and trying commands."""
+    """Make a synthetic tape with every outcome, for tests of speed."""
     from wiretape.recorder.demo import synthetic
     from wiretape.recorder.tape import file
 

@@ -18,12 +18,15 @@ from wiretape.recorder.sanitize import safe
     multiple=True,
     metavar="URL|NAME=URL",
     envvar="WIRETAPE_UPSTREAM",
-    help="As given to record. [default: as the running recorder's]",
+    help="The same as for record. [default: the running recorder's]",
 )
 @click.option("--listen", metavar="HOST:PORT", envvar="WIRETAPE_LISTEN",
-              help="As given to record. [default: as the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
+              help="The same as for record. [default: the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
 def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None:
-    """Print the lines that point SDKs at a running recorder: eval "$(wiretape env)"."""
+    """Print shell variables that point SDKs at a running recorder.
+
+    Set them in a shell by: eval "$(wiretape env)".
+    """
     serving = None if upstreams or listen else running(options.tape_path(db))
     if serving is None:
         host, port = options.read_listen(listen or "127.0.0.1:8377", frozenset(["any"]))

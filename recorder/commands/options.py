@@ -36,7 +36,7 @@ _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kMGT]?)(i?)B", re.IGNORECASE)
 
 
 def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Return a decorator that adds options; what `make` returns for their values is the argument `name`.
+    """Return a decorator that adds options; the result of `make` for their values is the argument `name`.
 
     The parameters of `make` are the options' names.
     """
@@ -85,12 +85,12 @@ def read_size(text: str) -> int:
 
 
 class TapeFile(click.Path):
-    """The path of a tape; the URL of a centre is none."""
+    """The path of a tape; the URL of a server is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a URL."""
         if str(value).startswith("clickhouse:"):
-            self.fail("this works on a tape, not on a centre: 'wiretape pull' copies a selection to a tape", param, ctx)
+            self.fail("this needs a tape, not a server: 'wiretape pull' copies exchanges to a tape", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -108,7 +108,7 @@ def deleting(command: F) -> F:
         click.option("--dry-run", is_flag=True, help="Only print the number of exchanges to delete."),
         click.option("-y", "--yes", is_flag=True, help="Delete without asking; needed without a terminal."),
         click.option("--vacuum", is_flag=True,
-                     help="Then rewrite the tape, so that nothing deleted stays in the file and it shrinks."),
+                     help="Then rewrite the tape without deleted data: it shrinks."),
     )  # fmt: skip
     for option in reversed(added):
         command = option(command)
@@ -191,16 +191,16 @@ _RECORDING = (
     click.option("--host", "hosts", multiple=True, metavar="PATTERN",
                  help="Intercept this host, too: llm.example.com, *.example.com. May be repeated."),
     click.option("--keep-encoding", is_flag=True,
-                 help="Pass the client's Accept-Encoding on, instead of asking for identity."),
+                 help="Relay the client's Accept-Encoding, instead of requesting identity."),
     click.option("--no-websocket", is_flag=True,
                  help="Answer 426 to WebSockets, so that clients fall back to HTTP, instead of recording them."),
     ca_file,
     click.option("--connect-timeout", type=_SECONDS, default=10, show_default=True, metavar="S",
-                 help="Seconds to connect, TLS included."),
+                 help="Timeout of a connection, with TLS, in seconds."),
     click.option("--headers-timeout", type=_SECONDS, default=600, show_default=True, metavar="S",
-                 help="Seconds from the request to the response's head."),
+                 help="Timeout from the request to the response's head, in seconds."),
     click.option("--idle-timeout", type=_SECONDS, default=300, show_default=True, metavar="S",
-                 help="Seconds of silence within a response."),
+                 help="Timeout of silence within a response, in seconds."),
 )  # fmt: skip
 """The options that every recording command takes."""
 
@@ -212,11 +212,11 @@ def recording(intercept: Callable[[Any], Any]) -> Callable[[F], F]:
 
 intercepting = click.option(
     "--intercept", is_flag=True,
-    help="Be a forward proxy, too, and record requests through it to the hosts of known APIs.",
+    help="Also be a forward proxy, which records requests to the hosts of known APIs.",
 )  # fmt: skip
 intercepting_by_default = click.option(
     "--intercept/--base-url", default=None,
-    help="Record by a forward proxy, which is the default, or by the variables from which programs read base URLs.",
+    help="Record by a forward proxy (the default), or by variables with the base URLs of APIs.",
 )  # fmt: skip
 
 

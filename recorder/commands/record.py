@@ -57,7 +57,7 @@ _NAMED = 3
               help="With --otlp, send these headers: NAME: VALUE, a line each. "
               "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
 @click.option("--ship", metavar="URL", callback=options.read_destination,
-              help="Ship to URL, too: a centre, clickhouse://HOST/DATABASE, or an archive, "
+              help="Also ship to URL: a server, clickhouse://HOST/DATABASE, or an archive, "
               f"{destinations.ARCHIVE_FORM}; see wiretape help shipping.")  # fmt: skip
 @click.option("--ship-bodies", is_flag=True,
               help="With --ship, ship the bodies, too: requests, answers, and their reads.")  # fmt: skip
@@ -78,17 +78,17 @@ def record(
 ) -> None:
     """Relay streams and record every socket read.
 
-    When it is ready, three lines say where to point SDKs, where the tape is, and how to look at it. They go to standard
-    error, as does all that follows; on a pipe, standard output gets the base URL for clients, and nothing else.
+    When it is ready, three lines have the base URL for SDKs, the path of the tape, and the command to view it. All
+    messages go to standard error; on a pipe, standard output gets the base URL, and nothing else.
 
     With --intercept, further lines are the variables to export for programs with a URL of their own: see "wiretape help
-    intercept". They hold the proxy's password, so that they are shown on a terminal only.
+    intercept". They contain the proxy's password, and are therefore shown on a terminal only.
 
     With --otlp, each generation becomes a span in the trace of its caller: see "wiretape help otlp".
 
     With --workers, the system spreads connections, not requests, over several processes: few connections may share one.
 
-    Ctrl-c drains for up to 10 s, a second one cuts. The exit code is not 0 if anything could not be stored.
+    Ctrl-c drains for up to 10 s, a second one cuts. The exit code is not 0 if any data could not be stored.
     """
     allowed = frozenset(host.lower() for host in allow_hosts)
     host, port = options.read_listen(listen, allowed)

@@ -80,22 +80,22 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
 
     The command runs behind a forward proxy, which records requests to the hosts of known APIs and to each --host:
     HTTPS_PROXY, HTTP_PROXY and the variables that name certificates are set for it (see "wiretape help intercept").
-    Base URLs stay as they are, so that it behaves as without wiretape. A host that one of them names is recorded, too;
-    where that speaks plain HTTP, such as a local model, the variable is pointed at the recorder.
+    Base URLs do not change, so that the command behaves as without wiretape. The hosts of these URLs are recorded, too;
+    if one speaks plain HTTP, such as a local model, its variable is pointed at the recorder.
 
-    With --base-url there is no proxy: for programs that trust no other certificates, it sets the variables from which
-    programs read base URLs, such as OPENAI_BASE_URL (see "wiretape help upstreams"). So do the upstreams of --upstream
-    without it.
+    With --base-url there is no proxy, for programs that trust no other certificates: the variables from which programs
+    read base URLs, such as OPENAI_BASE_URL, point at the recorder (see "wiretape help upstreams"). --upstream alone has
+    the same effect.
 
-    Labels each exchange with the name of the command (argv0) and of the working directory (cwd), and with the short git
-    commit that is checked out there (commit; no file is compared with it); --label wins.
+    Each exchange gets as labels the names of the command (argv0) and of the working directory (cwd), and the short git
+    commit that is checked out there (commit; no file is compared with it); --label has precedence.
 
-    Within another "wiretape run" it only runs the command, which is recorded already, and other options have no
-    effect; unless --db names another tape (then both get it, if neither intercepts), --upstream another API, or only
-    this one has --intercept.
+    Within another "wiretape run" it only runs the command, which is recorded already, and ignores other options; unless
+    --db names another tape (then both tapes get it, if neither intercepts), --upstream another API, or only the inner
+    one has --intercept.
 
-    Exits with the command's own code, or of the signal that ended the command; 125 if the tape failed before, or lacks
-    something where that code is 0; 126 and 127 if the command cannot be run or is not found.
+    It exits with the command's own code, or of the signal that ended the command; 125 if the tape failed before, or
+    lacks data and that code is 0; 126 and 127 if the command cannot be run or is not found.
     """
     if not command[0]:  # a shell's variable that is not set
         sys.exit(_not_started(command, FileNotFoundError()))

@@ -49,7 +49,7 @@ class Chunk:
     """One payload. `api` is "" where no dialect claims it; `fault` is set on errors, alone or beside output.
 
     `content`, `reasoning` and `tool` say whether it carries output of that class in any choice: audio and encrypted
-    reasoning count although they add no text. `flags` are those of `outcome.FLAGS` that this payload raises. `ends` is
+    reasoning count although they add no text. `flags` are those of `exchange.FLAGS` that this payload raises. `ends` is
     set on the event with which the dialect ends a stream, or on a whole answer: without one it was truncated. A `ping`
     only keeps the connection open.
     """

@@ -45,7 +45,7 @@ class HttpApp:
         return self.respond(client, request)
 
     def admit(self, client: Client, request: Request) -> Refusal | None:
-        """Return why a request that passed the guard is not answered; None if it is."""
+        """Return the refusal of a request that passed the guard, or None if it is answered."""
         if self.no_websocket and client.may_switch:
             return Refusal(426, self.no_websocket)
         if request.version == "1.0" and not self.takes_http_1_0:

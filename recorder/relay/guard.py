@@ -1,10 +1,10 @@
-"""Pure: which requests may pass.
+"""Pure: the checks that a request must pass.
 
 wiretape listens for programs on the same machine and forwards to hosts that were named at its start. Requests that
 could make it an open proxy, or come from a web page, are refused here, by the raw request target and the raw Host
 header; no URL is ever rebuilt from a request. llhttp has checked the HTTP syntax before.
 
-A forward proxy it is only where it was started as one, and only for who has the credential in the proxy's URL.
+It is a forward proxy only if it was started as one, and only for clients with the credential of the proxy's URL.
 """
 
 import functools
@@ -88,7 +88,7 @@ class Policy:
 
 
 def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
-    """Return why a request may not pass, judged by its head; None if it may."""
+    """Return the refusal of a request by its head, or None if it may pass."""
     named = deciding(headers)
     return (
         _check_target(method, target)
@@ -101,9 +101,9 @@ def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refus
 
 
 def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) -> Refusal | None:
-    """Return why a request to `origin` may not pass, which came by a forward proxy's way; None if it may.
+    """Return the refusal of a request to `origin` through the forward proxy, or None if it may pass.
 
-    Whose it is was judged by `check_credential`. It may come from a web page: that is the origin's to judge.
+    `check_credential` has judged its sender. It may come from a web page: the origin has to judge that.
     """
     named = deciding(headers)
     return (
@@ -116,7 +116,7 @@ def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) 
 
 
 def check_credential(headers: Headers, credential: bytes) -> Refusal | None:
-    """Return why a request may not use the forward proxy: it lacks the Basic `credential`; None if it may."""
+    """Return the refusal of a request without the forward proxy's Basic `credential`, or None."""
     given = [value for name, value in headers if name == b"proxy-authorization"]
     scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
     if scheme.lower() == b"basic" and hmac.compare_digest(token.strip(), credential):
@@ -190,7 +190,7 @@ def _check_host(named: Named, policy: Policy) -> Refusal | None:
         return Refusal(400, "exactly one Host header is needed")
     if policy.knows(hosts[0].decode("latin-1")):
         return None
-    allowed = "call it by its loopback address (a recorder allows other names by --allow-host)"
+    allowed = "use its loopback address (--allow-host of a recorder adds other names)"
     return Refusal(421, f"the Host header is no name of this wiretape: {allowed}")  # it may hold anything, also a key
 
 

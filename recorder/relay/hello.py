@@ -1,6 +1,6 @@
-"""Pure: the first message of a TLS client, as it came: the name that it asks for, and the protocols that it offers.
+"""Pure: the first message of a TLS client: the requested name, and the offered protocols.
 
-Python's `ssl` tells a server which protocol was agreed on, not which ones the client would have liked better.
+Python's `ssl` reports the protocol that was agreed on, not the client's preferences.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """Explain why this machine could not open a socket or a file, and how to fix it.
 
-Without a name of its own such a failure looks like somebody else's: a connection that cannot be opened for want of
-a file descriptor looks like an upstream that refuses, and a name that cannot be looked up for the same reason like one
-that does not exist.
+Such a failure is easily mistaken for another: a connection that lacks a file descriptor looks like an upstream that
+refuses, and a name lookup without one like an unknown name.
 """
 
 import contextlib

@@ -15,7 +15,7 @@ _URL = re.compile(r"(https?://[^/?#]*)(.*)", re.IGNORECASE)
 class PointingPlan:
     """The upstreams to serve, and for each variable to set, the path below the recorder's base URL.
 
-    `left` has the variables that stay as they are although programs read them, and why; `is_given`, whether the
+    `left` has the variables that do not change although programs read them, with reasons; `is_given`, whether the
     upstreams are the user's choice.
     """
 

@@ -471,7 +471,7 @@ class RelayedExchange(Responder):
             self._connection.limit(seconds)
 
     def _relayed(self, at: int, relayed: int | None, body: bytes) -> None:
-        """Record a read, or wait with it until the client has taken it."""
+        """Record a read, at once or when the client has taken it."""
         if self._connection is not None and self._connection.merged_at == at:
             self.note_lag()
         if relayed is not None and not self._waiting:

@@ -1,4 +1,4 @@
-"""One exchange's way onto the tape: numbers its reads, counts what could not be kept, and says how it ended."""
+"""One exchange's way onto the tape: numbers its reads, counts lost data, and records its end."""
 
 import hashlib
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class ClientSide:
 
 
 class ExchangeFrames:
-    """The frames of one exchange; instants are given as the clock's and stored relative to T0."""
+    """The frames of one exchange; timestamps are given as the clock's and stored relative to T0."""
 
     __slots__ = (
         "_answer", "_client", "_clock", "_end", "_ended_as", "_gap", "_gathered", "_request", "_started_ns",
@@ -174,7 +174,7 @@ class ExchangeFrames:
         return self._client
 
     def end(self, ended_by: str, detail: str | None, at: int, *, paused: int = 0, surplus: bool = False) -> None:
-        """Enter how the exchange ended; a request body that is still coming is truncated.
+        """Enter the end of the exchange; a request body that is still coming is truncated.
 
         `paused` counts how often upstream had to wait for the client; `surplus`: bytes followed the response's end.
         """
@@ -249,7 +249,7 @@ class ExchangeFrames:
 
 
 def _length(headers: list[tuple[bytes, bytes]]) -> int | None:
-    """Return the size of a request's body by its Content-Length, or None without one that can be true."""
+    """Return the size of a request's body by its Content-Length, or None without a valid one."""
     length = next((int(value) for name, value in headers if name == b"content-length"), _MOST_BYTES)
     return length if length < _MOST_BYTES else None
 

@@ -209,7 +209,7 @@ class Recorder:
             totals,
             missing_bytes=max(totals.missing_bytes, counts.dropped_bytes),
             missing_exchanges=max(totals.missing_exchanges, counts.unrecorded),
-            problems=[*totals.problems, f"a worker process died {counted(deaths, 'time')}: what it held is lost"],
+            problems=[*totals.problems, f"a worker process died {counted(deaths, 'time')}: its unstored data is lost"],
         )
 
     async def start(self) -> None:

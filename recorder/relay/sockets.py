@@ -84,8 +84,8 @@ Ends = tuple[tuple[str, int], tuple[str, int]]
 class Socket:
     """A connected socket.
 
-    `stamp` is the instant of the last read, or of the end; `has_kernel_time` says whether that was the kernel's.
-    `since` is an instant before which nothing can have come: the kernel's times are checked by it.
+    `stamp` is the timestamp of the last read, or of the end; `has_kernel_time` says whether that was the kernel's.
+    Nothing can have come before the time `since`: the kernel's times are checked by it.
     `unsent` counts the bytes that wait to be taken by the kernel, `written` all that were written. `has_ended`: the
     peer closed in good order, with nothing left unread, for which its kernel would have broken the connection.
     """

@@ -97,7 +97,7 @@ class _TunnelDirection:
 async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> None:
     """Pass bytes on in both directions until both have ended, or one has broken.
 
-    Who has closed looks like who only sends no more: after one has ended, the other may not be silent for ever.
+    A full close looks like a half close: after one side has ended, the other may not be silent for ever.
     """
     near_reader, near_writer = await asyncio.open_connection(sock=near, limit=_READ_BYTES)
     far_reader, far_writer = await asyncio.open_connection(sock=far, limit=_READ_BYTES)

@@ -45,7 +45,7 @@ class _ExpectedAnswer(Enum):
 
 @dataclass(slots=True)
 class Instants:
-    """Clock instants in ns of one exchange's way upstream, and how far they can be trusted; None: did not happen.
+    """Timestamps in ns of one exchange's way upstream, and their accuracy; None: did not happen.
 
     `connected` includes TLS, and stays None on a connection that was kept. `sent` is when the kernel had taken the
     whole request. `clock` says whose receive times the reads have: the `kernel`'s or the event `loop`'s.

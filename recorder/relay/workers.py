@@ -224,7 +224,7 @@ class Workers:
             worker.send(command)
 
     def give_up(self) -> None:
-        """Tell all workers to stop storing, for good."""
+        """Stop storing in all workers, for good."""
         if not self._gave_up:
             self._gave_up = True
             self.send("give_up")

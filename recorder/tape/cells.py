@@ -372,7 +372,7 @@ def faults(connection: Connection, columns: Iterable[Column[Any]]) -> Iterator[t
     key = table.c["no" if "no" in table.c else "exchange_no"]
     cells: list[Any] = [column.type for column in checked]
     names = ", ".join(f'"{column.name}"' for column in (key, *checked))
-    # As SQL: SQLAlchemy takes longer to compile all these columns than SQLite to read a small tape.
+    # Plain SQL: SQLAlchemy takes longer to compile all these columns than SQLite to read a small tape.
     for batch in connection.exec_driver_sql(f'SELECT {names} FROM "{table.name}"').partitions(_ROWS_AT_ONCE):
         _, *stored = zip(*batch, strict=True)
         doubtful = [

@@ -36,7 +36,7 @@ Key = tuple[int, int, bool]
 
 
 class Channel:
-    """One relay: its frames so far, and its exchanges that have begun (`open`) or ended (`ended`, not measured yet).
+    """One relay: its frames, and its exchanges that have begun (`open`) or ended (`ended`, not measured yet).
 
     `session` and its number are known once it is admitted; `has_left`: it has announced its end.
     """

@@ -136,7 +136,7 @@ class LossReporter:
             return f"nothing is lost any more; in all, {_amount(lost[1], lost[0])} could not be stored"
         if lost != self._reported and now >= self._next_ns:
             self._reported, self._next_ns, self._ongoing = lost, now + REPORT_NS, True
-            return f"{_amount(lost[1], lost[0])} could not be stored so far; streams go on"
+            return f"{_amount(lost[1], lost[0])} could not be stored; streams go on"
         # One line when the writer does not answer, though nothing is lost yet, and one when it does again.
         if lag_ns > REPORT_NS and not (self._waiting or self._ongoing):
             self._waiting = True

@@ -1,9 +1,9 @@
-"""Pure: redaction of credentials, which never reach the disk. The one place that decides what a credential is.
+"""Pure: detection and redaction of credentials, which never reach the disk.
 
-Credentials are replaced by a short keyed hash of themselves, so that two exchanges made with the same key can be told
-from two made with different ones, and the key cannot be read back. The hash's key (the *salt*) is random for each tape.
+Credentials are replaced by a short keyed hash of themselves, so that exchanges of one key can be distinguished
+from those of others, and the key cannot be read back. The hash's key (the *salt*) is random for each tape.
 
-A credential is known by the name of its header, query field or label, or by its looks: `sk-…`, a JWT, user info in a
+A credential is detected by the name of its header, query field or label, or by its looks: `sk-…`, a JWT, user info in a
 URL, a `name=value` or "Incorrect API key provided: …" within a longer text. Percent-encoding hides neither. A key that
 was sent in a header is recognised in all other headers, also without such looks. In doubt a value is replaced; counts
 and limits stay readable, such as `x-ratelimit-remaining-tokens`. Bodies are not touched: they are the recording.
@@ -55,7 +55,7 @@ _LOOKS_SECRET = re.compile(
     rf"|{_KEY}[\w-]{{4}}[\w.=-]*",
     re.IGNORECASE,
 )
-# In a sentence, "Basic authentication" and "hf_hub_download" are words: a key is long, or has a digit.
+# "Basic authentication" and "hf_hub_download" are words of a sentence: a key is long, or has a digit.
 _LOOKS_SECRET_IN_TEXT = re.compile(
     rf"(?<![\w-])(?:bearer|basic)\s+{_NO_CHALLENGE}(?-i:(?=\S*(?:[0-9=]|[a-z][A-Z])))\S{{8,}}"
     rf"|{_KEY}(?=[\w.=-]{{20}}|[\w.=-]*\d)[\w-]{{4}}[\w.=-]*",

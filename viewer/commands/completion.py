@@ -39,18 +39,18 @@ VARIABLE = "_WIRETAPE_COMPLETE"
 TOPICS: Final = {
     "filters": "the language of --filter, with examples",
     "fields": "every field that filters and --columns know: its meaning and its unit",
-    "outcomes": "how an exchange can end, and the flags that say what else is worth knowing",
-    "upstreams": "the APIs that are served by name where no --upstream is given",
-    "intercept": "how run records programs, what it sets and changes, and which variables programs read",
-    "imports": "the formats that import reads, and what each knows of an exchange",
+    "outcomes": "how an exchange can end, and its flags",
+    "upstreams": "the APIs that are served by name without --upstream",
+    "intercept": "the proxy of run: the variables it sets for a program, its certificate, its limits",
+    "imports": "the formats that import reads, and the data that each has",
     "cut": "the lines of a tape as text, as db cut writes it",
     "testing": "tapes in test suites: the pytest plugin, its marker and fixture, and suites in other languages",
-    "metrics": "what record --metrics serves to Prometheus",
-    "otlp": "what record --otlp sends to a collector of OpenTelemetry",
-    "cassettes": "what serve --record records, and when it serves it",
-    "prices": "how exchanges get a cost: prices in the configuration",
-    "shipping": "many recorders that ship to one centre: its address, its tables, what is promised",
-    "archive": "what ship --to parquet:DIR writes: its files, and how DuckDB, Spark and ClickHouse read them",
+    "metrics": "the metrics of record --metrics, for Prometheus",
+    "otlp": "the spans and metrics of record --otlp, for OpenTelemetry",
+    "cassettes": "recording and serving of serve --record",
+    "prices": "costs of exchanges: prices in the configuration",
+    "shipping": "many recorders that ship to one ClickHouse server: its URL, its tables, its guarantees",
+    "archive": "the files of ship --to parquet:DIR, and their use in DuckDB, Spark and ClickHouse",
 }
 """The topics of `help` that are no commands."""
 
@@ -282,7 +282,7 @@ def _values(context: click.Context, field: str) -> Iterator[str]:
 def _tape(context: click.Context) -> Path:
     given = context.params.get("db")
     if str(given).startswith(destinations.CENTRE):
-        raise LookupError("a centre is not asked while somebody types")
+        raise LookupError("no server is queried while somebody types")
     return options.tape_path(given and Path(given))
 
 
@@ -345,7 +345,9 @@ _SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fis
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that lets a shell complete ids, models, labels, filters and options at Tab.
+    """Print the script for completion at Tab in a shell.
+
+    It completes ids, models, labels, filters and options.
 
     For bash, in ~/.bashrc: eval "$(wiretape completion bash)"; for zsh the same in ~/.zshrc, after compinit; for fish,
     in its config: wiretape completion fish | source

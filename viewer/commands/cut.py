@@ -37,24 +37,26 @@ REDACT_SECONDS: Final = 10.0
     required=True,
     help="Write to FILE: text if its suffix is .jsonl, else a tape; - is text on stdout.",
 )
-@click.option("--text", is_flag=True, help="Write text, whatever the suffix.")
+@click.option("--text", is_flag=True, help="Write text even if the suffix is not .jsonl.")
 @click.option(
     "--redact",
     "patterns",
     multiple=True,
     metavar="REGEX",
-    help="Replace what matches in bodies, headers, paths and labels by as many *, so that reads stay as they were. "
-    "It is looked for in the bytes as they came: JSON is escaped there, and a word may come in two events.",
+    help="Replace each match in bodies, headers, paths and labels by * of the same length: reads keep their sizes. "
+    "The raw bytes are searched: JSON is escaped there, and a word may be split over two events.",
 )
 def cut(
     ids: tuple[str, ...], db: Path | None, where: "Filter | None", file: Path, text: bool, patterns: tuple[str, ...]
 ) -> None:
-    """Make a small tape of exchanges: those named, those that fit a filter, or of those named the ones that fit.
+    """Copy exchanges, chosen by id or filter, to a small tape.
 
-    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
-    - reads them from stdin, one a line. The same exchanges give the same file, byte for byte, without the machine and
-    the process that recorded them. As text it has a line for each session, exchange and read, which diffs show and
-    people may edit: see 'wiretape help cut'. Every command that reads a tape reads it, too, and db merge copies it.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
+    - reads ids from stdin, one per line. With ids and a filter, an exchange must match both.
+
+    The same exchanges give the same file, byte for byte, without the machine and the process that recorded them. Text
+    has a line for each session, exchange and read, for diffs and editors: see 'wiretape help cut'. Every command that
+    reads a tape reads text, too, and db merge copies it.
     """
     from wiretape.recorder.tape import cut as cutting
     from wiretape.recorder.tape.lock import TEXT_SUFFIX

@@ -28,9 +28,9 @@ _STATISTICS = ("n", "mean", "p50", "p90", "p99", "max")
     help="The tape to record to. [default: demo.db beside the default tape]",
 )
 def demo(db: Path | None) -> None:
-    """Record scripted streams of several APIs, good and broken, and show what the tape tells of them.
+    """Record scripted streams of several APIs, and list them.
 
-    Needs no key and no network, and takes about five seconds.
+    Some are good, some broken. The demo needs no key and no network, and takes about five seconds.
     """
     from wiretape.recorder.demo.scenes import SCENES
     from wiretape.recorder.relay import loop
@@ -54,7 +54,7 @@ def demo(db: Path | None) -> None:
 
 
 async def _record(path: Path) -> int:
-    """Play every scene through a recorder; give 1 if anything could not be stored."""
+    """Play every scene through a recorder; return 1 if anything could not be stored."""
     import asyncio
 
     import httpx
@@ -82,7 +82,7 @@ async def _record(path: Path) -> int:
 
 
 async def _ask(client: "httpx.AsyncClient", name: str) -> None:
-    """Be a client that reads its stream to the end, however it ends."""
+    """Read a stream to its end, complete or broken, as a client does."""
     import httpx
 
     from wiretape.recorder.demo import scenes
@@ -107,7 +107,7 @@ def _next_steps(path: Path) -> str:
         f"view @ {tape}": "the newest, to step through and to play",
         f"ls {tape}": "this list again",
         f"show @ {tape}": "the newest, as a summary",
-        f"show @ --part events {tape}": "every event with its instant",
+        f"show @ --part events {tape}": "every event with its timestamp",
         f"export --table exchanges -o demo.csv {tape}": "one row per exchange",
         "run -- python your_program.py": "record your own",
     }

@@ -1,6 +1,6 @@
-"""The command `doctor`: checks this machine's fitness for recording, with advice.
+"""The command `doctor`: checks this machine's fitness for recording, and gives advice.
 
-Nothing is sent to the network unless `--check` names it, and nothing is left behind. Functions named `of_…` collect
+No data is sent to the network unless `--check` names it, and nothing is left behind. Functions named `of_…` collect
 facts, those named `judge_…` are pure and turn facts into findings. Secrets are never printed: only scheme, host and
 port of a URL, and only the names of other variables.
 """
@@ -79,9 +79,10 @@ class Finding:
               help="Connect to this API server, too; no request is sent. May be repeated.")  # fmt: skip
 @output.formatted()
 def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
-    """Check whether this is a good place to record: the tape, the disk, the clock, the environment, the terminal.
+    """Check this machine's fitness for recording.
 
-    Exit 3 if anything is broken. No value that may be secret is printed.
+    The checks cover the tape, the disk, the clock, the environment and the terminal. Exit 3 if anything is broken. No
+    value that may be secret is printed.
     """
     from importlib.util import find_spec
 
@@ -327,7 +328,7 @@ def judge_recorder(holder: str, run: RecorderRun | None, wall_ns: int) -> Findin
         return Finding("ok", "recorder", f"{holder} holds the tape")
     if state != "ended":
         text = "none is running; the last one was killed"
-        return Finding("note", "recorder", text, "nothing need be done: the next one settles what was left open")
+        return Finding("note", "recorder", text, "no action needed: the next recorder settles its open exchanges")
     return Finding("ok", "recorder", "none is running")
 
 
@@ -360,7 +361,7 @@ def judge_filesystem(kind: str | None) -> Finding:
         return Finding("problem", "filesystem", f"{kind} is shared with other machines: tapes break there", advice)
     if kind in _MEMORY:
         return Finding("note", "filesystem", f"{kind} is memory: the tape is gone when this machine stops")
-    return Finding("ok", "filesystem", kind or "of a kind that cannot be told here")
+    return Finding("ok", "filesystem", kind or "of an unknown kind")
 
 
 def judge_flush(durations_ns: Sequence[int]) -> Finding:
@@ -387,8 +388,8 @@ def judge_open_files(soft: int, hard: int, expected: int) -> Finding:
 def judge_clock(step_ns: int) -> Finding:
     """Judge the monotonic clock by its smallest step."""
     if step_ns >= _COARSE_NS:
-        advice = "shorter gaps than that cannot be told apart on this machine"
-        return Finding("note", "clock", f"it goes in steps of {step_ns / 1e6:,.1f} ms", advice)
+        advice = "shorter gaps are not measurable on this machine"
+        return Finding("note", "clock", f"the clock advances in steps of {step_ns / 1e6:,.1f} ms", advice)
     return Finding("ok", "clock", f"monotonic, in steps of {step_ns:,} ns")
 
 
@@ -438,7 +439,7 @@ def judge_proxies(environment: Mapping[str, str], bases: Iterable[str]) -> Itera
 def judge_certificates(missing: Sequence[str], has_any: bool) -> Finding:
     """Judge the trusted certificates: variables that name missing files, and a trust store without certificates."""
     if missing:
-        text = f"{', '.join(missing)} names what is not there"
+        text = f"{', '.join(missing)} names a missing file"
         return Finding("problem", "certificates", text, "unset it, or name a file of certificates (PEM)")
     if not has_any:
         advice = "install your system's ca-certificates, or set SSL_CERT_FILE"

@@ -63,12 +63,12 @@ class _ExportJob:
 @options.db
 @options.filtered
 @options.limited
-@click.option("--table", type=click.Choice(_TABLES), help="One row for each of these. [default: exchanges]")
+@click.option("--table", type=click.Choice(_TABLES), help="The table to export. [default: exchanges]")
 @click.option(
     "--by",
     metavar="NAMES",
     shell_complete=completion.groups,
-    help="Of the summary: one row for each model, label.KEY, …, as in stats.",
+    help="With --table summary: group by model, label.KEY, …, as in stats.",
 )
 @options.every_operation
 @click.option(
@@ -83,16 +83,20 @@ class _ExportJob:
 @click.option(
     "--html",
     is_flag=True,
-    help="The same as --format html: a page for any browser, in one file, of an exchange or of many.",
+    help="The same as --format html: a page for browsers, of one or many exchanges, in one file.",
 )
-@click.option("--with-text", is_flag=True, help="Of html: include the texts of answers, too.")
-@click.option("--base", metavar="EXPR", shell_complete=completion.filters, help="Of html: a group to compare with, …")
-@click.option("--new", metavar="EXPR", shell_complete=completion.filters, help="… and the one compared, as in compare.")
-@click.option("--with-bodies", is_flag=True, help="Of html: include texts and the bytes of request and answer, too.")
-@click.option("--schema", is_flag=True, help="Say what each column is: type, unit and meaning.")
+@click.option("--with-text", is_flag=True, help="With --html: include the texts of answers.")
+@click.option(
+    "--base", metavar="EXPR", shell_complete=completion.filters, help="With --html: the group to compare with, …"
+)
+@click.option(
+    "--new", metavar="EXPR", shell_complete=completion.filters, help="… and the group compared, as in compare."
+)
+@click.option("--with-bodies", is_flag=True, help="With --html: include texts, and the bytes of request and answer.")
+@click.option("--schema", is_flag=True, help="Print type, unit and meaning of each column.")
 @output.formatted(
     (*output.FORMATS, "parquet", *_WHOLE),
-    "csv; sse is the bytes of one exchange, asciicast one, har and html any number; the others are of a table",
+    "csv; sse is the body of one exchange, asciicast one, har and html any number; the others are tables",
     columns=True,
 )
 def export(
@@ -112,10 +116,13 @@ def export(
     schema: bool,
     out: Output,
 ) -> None:
-    """Export the tape as CSV (the default), JSON or Parquet, or whole exchanges; the oldest exchange comes first.
+    """Export exchanges as CSV, JSON, Parquet, HAR, HTML or SSE.
 
-    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
-    - reads them from stdin, one a line. Without any, it is all that fit. A summary covers what stats does.
+    The oldest exchange comes first. The default is CSV.
+
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
+    - reads ids from stdin, one per line. Without ids, all that match the filter are exported. A summary covers
+    the same exchanges as stats.
     """
     from wiretape.viewer.export import fields
 
@@ -199,13 +206,13 @@ def _refuse_of_page(job: _ExportJob) -> None:
     """Raise a usage error if options do not go together with a page, or need one."""
     if job.format != "html":
         if job.with_text or job.with_bodies or job.sides:
-            raise click.UsageError("--with-text, --with-bodies, --base and --new are of a page: add --html")
+            raise click.UsageError("--with-text, --with-bodies, --base and --new are for pages: add --html")
         if job.every_operation and job.table != "summary":
-            raise click.UsageError("--all-operations is of the summary and of html: all else has every operation")
+            raise click.UsageError("--all-operations is for the summary and pages: other exports have every operation")
     elif job.limit is not None:
-        raise click.UsageError("--limit is of rows: a page has what the filter selects, such as since:2h")
+        raise click.UsageError("--limit is for rows: limit a page by a filter, such as -f since:2h")
     elif job.file is None and output.on_terminal():
-        raise click.UsageError("a page is for a browser: name its file with -o FILE")
+        raise click.UsageError("a page is for browsers: name its file with -o FILE")
 
 
 def _save(job: _ExportJob, put: Put, noun: str) -> int:

@@ -1,4 +1,4 @@
-"""The command `fleet`: many recorders, one centre."""
+"""The command `fleet`: many recorders, one ClickHouse server."""
 
 import dataclasses
 import os
@@ -38,36 +38,36 @@ def read_centre(_: click.Context, __: click.Parameter, url: str) -> destinations
 
 
 _to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=read_centre,
-                   help="The centre: clickhouse://HOST/DATABASE; see wiretape help shipping.")  # fmt: skip
+                   help="The server: clickhouse://HOST/DATABASE; see wiretape help shipping.")  # fmt: skip
 
 
 def connected(command: F) -> F:
-    """Add the options of a command that connects to a centre."""
+    """Add the options of a command that connects to a server."""
     return _to(ca_file(command))
 
 
 @click.group()
 def fleet() -> None:
-    """Look after the centre that recorders ship to."""
+    """Manage the ClickHouse server that recorders ship to."""
 
 
 @fleet.command()
 @connected
 @click.option("--cluster", metavar="NAME", help="Spread the tables over the shards and replicas of this cluster.")
-@click.option("--print", "is_printed", is_flag=True, help="Only print the statements; nothing is connected to.")
+@click.option("--print", "is_printed", is_flag=True, help="Only print the statements, without a connection.")
 @click.option("--accounts", is_flag=True,
-              help="Make two accounts, too: wiretape_ship and wiretape_read.")  # fmt: skip
+              help="Create two accounts, too: wiretape_ship and wiretape_read.")  # fmt: skip
 def init(
     target: destinations.Target, ca_file: Path | None, cluster: str | None, is_printed: bool, accounts: bool
 ) -> None:
-    """Make the tables of a centre, or add the columns that an older version did not have.
+    """Create the tables of a server, or add new columns to them.
 
     Nothing is dropped, and no column is changed. In ClickHouse Cloud leave out --cluster: it replicates by itself.
 
     With --accounts, wiretape_ship may insert and do nothing else, and wiretape_read may read all but the table streams,
-    which has what was said and is what pull copies. Their passwords are in WIRETAPE_FLEET_SHIP_PASSWORD and
-    WIRETAPE_FLEET_READ_PASSWORD, and are sent as hashes. Who makes accounts needs access_management. For a server
-    before 20.5, which takes accounts from files only, the file is printed.
+    which has the bodies and which pull copies. Their passwords are read from WIRETAPE_FLEET_SHIP_PASSWORD and
+    WIRETAPE_FLEET_READ_PASSWORD, and are sent as hashes. Creating accounts needs access_management. A server before
+    20.5 reads accounts from files only: then the file is printed.
     """
     from wiretape.viewer.ship.clickhouse import setup
     from wiretape.viewer.source.clickhouse import ddl, tables
@@ -111,26 +111,26 @@ def _password(name: str) -> str:
 @fleet.command()
 @connected
 @click.option("--since", type=read_age, default="2d", show_default=True, metavar="AGE",
-              help="Count what began in this time: 12h, 30d, 8w.")  # fmt: skip
+              help="Count the exchanges that began within this time: 12h, 30d, 8w.")  # fmt: skip
 def hours(target: destinations.Target, ca_file: Path | None, since: "timedelta") -> None:
-    """Count the exchanges of each hour, by host, upstream, model, operation and API, in the table hours.
+    """Count the exchanges of each hour in the table hours.
 
-    Run it now and then: what is counted again replaces what was counted before. It takes an account that may read the
-    table exchanges and insert into hours, which neither of those of fleet init may.
+    They are counted by host, upstream, model, operation and API. Run it regularly: new counts replace older ones. It
+    needs an account that may read the table exchanges and insert into hours, unlike both accounts of fleet init.
     """
     from wiretape.recorder.clock import SYSTEM
     from wiretape.viewer.ship.clickhouse import hours
 
     with connected_to(target, ca_file) as centre:
         first = hours.count(centre, int(since.total_seconds()), SYSTEM)
-    click.echo(f"counted what began from {first} on")
+    click.echo(f"counted the exchanges that began at {first} or later")
 
 
 @fleet.command()
 @connected
 @output.formatted()
 def status(target: destinations.Target, ca_file: Path | None, out: Output) -> None:
-    """Show how far each host is shipped, and what the tables take."""
+    """Show the shipping progress of hosts, and the size of tables."""
     from wiretape.viewer.ship.clickhouse import status
 
     with connected_to(target, ca_file) as centre:
@@ -190,10 +190,11 @@ def _inputs(command: F) -> F:
 @_inputs
 @output.formatted()
 def plan(out: Output, **inputs: Any) -> None:
-    """Work out on paper what a centre takes: rows, bytes, shards, memory for exact percentiles, and cost.
+    """Estimate size, memory and cost of a server, with formulas.
 
-    Every result is shown with its formula, and every input with its meaning; nothing is connected to. Sizes and speeds
-    were measured with other exchanges than yours: "wiretape fleet status" shows what yours take.
+    The results are rows, bytes, shards, memory for exact percentiles, and cost. Each result is shown with its formula,
+    each input with its meaning, without a connection. The default sizes and speeds were measured with other exchanges
+    than yours: "wiretape fleet status" shows the size of yours.
     """
     from wiretape.viewer.report import tables
     from wiretape.viewer.ship.clickhouse import plan

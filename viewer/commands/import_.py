@@ -33,10 +33,10 @@ _REASON: Final = 300
 )
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated.")
 @click.option(
-    "--url", metavar="URL", help="Of bytes alone: what was asked, such as https://api.example.com/v1/messages"
+    "--url", metavar="URL", help="For a bare body: its request's URL, such as https://api.example.com/v1/messages"
 )
 @click.option("--date", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY",
-              help="Of times without a date: the day of the first. [default: when the file was written]")  # fmt: skip
+              help="For times without a date: the day of the first one. [default: the file's date]")  # fmt: skip
 def import_(
     files: tuple[Path, ...],
     db: Path | None,
@@ -45,12 +45,12 @@ def import_(
     url: str | None,
     date: datetime | None,
 ) -> None:
-    """Put exchanges that other programs recorded on the tape, which is made if need be.
+    """Import exchanges that other programs recorded.
 
-    FILE's format is recognised by its content, JSON also by a name that ends in .har. What the source does not know
-    is unknown on the tape, too; the flags imported, no_timing, coarse_clock and rebuilt say how much it knew
-    (wiretape help imports). Keys are redacted as in a recording. What is on the tape already is left out, so that
-    an import can be repeated. What cannot be imported is named, and the exit code is 3.
+    The tape is created if it does not exist. FILE's format is recognised by its content, JSON also by a name that ends
+    in .har. Data that the source lacks is unknown on the tape, too; the flags imported, no_timing, coarse_clock and
+    rebuilt show how complete the source was (wiretape help imports). Keys are redacted as in a recording. Exchanges
+    that are on the tape already are left out: an import can be repeated. Failures are listed, and the exit code is 3.
     """
     chosen, path = read_labels(labels), tape_path(db)
     sources = [(file, _source(file, url, date)) for file in files]

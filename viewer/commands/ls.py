@@ -1,4 +1,4 @@
-"""The command `ls`: exchanges, one a line, and those that end while it looks on.
+"""The command `ls`: exchanges, one per line, and with --follow also new ones.
 
 Lines are laid out by `report.tables`.
 """
@@ -33,11 +33,11 @@ _READ_AT_ONCE = 200
 @options.sorted_by
 @click.option("--by", type=click.Choice(["conversation"]), help="List conversations, with the totals of each.")
 @click.option(
-    "-F", "--follow", is_flag=True, help="Print exchanges as they end (at a centre: arrive), until interrupted; first "
+    "-F", "--follow", is_flag=True, help="Print exchanges as they end (on a server: arrive), until interrupted; first "
     "the last N, or 10.",
 )  # fmt: skip
 @click.option("--spark", is_flag=True, help="Draw each exchange's gaps, all on one axis of time and one scale.")
-@click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
+@click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII only, as without UTF-8.")
 @click.option("-e", "--exit-code", is_flag=True, help="Exit 3 if nothing matches.")
 @output.formatted((*output.FORMATS, "ids"), columns=True)
 def ls(

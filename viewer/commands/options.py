@@ -103,16 +103,16 @@ db = click.option(
     "--db",
     type=_SourceType(path_type=Path),
     envvar="WIRETAPE_DB",
-    help="The tape, or a centre: clickhouse://HOST/DATABASE. [default: in the user's data directory]",
+    help="The tape, or a server: clickhouse://HOST/DATABASE. [default: in the user's data directory]",
 )
-"""Adds `--db` to a command that asks tapes and centres alike; the command gets a `Place`, or None."""
+"""Adds `--db` to a command that reads tapes and servers alike; the command gets a `Place`, or None."""
 tape_db = click.option(
     "--db",
     type=_TapeType(path_type=Path),
     envvar="WIRETAPE_DB",
     help="The tape. [default: in the user's data directory]",
 )
-"""Adds `--db` to a command that asks a tape; the command gets a `Place`, or None."""
+"""Adds `--db` to a command that reads a tape; the command gets a `Place`, or None."""
 
 
 def place(given: "Place | None") -> "Place":
@@ -182,15 +182,15 @@ def read_sort(sort: str | None) -> tuple[str, bool] | None:
 
 _SELECTING = (
     click.option("-f", "--filter", "filters", multiple=True, metavar="EXPR", shell_complete=completion.filters,
-                 help="Only what fits, such as 'model:gpt-* ttft>800ms -is:ok' or a word to search for; see "
-                 "'wiretape help filters'. Several must all fit."),
+                 help="Select exchanges: 'model:gpt-* ttft>800ms -is:ok', or a word to search for; see "
+                 "'wiretape help filters'. Several filters must all match."),
     click.option("--model", "models", multiple=True, metavar="NAME", shell_complete=completion.models,
-                 help="Only of this model; * is a wildcard."),
-    click.option("--since", metavar="TIME", help="Only from then on: 2h (ago), today, 14:00, 2026-11-21T14:00Z."),
-    click.option("--until", metavar="TIME", help="Only before then."),
-    click.option("--errors", is_flag=True, help="Only failed ones."),
+                 help="Only exchanges of this model; * is a wildcard."),
+    click.option("--since", metavar="TIME", help="Only from this time on: 2h (ago), today, 14:00, 2026-11-21T14:00Z."),
+    click.option("--until", metavar="TIME", help="Only before this time."),
+    click.option("--errors", is_flag=True, help="Only failed exchanges."),
     click.option("--label", "labels", multiple=True, metavar="K[=V]", shell_complete=completion.labels,
-                 help="Only with this label."),
+                 help="Only exchanges with this label."),
 )  # fmt: skip
 
 filtered = gathered("where", read, *_SELECTING)
@@ -249,9 +249,9 @@ paced = gathered(
     "pace",
     read_pace,
     click.option("--speed", type=float, default=1.0, show_default=True, metavar="N",
-                 help="N times as fast as it was; 0: as fast as possible."),
-    click.option("--max-gap", metavar="TIME", help="Cut each silence to so long, such as 1s or 500ms."),
-    click.option("--no-wait", is_flag=True, help="Do not wait: the same as --speed 0."),
+                 help="N times the recorded speed; 0: as fast as possible."),
+    click.option("--max-gap", metavar="TIME", help="Shorten each silence to TIME at most, such as 1s or 500ms."),
+    click.option("--no-wait", is_flag=True, help="The same as --speed 0."),
 )  # fmt: skip
 """Add the options of a playback's speed; the command gets `pace`."""
 
@@ -285,7 +285,7 @@ def groups(by: str | None) -> tuple[str, ...]:
 
 
 every_operation = click.option(
-    "--all-operations", is_flag=True, help="Cover every operation (embeddings, models, …), not generations only."
+    "--all-operations", is_flag=True, help="Cover all operations (embeddings, models, …), not only generations."
 )
 """Adds `--all-operations`, for `covered`."""
 
@@ -348,7 +348,7 @@ def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -
     if sys.stderr.isatty() and isinstance(where, And):
         notes.append("; ".join(f"`{safe(str(term))}` alone matches {count:,}" for term, count in source.alone(where)))
     if where is not None and is_starred(where):
-        notes.append('In quotes * is itself; for a part of a text write ~: error~"rate limit"')
+        notes.append('* in quotes is no wildcard; to search within a text use ~: error~"rate limit"')
     return ". ".join([*notes, *_still_to_come(where)])
 
 

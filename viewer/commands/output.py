@@ -147,7 +147,7 @@ def formatted(
     """Return a decorator that adds the options of `Output`, which the command gets as `out`."""
     added = [
         click.option("--format", type=click.Choice(formats), help=f"Output format. [default: {default}]"),
-        click.option("--raw-csv", is_flag=True, help="CSV: leave texts that a spreadsheet takes for formulas alone."),
+        click.option("--raw-csv", is_flag=True, help="CSV: do not escape texts that a spreadsheet takes for formulas."),
         click.option("--no-header", is_flag=True, help="TSV, CSV: leave out the line of field names."),
     ]
     if not columns:
@@ -258,7 +258,7 @@ def on_terminal() -> bool:
 
 
 def raise_if_unread() -> None:
-    """Raise `BrokenPipeError` if stdout is a pipe whose reader has gone, which otherwise only a write tells."""
+    """Raise `BrokenPipeError` if stdout is a pipe whose reader has gone, which otherwise only a write detects."""
     if not hasattr(select, "poll"):
         return
     poll = select.poll()

@@ -71,14 +71,13 @@ class _Clock:
     "--as",
     "form",
     type=click.Choice(["text", "sse", "events", "jsonl"]),
-    help="What is written: the text, the body byte for byte as it came (whatever its framing, one write for each "
-    "read), a line for each event as in show --part events, or a JSON object for each. [default: text on a terminal, "
-    "else sse]",
+    help="Output format: the text, the raw body in any framing (one write per read), a line per event as in show "
+    "--part events, or a JSON object per event. [default: text on a terminal, else sse]",
 )
 @options.paced
-@click.option("--from", "begin", metavar="POS", help="Begin there: 3.2s, 50%, #120 (an event) or words. All that came "
-              "with it is written, and nothing before.")  # fmt: skip
-@click.option("--until", "end", metavar="POS", help="End there, that included; +2s is two seconds after --from.")
+@click.option("--from", "begin", metavar="POS", help="Begin at this position: 3.2s, 50%, #120 (an event) or words. "
+              "The output begins with the read at that position.")  # fmt: skip
+@click.option("--until", "end", metavar="POS", help="End after this position; +2s is two seconds after --from.")
 @click.option("--loop", is_flag=True, help="Begin again at the end, until ctrl-c.")
 def play(
     ids: tuple[str, ...],
@@ -89,15 +88,16 @@ def play(
     end: str | None,
     loop: bool,
 ) -> None:
-    """Write exchanges again with their recorded timing: to read along, or to test a program that reads a stream.
+    """Write exchanges to stdout with their recorded timing.
 
-    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
-    - reads them from stdin, one a line. Several play one after the other.
+    Read along, or test a program that reads a stream.
 
-    Time counts from the request, so that the wait for the first byte is there, too; --from '#0' leaves it out. Each
-    piece is written when it came, by a clock that does not drift: a reader that was late gets the rest on time. A
-    stream that broke plays as far as it came; how it ended is then said on stderr. After ctrl-z, it goes on where it
-    stopped.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
+    - reads ids from stdin, one per line. Several play one after the other.
+
+    Time starts at the request, so that it includes the wait for the first byte; --from '#0' skips that wait. Each piece
+    is written at its recorded time, by a clock that does not drift: a reader that was late gets the rest on time. A
+    broken stream plays up to its end, whose cause is printed on stderr. After ctrl-z, it continues where it stopped.
     """
     from wiretape.viewer.source.tape import exchange
 
@@ -133,12 +133,12 @@ def _play(one: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:
     chosen = section.of(made)
     _write_in_time(chosen, section, job, out)
     if section.until_ns >= (one.last_ns or 0) and one.row.outcome != "complete":
-        return "it still runs: this is what has come so far" if one.row.outcome == "open" else one.ending
+        return "it still runs: later data is missing" if one.row.outcome == "open" else one.ending
     if job.form == "text" and not made:
         return f"there is no text: {facts.no_text(one.row, '--as sse plays it')}"
     if made and not chosen:
-        known = "nobody knows when it came" if one.last_ns is None else f"it ended after {one.last_ns / 1e9:.3f} s"
-        return f"nothing came in that part; {known}"
+        known = "its time is unknown" if one.last_ns is None else f"it ended after {one.last_ns / 1e9:.3f} s"
+        return f"no data in that section; {known}"
     return ""
 
 

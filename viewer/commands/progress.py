@@ -57,12 +57,13 @@ measured = gathered(
     MeasuringOptions,
     click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),
                  default="linear", show_default=True, help="Interpolate, or take the nearest rank."),
-    click.option("--slo", metavar="BOUNDS", help="An objective for each exchange, for the goodput: "
+    click.option("--slo", metavar="BOUNDS", help="The objective of each exchange, for the goodput: "
                  "'ttft<800ms,icl.p99<200ms,tps>20'."),
     click.option("--include-failed", is_flag=True,
-                 help="Let exchanges that are not complete into the figures of latency, too."),
-    click.option("--exact", is_flag=True, help="Of a centre: rank all gaps, also more than 1 G, whose percentiles are "
-                 f"estimates (t-digest) otherwise; that takes up to {RANKED_GAP_BYTES} bytes of memory there for each."
+                 help="Include incomplete exchanges in latency figures."),
+    click.option("--exact", is_flag=True, help="For a server: rank all gaps, even more than 1 G, for exact "
+                 "percentiles instead of estimates (t-digest); this takes up to "
+                 f"{RANKED_GAP_BYTES} bytes of its memory per gap."
                  ),
     options.every_operation,
 )  # fmt: skip

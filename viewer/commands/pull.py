@@ -1,4 +1,4 @@
-"""The command `pull`: chosen exchanges of a centre, or of another tape, as an ordinary tape."""
+"""The command `pull`: chosen exchanges of a server, or of another tape, as an ordinary tape."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,18 +31,18 @@ _PURPOSE = "wiretape pull"
     type=TapeFile(path_type=Path, dir_okay=False),
     metavar="TAPE",
     required=True,
-    help="The tape to copy to; it is made if need be.",
+    help="The tape to copy to; it is created if it does not exist.",
 )
 def pull(ids: tuple[str, ...], db: "Place | None", where: "Filter | None", limit: int | None, file: Path) -> None:
-    """Copy exchanges of a centre, or of another tape, to a tape: those named, or those that fit a filter.
+    """Copy exchanges from ClickHouse, or another tape, to a tape.
 
-    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
-    - reads them from stdin, one a line. The newest are copied first, so that --limit gives these. What is on the tape
-    already is left out: a pull can be repeated, and go on with what is new.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
+    - reads ids from stdin, one per line. The newest are copied first, so that --limit selects them. Exchanges
+    that are on the tape already are left out: a repeated pull adds only new ones.
 
-    From a centre, an exchange comes with its body, of which its measures are derived again. One that was shipped
+    From a server, an exchange comes with its body, and its measures are derived from that. One that was shipped
     without --bodies comes with its facts, measures and gaps, flagged bytes_not_shipped: ls, stats, check, compare and
-    export give the figures that the centre gives; what needs bytes, such as play and serve, says that there are none.
+    export show the same figures as for the server; commands that need bytes, such as play and serve, report an error.
     """
     place = options.place(db)
     if place.file is not None:
@@ -55,7 +55,7 @@ def pull(ids: tuple[str, ...], db: "Place | None", where: "Filter | None", limit
             options.report_nothing(source, where, ids)
     if not numbers:
         return
-    with private.directory("wiretape-pull-", "what is pulled") as directory:
+    with private.directory("wiretape-pull-", "pulled exchanges") as directory:
         with ProgressBar("pulling", lambda: len(numbers), "exchange") as bar:
             copied = place.copied(numbers, directory, bar.over)
         if copied.without_body:

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 @options.filtered
 @deleting
 def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: bool, yes: bool, vacuum: bool) -> None:
-    """Delete exchanges: those named, those that fit a filter, or of those named the ones that fit.
+    """Delete exchanges by id or filter.
 
-    ID is as in show: 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (failed);
-    - reads them from stdin, one a line. On a terminal it asks first.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
+    - reads ids from stdin, one per line. With ids and a filter, an exchange must match both. On a terminal it asks
+    first.
     """
     if not ids and where is None:
-        raise click.UsageError("say what to delete: an ID, or a filter such as -f until:30d")
+        raise click.UsageError("nothing is selected: add an ID, or a filter such as -f until:30d")
 
     from wiretape.recorder.commands.db import delete
     from wiretape.recorder.tape import retention

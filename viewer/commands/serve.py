@@ -57,7 +57,7 @@ def _options(
 ) -> "Callable[[Pace], planning.ServingOptions]":
 
     if record != "none" and match == "id":
-        raise click.UsageError("--match id serves what is named and nothing else: leave out --record")
+        raise click.UsageError("--match id serves only requests that name a recording: leave out --record")
     from wiretape.viewer.replay.planning import ServingOptions
 
     return lambda pace: ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, record)
@@ -67,19 +67,19 @@ _answered = gathered(
     "answered",
     _options,
     click.option("--match", type=click.Choice(_MODES), default="request", show_default=True,
-                 help="What answers a request: the recording of the same method, path and body; of the same model; the "
-                 "next one, or any, of the same path; or only the one that is named."),
+                 help="Choose the recording for a request: by method, path and body; by model; the next one or any one "
+                 "of the same path; or only by id."),
     click.option("--ignore", "ignored", multiple=True, metavar="FIELD",
                  help="Compare JSON bodies without this field: user, metadata.session. May be repeated."),
     click.option("--rechunk", default="recorded", show_default=True, metavar="HOW", callback=_read_rechunk,
-                 help="Where writes end: recorded, event (one each), byte, or a number of bytes."),
+                 help="Size of writes: as recorded, one event, one byte, or a number of bytes."),
     click.option("--fault", "faults", multiple=True, metavar="FAULT", callback=_read_faults,
                  help="Break answers: cut@50%, reset@#3 (before event 3), stall:5s@#120, corrupt@#7, slow:3x, "
                  "status:429:0.1 (one in ten). May be repeated."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Decides which faults by chance strike."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
     click.option("--record", type=click.Choice(_RECORD), default="none", show_default=True,
-                 help="Which requests to ask upstream, and record: none; once: what is missing, if the tape is new or "
-                 "empty; new: what is missing; all."),
+                 help="Requests to send upstream and record: none; once: those without a recording, if the tape is new "
+                 "or empty; new: those without a recording; all."),
 )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ _asking = gathered(
     _Asked,
     upstream,
     click.option("--record-label", "record_labels", multiple=True, metavar="K=V",
-                 help="Label what is recorded. May be repeated."),
+                 help="Label new recordings. May be repeated."),
     ca_file,
 )  # fmt: skip
 
@@ -107,7 +107,7 @@ _asking = gathered(
 @db
 @options.filtered
 @click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",
-              help="Where clients call, on this machine; port 0 takes a free one.")  # fmt: skip
+              help="Address for clients of this machine; port 0 takes a free one.")  # fmt: skip
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Write the base URL to this file when it is ready; the file is removed at the end.")  # fmt: skip
 @options.paced
@@ -123,28 +123,29 @@ def serve(
     answered: "Callable[[Pace], planning.ServingOptions]",
     asking: _Asked,
 ) -> None:
-    """Answer requests from a tape, as the upstream did: the same bytes, reads, timing and failures.
+    """Answer requests from a tape, as the API did.
 
-    When it is ready, the base URL is printed on standard output, and nothing else; point SDKs there as to a recorder:
-    with or without the provider (/openai/v1), with any API key. GET / lists what is served. Served are all exchanges of
-    the tape, those named, or those that fit a filter; several that match a request are served in turn.
+    Answers have the recorded bytes, reads, timing and failures. When the server is ready, it prints its base URL on
+    standard output, and nothing else. Point SDKs there as to a recorder: with or without the provider (/openai/v1),
+    with any API key. It serves all exchanges of the tape, or those selected by id or filter, and GET / lists them.
+    Several that match a request are served in turn.
 
-    A request that was not recorded is answered by 404, which names the nearest recording and the fields that differ.
-    The header X-Wiretape-Exchange, or a path that begins with /@ID/, asks for an exchange whatever the request is.
+    A request without a recording gets a 404 that names the nearest recording and the fields that differ. The header
+    X-Wiretape-Exchange, or a path that begins with /@ID/, selects an exchange for any request.
 
-    The messages of a WebSocket are waited for, and answered as they were; its faults count the items of
-    show --part events. A message that was not recorded gets an error and a close frame with the code 1008; a
-    WebSocket at a path of which nothing is on the tape is recorded by --record once and new.
+    On a WebSocket, the server waits for each message of the client, and sends the recorded answer; faults count the
+    items of show --part events. A message without a recording gets an error and a close frame with the code 1008; a
+    WebSocket at a path without recordings is recorded by --record once and new.
 
-    A recording that ended in a timeout falls silent until the client leaves; one that the client or the recorder ended
-    is cut there. On standard error, each answer has a line that says how late its writes were, and whether some came
-    so close to the one before that a client may read both at once. Ctrl-c stops.
+    A recording that ended in a timeout stays silent until the client leaves; one that the client or the recorder ended
+    is cut there. Standard error gets a line for each answer: the delays of its writes, and the number of writes so
+    close to the one before that a client may read both at once. Ctrl-c stops.
 
-    With --record, a request that was not recorded is passed on to the API instead, as 'record' does, and recorded to
-    the tape, which is made if it is not there. --upstream names the API, as in 'record'; without it the well-known APIs
-    are served by name (/openai/v1). What is recorded is served to later requests, in this run, too. A recording that
-    holds no answer is asked for again; an error that upstream answered is served like any other answer. A tape that is
-    text stays text: what is in it stays as it is. See 'wiretape help cassettes'.
+    With --record, a request without a recording is passed on to the API, as by 'record', and recorded to the tape,
+    which is created if it does not exist. --upstream names the API, as for 'record'; without it the well-known APIs are
+    served by name (/openai/v1). New recordings are served to later requests of the same run, too. A recording without
+    an answer is requested again; an error that the API answered is served like any other answer. A tape in text stays
+    text, and its existing lines do not change. See 'wiretape help cassettes'.
     """
     _check_recording(answers := answered(pace), ids)
 
@@ -172,7 +173,7 @@ def _check_recording(answers: "planning.ServingOptions", ids: tuple[str, ...]) -
     """Raise a usage error for options that mean nothing together with --record, or without it."""
     if answers.record != "none":
         if ids:
-            raise click.UsageError("--record needs room for more than what is named: choose by a filter, not by IDs")
+            raise click.UsageError("--record adds exchanges, which IDs exclude: select by a filter instead")
         return
     context = click.get_current_context()
     for option in _ASKING:
@@ -195,7 +196,7 @@ async def _serve(settings: "cassette.CassetteOptions", ready_file: Path | None) 
     recording = f", recording {settings.answers.record}" if settings.is_recording else ""
     _say(f"serving {counted(len(serving.heads), 'exchange')} of {settings.tape}{recording}; stop: ctrl-c")
     if not serving.heads and not settings.is_recording:
-        _say("there is nothing to serve: no exchange that has ended is on the tape, or none fits -f FILTER")
+        _say("nothing to serve: the tape has no finished exchange, or none that matches -f FILTER")
     if lacking := sum(not head.has_bytes for head in serving.heads):
         _say(f"{counted(lacking, 'exchange')} of these cannot be served: shipped without --bodies (flag:{NOT_SHIPPED})")
     try:
@@ -269,7 +270,7 @@ class _Report:
         late = pacing.of(one.late)
         self._all.add(late)
         notes = [counted(len(one.sizes), "write"), one.ended, *([str(late)] if late.counts else []), *one.faults]
-        notes += [f"{fault} found no such place" for fault in one.unplaced]
+        notes += [f"{fault} found no such position" for fault in one.unplaced]
         notes += [f"{counted(one.close, 'write')} closer to the one before than recorded"] if one.close else []
         notes += [f"held by the client {counted(len(one.held), 'time')}"] if one.held else []
         notes += [f"{counted(one.missing, 'byte')} not on the tape: cut there"] if one.missing else []
@@ -296,9 +297,9 @@ class _Report:
             return
         self._failed += 1
         if not is_kept:
-            _say(f"{one.id[:8]} failed: the older recording stays, and this one does not")
+            _say(f"{one.id[:8]} failed: the older recording stays, and this one is dropped")
         elif one.status is None:
-            _say(f"{one.id[:8]} has no answer: it will be asked for again")
+            _say(f"{one.id[:8]} has no answer: it will be requested again")
         else:
             _say(f"{one.id[:8]} is a failure, and will be served as one: wiretape rm {one.id[:8]}, or --record all")
 

@@ -1,4 +1,4 @@
-"""The command `ship`: a tape, shipped to a centre, an archive or a collector, while it is recorded or afterwards."""
+"""The command `ship`: ships a tape to a server, an archive or a collector, during a recording or afterwards."""
 
 import contextlib
 import dataclasses
@@ -36,19 +36,19 @@ _NICENESS: Final = 10
 @db
 @click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET",
               callback=options.read_destination,
-              help="A centre: clickhouse://HOST/DATABASE; a collector: otlp+http://HOST:PORT; "
+              help="A server: clickhouse://HOST/DATABASE; a collector: otlp+http://HOST:PORT; "
               f"or an archive: {destinations.ARCHIVE_FORM}.")  # fmt: skip
 @ca_file
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Send these headers to a collector: NAME: VALUE, a line each. "
               "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
-@click.option("--bodies", is_flag=True, help="Ship what was said, too: requests, answers, and their reads.")
+@click.option("--bodies", is_flag=True, help="Ship the bodies, too: requests, answers, and their reads.")
 @click.option("--label", "labels", multiple=True, metavar="K=V",
-              help="Label all that is shipped; tenant=NAME keeps tenants apart. May be repeated.")  # fmt: skip
-@click.option("--once", is_flag=True, help="End when all is there, instead of following the tape.")
+              help="Label all shipped exchanges; tenant=NAME separates tenants. May be repeated.")  # fmt: skip
+@click.option("--once", is_flag=True, help="End when all exchanges are shipped, instead of following the tape.")
 @click.option("--beside", is_flag=True, hidden=True, help="End with the recorder, which holds standard input.")
 @click.option("--since-version", type=int, default=0, hidden=True,
-              help="To a collector that has taken nothing yet, send what is settled after this.")  # fmt: skip
+              help="The version after which a collector's first exchange was settled.")  # fmt: skip
 def ship(
     db: Path | None,
     target: Destination,
@@ -60,22 +60,22 @@ def ship(
     beside: bool,
     since_version: int,
 ) -> None:
-    """Ship a tape, also while it is recorded, until interrupted: to a ClickHouse centre, to an archive of Parquet
-    files, or its spans and metrics to a collector of OpenTelemetry.
+    """Ship a tape to ClickHouse, Parquet files or OpenTelemetry.
 
-    It only reads the tape, which is the buffer: while the centre is away, all waits there. What it has acknowledged is
-    kept in a small file beside the tape; without it, all is shipped again, and still counted once.
+    It runs until interrupted, and ships new exchanges while they are recorded. It only reads the tape, which is the
+    buffer: exchanges wait there while the destination is away. The progress is kept in a small file beside the tape;
+    without it, all exchanges are shipped again, and still counted once. A collector gets spans and metrics only.
 
     The user is in the URL or WIRETAPE_FLEET_USER, the password in WIRETAPE_FLEET_PASSWORD or the file that
-    WIRETAPE_FLEET_PASSWORD_FILE names. Other machines are reached by TLS unless the URL has ?tls=no. See "wiretape help
-    shipping" for a centre, "wiretape help archive" for an archive, and "wiretape help otlp" for a collector.
+    WIRETAPE_FLEET_PASSWORD_FILE names. Connections to other machines use TLS unless the URL has ?tls=no. See "wiretape
+    help shipping" for ClickHouse, "wiretape help archive" for Parquet, and "wiretape help otlp" for a collector.
     """
     from wiretape.recorder.tape import file
     from wiretape.recorder.tape.redact import Redactor
 
     if isinstance(target, Collector):
         if bodies:
-            raise click.UsageError("--bodies is for a centre or an archive: no text is sent to a collector")
+            raise click.UsageError("--bodies is for a server or an archive: a collector gets no text")
         target = dataclasses.replace(target, headers_file=otlp_headers)
     tape, labelled = tape_path(db), Redactor(None).labels(read_labels(labels))
     with _sink(target, ca_file, labelled, bodies, since_version) as sink:

@@ -182,23 +182,23 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
 @click.command()
 @click.argument("id", shell_complete=completion.ids)
 @options.tape_db
-@click.option(
-    "--part", type=click.Choice(list(_PARTS)), default="summary", show_default=True, help="What to show of it."
-)
+@click.option("--part", type=click.Choice(list(_PARTS)), default="summary", show_default=True, help="The part to show.")
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @options.judged
 @output.formatted(default=_FORMAT)
 def show(id: str, db: "Place | None", part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
-    """Show one exchange: ID is 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
+    """Show one exchange, or a part of it.
 
-    The part conversation is what was asked, message by message, and the answer; a rule marks what is new since the turn
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure).
+
+    The part conversation has the messages of the request, and the answer; a rule marks the new messages since the turn
     before. On a pipe it is complete, and the parts text, request and raw are the content, the request body and the
-    response body, byte for byte (of a WebSocket all that the client sent, and all that upstream sent, in frames);
-    without any content, standard error says why. A terminal gets raw text without its control characters, and the
-    beginning of anything else as hex.
+    response body, byte for byte (of a WebSocket, all data of the client and of upstream, in frames); if there is no
+    content, standard error has the reason. A terminal gets raw text without its control characters, and the beginning
+    of anything else as hex.
     """
     if part == "raw" and out.format is not None:
-        raise click.UsageError("--part raw is the body as it came: it has no --format")
+        raise click.UsageError("--part raw is the body, byte for byte: it has no --format")
     if part not in _JUDGED and (given := options.limits_given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
     with output.opened(options.place(db)) as source:

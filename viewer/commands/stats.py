@@ -41,24 +41,24 @@ if TYPE_CHECKING:
     "--hist",
     metavar="NAME",
     shell_complete=completion.quantities,
-    help="Draw how ttft, icl, … is distributed, on a logarithmic scale.",
+    help="Draw a histogram of ttft, icl, …, on a logarithmic scale.",
 )
 @click.option(
     "--as",
     "tool",
     metavar="TOOL[@RELEASE]",
     shell_complete=completion.tools,
-    help="Measure as this tool does, under its names, and say what it counts differently: vllm, sglang, aiperf, "
-    "guidellm, genai-perf, llmperf, mlperf, otel, langfuse, litellm or traceloop; its newest release that is known, or "
-    "as vllm@0.32 does.",
+    help="Measure by this tool's definitions, under its names, and list the differences: vllm, sglang, aiperf, "
+    "guidellm, genai-perf, llmperf, mlperf, otel, langfuse, litellm or traceloop; by its newest known release, or by "
+    "another, such as vllm@0.32.",
 )
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="With --as: count the tokens that the tool counts itself with this tokenizer.json.",
+    help="With --as: count tokens with this tokenizer.json where the tool counts them itself.",
 )
-@click.option("--schema", is_flag=True, help="Say what each field of csv, jsonl and json means.")
+@click.option("--schema", is_flag=True, help="Print the meaning of each field of csv, jsonl and json.")
 @output.formatted(columns=True)
 def stats(
     db: "Place | None",
@@ -74,9 +74,9 @@ def stats(
     """Count, time and rate the exchanges of a tape.
 
     Rates and latencies cover generations (chat and the like), unless the filter names the operation. Latency is that of
-    complete exchanges only. Durations are in ms and from T0, the moment before the request was sent.
-    Standard deviations are the population's. A gap (icl) is between two output chunks, not between tokens; chunks of
-    one read are 0 apart. The model is the one asked for, so that a failure counts for it; response_model has answered.
+    complete exchanges only. Durations are in ms and start at T0, just before the request was sent. Standard deviations
+    are the population's. A gap (icl) is between two output chunks, not between tokens; chunks of one read are 0 apart.
+    The model is the one that was requested, so that its failures count; response_model is the one that answered.
 
     --columns takes statistics (p50,p99) and fields (model,n,ttft_p99_ms); with fields, each group is one row.
     """
@@ -87,7 +87,7 @@ def stats(
     if tool is not None:
         ours = {"--by": by, "--percentile-method": measuring.method != "linear", "--slo": measuring.slo, "--hist": hist}
         ours |= {"--include-failed": measuring.include_failed, "--exact": measuring.exact}
-        _refuse("--as measures as that tool does", ours)
+        _refuse("--as uses the definitions of that tool", ours)
         _stats_as(db, where, tool, tokenizer, schema, out, all_operations=measuring.all_operations)
         return
     _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
@@ -253,24 +253,22 @@ def _figures(
 @click.option(
     "--base", metavar="EXPR", shell_complete=completion.filters, help="The group to compare with, as a filter."
 )
-@click.option(
-    "--new", metavar="EXPR", shell_complete=completion.filters, help="The group that is compared, as a filter."
-)
-@click.option("--include-failed", is_flag=True, help="Let exchanges that are not complete into the figures, too.")
+@click.option("--new", metavar="EXPR", shell_complete=completion.filters, help="The group to judge, as a filter.")
+@click.option("--include-failed", is_flag=True, help="Include incomplete exchanges in the figures.")
 @options.every_operation
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap samples.")
 @click.option(
     "-e",
     "--exit-code",
     is_flag=True,
-    help="Exit 3 if anything got worse, of requests: if they differ; 4 if nothing can be said.",
+    help="Exit 3 if a metric got worse (with --part request: if they differ), 4 if undecided.",
 )
 @click.option(
     "--part",
     type=click.Choice(("figures", "request")),
     default="figures",
     show_default=True,
-    help="What of two exchanges to compare.",
+    help="Part of two exchanges to compare.",
 )
 @output.formatted(columns=True)
 def compare(
@@ -286,13 +284,13 @@ def compare(
     part: str,
     out: Output,
 ) -> None:
-    """Compare two exchanges, A and B, or two groups, --base and --new.
+    """Compare two exchanges (A B), or groups (--base and --new).
 
     With --part request, show what changed between two requests: model, parameters, system prompt, tools and messages.
 
     Differences of groups are new − base, each with an interval (of error rates: Newcombe's). All intervals of a
-    comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equals, about one finds a
-    difference. An interval that holds 0 shows no clear difference.
+    comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equal groups, about one finds
+    a difference. An interval that contains 0 shows no clear difference.
     """
     from wiretape.viewer.report import tables
     from wiretape.viewer.rows import only
@@ -387,7 +385,7 @@ def _sides(
     multiple=True,
     shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
-    help="The most allowed: ttft.p95=1500ms, error_rate=1%, … May be repeated.",
+    help="Upper limit: ttft.p95=1500ms, error_rate=1%, … May be repeated.",
 )
 @click.option(
     "--min",
@@ -395,20 +393,20 @@ def _sides(
     multiple=True,
     shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
-    help="The least allowed: tps.p50=20, n=50, goodput=95%, … May be repeated.",
+    help="Lower limit: tps.p50=20, n=50, goodput=95%, … May be repeated.",
 )
 @click.option(
     "--rules",
     "file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="More rules, in TOML: tables [max] and [min], and slo.",
+    help="More rules, in TOML: the tables [max] and [min], and the key slo.",
 )
 @click.option(
     "--junit",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the verdicts as a JUnit report, too.",
+    help="Also write the verdicts as a JUnit report.",
 )
 @measured
 @output.formatted()
@@ -424,8 +422,7 @@ def check(
 ) -> None:
     """Judge the tape's figures by rules, for CI.
 
-    Exit 0 if all rules hold, 3 if one fails, and 4 if none fails but for one there is nothing to judge, or exchanges
-    are not measured yet.
+    Exit 3 if a rule fails, 4 if none fails but one has no data or some exchanges are not measured yet, else 0.
     """
     from wiretape.viewer import outfile
     from wiretape.viewer.stats import check, summary

@@ -1,4 +1,4 @@
-"""The command `view`: a tape, or a centre, in a terminal, to look at and step through; a tape as live pages, too.
+"""The command `view`: a tape or a server on a terminal, to browse and play; or a tape as live pages.
 
 `wiretape.viewer.tui` has the screens, `wiretape.viewer.web` the pages. Errors in the options are reported before; the
 tape itself need not exist yet.
@@ -30,8 +30,8 @@ _PREFIX = "wiretape-view-"
 @click.argument("id", required=False, shell_complete=completion.ids)
 @options.db
 @options.filtered_in_words
-@click.option("--at", metavar="POS", help="With ID: begin there, such as 3.2s, 50% or #120.")
-@click.option("-F", "--follow", is_flag=True, help="Stay on the newest exchange as they come.")
+@click.option("--at", metavar="POS", help="With ID: begin at this position, such as 3.2s, 50% or #120.")
+@click.option("-F", "--follow", is_flag=True, help="Keep the newest exchange selected.")
 @click.option(
     "--compare",
     nargs=2,
@@ -41,11 +41,11 @@ _PREFIX = "wiretape-view-"
 )
 @options.judged
 @click.option("--web", is_flag=True, help="Serve live pages to browsers on this machine, and print their URL.")
-@click.option("--listen", metavar="HOST:PORT", help="With --web: where, on this machine; by default a free port.")
-@click.option("--with-bodies", is_flag=True, help="With --web: show the bytes of request and answer, too.")
-@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with.")
+@click.option("--listen", metavar="HOST:PORT", help="With --web: the address, on this machine; by default a free port.")
+@click.option("--with-bodies", is_flag=True, help="With --web: include the bytes of request and answer.")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, for selecting text.")
 @click.option("--theme", envvar="WIRETAPE_THEME", metavar="NAME", help="Colours: wiretape-dark or wiretape-light.")
-@click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII, as where there is no UTF-8.")
+@click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII only, as without UTF-8.")
 def view(
     id: str | None,
     db: "Place | None",
@@ -61,17 +61,18 @@ def view(
     theme: str | None,
     ascii: bool,
 ) -> None:
-    """Look at a tape in the terminal: what came when, who was slow, and why it ended. ? shows all keys.
+    """Browse a tape in the terminal, or with --web in a browser.
 
-    ID opens one exchange: 4 or more characters of its id, @ (the newest), @-1 (the one before) or @err (failed).
+    The screens show the timing, the text and the end of each exchange. ? shows all keys. ID opens one exchange: 4 or
+    more characters of its id, @ (the newest), @-1 (the one before) or @err (the newest failure).
 
-    --web serves the pages of export --html live, texts included: the list and its figures grow as exchanges come, and
-    the page of an exchange as its stream does. The URL, which nobody can guess, is printed on standard output; open it
-    in a browser on this machine.
+    --web serves the pages of export --html live, with texts: the list and its figures grow with each new exchange, and
+    the page of an exchange with its stream. The URL, which nobody can guess, is printed on standard output; open it in
+    a browser on this machine.
 
-    A centre (--db clickhouse://HOST/DATABASE) is listed, filtered, sorted and counted where it is, however much it
-    holds. What is opened is pulled to a private tape first, which is removed at the end: with its body if that was
-    shipped, else with its facts, measures and gaps. --web and --follow are of tapes.
+    A server (--db clickhouse://HOST/DATABASE) lists, filters, sorts and counts its exchanges itself, however many they
+    are. An opened exchange is pulled to a private tape, which is removed at the end: with its body if that was shipped,
+    else with its facts, measures and gaps. --web and --follow need a tape.
     """
     place = options.place(db)
     if web:
@@ -80,7 +81,7 @@ def view(
         place.require("following", "--follow")
     if web and place.file is not None:
         if at is not None or compare or follow:
-            raise click.UsageError("--at, --compare and --follow are of the terminal: leave them out with --web")
+            raise click.UsageError("--at, --compare and --follow are for the terminal: leave them out with --web")
         _serve(id, place.file, filter_text, thresholds, listen, with_bodies)
         return
     if listen is not None or with_bodies:
@@ -124,7 +125,7 @@ def _take_screen(
     ids = [one for one in (compare or (id,)) if one is not None]
     with contextlib.ExitStack() as stack:
         place.check()  # report errors before taking the screen
-        path = place.holding(lambda: stack.enter_context(private.directory(_PREFIX, "what is opened")) / "pulled.db")
+        path = place.holding(lambda: stack.enter_context(private.directory(_PREFIX, "opened exchanges")) / "pulled.db")
         selected, numbers = _numbers(place, ids)
         _show(path, place, filter_text, follow, _opened(numbers, at), selected, thresholds, no_mouse, theme, ascii)
 

@@ -16,7 +16,7 @@ _NICENESS = 19
 
 
 def serve(settings: "Settings", address: tuple[str, int], reference: str | None) -> None:
-    """Serve until a signal ends it, and with it the process. Raises `WiretapeError`."""
+    """Serve until a signal ends the process. Raises `WiretapeError`."""
     from wiretape.recorder.relay.loop import run
 
     id = None if reference is None else _id(settings.tape, reference)

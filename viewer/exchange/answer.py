@@ -1,7 +1,7 @@
-"""Pure: an answer laid out for a pane: its texts one below the other, each with a heading, for any place of a playhead.
+"""Pure: the layout of an answer in a pane, for any position of a playhead: texts in rows, each with a heading.
 
-The layout is that of the whole answer, so that nothing moves while it is played: a playhead only decides how much of
-each text has been said. A tool call is a text like any other.
+The layout is that of the whole answer, so that nothing moves while it is played: a playhead only decides the shown
+part of each text. A tool call is a text like any other.
 """
 
 import re
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TAB: Final = 4
 MOST_PARTS: Final = 200
-"""The most texts that are laid out; an answer has a handful."""
+"""Maximum number of texts; an answer has a handful."""
 
 _AT_ONCE: Final = 200
 _A_TAB: Final = re.compile("\t")

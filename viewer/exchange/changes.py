@@ -1,4 +1,4 @@
-"""Pure: what changed between two requests: model, parameters, system prompt, tools, messages."""
+"""Pure: changes between two requests: model, parameters, system prompt, tools, messages."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +17,10 @@ from wiretape.viewer.text.formatting import line
 
 FIELDS: Final = {
     "part": "model, parameter, system, tool or message",
-    "name": "which one: the name of a parameter or a tool, the number and role of a message",
+    "name": "the name of a parameter or a tool, or the number and role of a message",
     "change": "changed, added, removed or moved; same: messages before, between or after others",
-    "a": "what the first request has",
-    "b": "what the second request has",
+    "a": "its value in the first request",
+    "b": "its value in the second request",
 }
 """The fields of a comparison of two requests, and what each means."""
 
@@ -154,7 +154,7 @@ def _tools(a: Iterable[Tool], b: Iterable[Tool]) -> Iterator[RequestDifference]:
 
 
 def _definition(tool: Tool) -> str:
-    """Return all of a tool in lines, its description as it reads."""
+    """Return a tool in lines, its description unquoted."""
     try:
         return json.dumps(json.loads(tool.definition), ensure_ascii=False, indent=2, sort_keys=True)
     except (ValueError, RecursionError):

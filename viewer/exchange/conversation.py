@@ -68,7 +68,7 @@ class Folding:
 
 
 def lines(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
-    """Yield a turn; `hint` is where its answer's body is to be seen if that has no text."""
+    """Yield a turn; `hint` names the place of its answer's body if that has no text."""
     asked = turn.asked
     if asked.prompt is None:
         yield [("request  ", "strong"), (f"no messages are known: {asked.problem}", "warning")]
@@ -79,7 +79,7 @@ def lines(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
 
 
 def record(turn: Turn) -> JsonObject:
-    """Return a turn for programs: `new` says of each message whether the turn before had not said it."""
+    """Return a turn for programs: `new` is true for each message that the turn before did not have."""
     prompt, before, row = turn.asked.prompt, turn.before, turn.asked.row
     asked = None if prompt is None else _plain(prompt) | {"parameters": Cleaner().value(prompt.parameters)}
     for number, message in enumerate(asked["messages"] if asked else ()):
@@ -260,7 +260,7 @@ def _text(text: str, tone: Tone, indent: str) -> Iterator[Line]:
 
 
 def folded(found: Iterable[Line], folding: Folding) -> Iterator[Line]:
-    """Yield the first lines, and how many more there are."""
+    """Yield the first lines, and the number of the others."""
     if not folding.folds:
         yield from found
         return

@@ -32,7 +32,7 @@ Test = Callable[[Transcript, int], bool]
 
 
 def summary(transcript: Transcript, event: int) -> str:
-    """Summarize an event in one line: its addition, in quotes; why the answer ended, its tokens, or its data."""
+    """Summarize an event in one line: its addition, in quotes; the end's reason, the tokens, or its data."""
     kind = transcript.kind(event)
     if kind in OUTPUT and (text := transcript.text(event)):
         return f"'{without_nul(text[:_LONGEST])}'"
@@ -47,7 +47,7 @@ def summary(transcript: Transcript, event: int) -> str:
 
 
 def meaning(transcript: Transcript, event: int) -> str:
-    """Return why the answer ended, its tokens, the error or the role, without the rest of its data; "" if none."""
+    """Return the end's reason, the tokens, the error or the role of an event; "" if it has none."""
     type, data = transcript.fields(event, _LARGEST)
     return _known(transcript.kind(event), payloads.read(data, type), data)[:_LONGEST]
 

@@ -21,7 +21,7 @@ Line = list[Part]
 """The pieces of a line, each with its tone."""
 
 Side = tuple[str, Spread | None, str]
-"""The name of a side of the relay, how its delays are distributed (None: unknown), and who that is."""
+"""The name of a side of the relay, the distribution of its delays (None: unknown), and its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def flags(row: ListRow, replaced: Collection[str] = ()) -> Iterator[tuple[str, s
 
 
 def who_was_slow(slowness: Slowness) -> Iterator[Side]:
-    """Yield each side's name, how its delays are distributed, and who that is."""
+    """Yield each side's name, the distribution of its delays, and its meaning."""
     yield "upstream gap", slowness.upstream, "the provider, or the network before the relay"
     yield "relay delay", slowness.relay, "wiretape itself"
     yield "client wait", slowness.client, "your program reading slowly"
@@ -128,14 +128,14 @@ def fault(row: ListRow) -> str:
 
 
 def reason(row: ListRow) -> str:
-    """Return why an exchange ended, or that it has not."""
+    """Return the reason of an exchange's end, or its present state."""
     known = _REASONS.get(row.outcome)
     why = f"{line(row.ending)}, which this version does not know" if known is None else known(row)
     return f"{why} ({line(row.ended_detail)})" if row.ended_detail else why
 
 
 def no_text(row: DetailRow, hint: str) -> str:
-    """Return why an answer has no content; `hint` is where its body is to be seen."""
+    """Return the reason that an answer has no content; `hint` names the place of its body."""
     others = [name.replace("_", " ") for name in ("refusal", "tool_calls", "reasoning") if getattr(row, name)]
     if others:
         return f"the answer has only {' and '.join(others)}"
@@ -151,7 +151,7 @@ def no_text(row: DetailRow, hint: str) -> str:
 
 
 def no_body(row: DetailRow, hint: str) -> str:
-    """Return why the tape has no body, or one without events."""
+    """Return the reason that the tape has no body, or one without events."""
     if not row.bytes:
         return f"no body came ({line(row.ending)})"
     if row.gap_bytes == row.bytes:
@@ -226,28 +226,28 @@ def _after(row: ListRow) -> str:
 _CLOCKS: Final = {
     "kernel": "kernel (when a read came to this machine)",
     "loop": "loop (when wiretape took a read)",
-    "imported": "imported (what another program wrote down)",
-    "none": "none (nobody knows when the body came)",
+    "imported": "imported (another program's records)",
+    "none": "none (the times of the body are unknown)",
 }
 _AFTERWARDS: Final = {
     "end": "then the end",
     "client": "then the client closed the connection",
     "client_stalled": "then the client stopped reading",
-    "shutdown": "then the recorder was told to stop",
+    "shutdown": "then the recorder was stopped",
     "died": "then the recorder died",
     "local": "then the recorder lacked file descriptors, ports or disk",
     "idle_timeout": "then nothing, not even the end, until the recorder waited no longer",
     "eof": "then upstream closed the connection without ending the body",
     "length": "then upstream closed the connection before its Content-Length",
     "reset": "then upstream reset the connection",
-    "framing": "then what is no HTTP",
+    "framing": "then bytes that are not HTTP",
 }
 _CUT: Final = {
     "end": "upstream ended the answer {after}",
     "eof": "upstream closed the connection {after}",
     "length": "upstream closed the connection {after}, before its Content-Length",
     "reset": "upstream reset the connection {after}",
-    "framing": "upstream sent what is no HTTP {after}",
+    "framing": "upstream sent bytes that are not HTTP {after}",
 }
 _MISSING: Final = {"no_done": "[DONE]", "no_finish": "a finish reason"}
 _WHERE: Final = {"before_output": " before any output", "mid_stream": " in mid-stream"}

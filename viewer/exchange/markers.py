@@ -1,6 +1,6 @@
-"""Pure: the places of a stream to go to: its markers, and positions as they are typed.
+"""Pure: destinations in a stream: its markers, and typed positions.
 
-A position is how many events have come, so that the one that matters is the last of them. Times are those of the
+A position is the number of received events; the current event is the last of them. Times are those of the
 screen's clock (`clocks.Times`).
 """
 

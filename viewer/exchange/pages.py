@@ -105,7 +105,7 @@ def _unread(opened: OpenedExchange) -> int:
 
 
 def silence(known: Known, opened: OpenedExchange) -> str:
-    """Return why there is no text to show."""
+    """Return the reason that there is no text."""
     if opened.live and not opened.transcript.data:
         return "nothing has come yet"
     return facts.no_text(known.row, "3 shows it")
@@ -118,12 +118,12 @@ def request(known: Known) -> Iterator[Line]:
     yield []
     yield from headers(request.headers)
     yield []
-    more = " so far, or until its recorder died" if request.size is None else ""
+    more = " until now, or until its recorder died" if request.size is None else ""
     size = f"{counted(request.known_size, 'byte')}{more}"
     if NOT_SHIPPED in known.row.flags:
         size += f" · {FLAGS[NOT_SHIPPED]}"
     is_unknown = request.size is None and "imported" in known.row.flags
-    yield [("body · not known: it is not in what was imported" if is_unknown else f"body · {size}", "muted")]
+    yield [("body · unknown: it is not in the import" if is_unknown else f"body · {size}", "muted")]
     yield from _body(request)
     if known.response_headers:
         yield []
@@ -209,7 +209,7 @@ def _body(request: RequestRow) -> Iterator[Line]:
 
 @dataclass(frozen=True, slots=True)
 class TimeBar:
-    """A stretch of time from T0 on, in ns, under its name; `kind` says how it is drawn, `note` what else is known."""
+    """A span of time after T0, in ns, with its name; `kind` selects its drawing, `note` has other facts."""
 
     name: str
     start_ns: int
@@ -312,7 +312,7 @@ def _verdicts(opened: OpenedExchange, times: Times) -> Iterator[Line]:
     if opened.verdicts:
         return
     if not any(opened.transcript.timed):
-        none: Part = ("none: nothing that was said has a timestamp of its own", "muted")
+        none: Part = ("none: no part of the answer has a timestamp of its own", "muted")
     elif len(opened.transcript) == 1 and not opened.live:
         none = ("none: the answer is one piece, so it has no gaps", "muted")
     else:

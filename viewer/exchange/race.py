@@ -1,8 +1,8 @@
 """Pure: two exchanges on one clock, and a status line of each.
 
-The events of both are merged into one sequence, so that one `Playback` plays, steps, seeks, and cuts the silences in
-which neither says anything. Alignment moves both along the time axis until their aligned events coincide: there the
-clock is 0, and before it negative.
+The events of both are merged into one sequence, so that one `Playback` plays, steps, seeks, and cuts silences of both.
+Alignment moves both along the time axis until their aligned events coincide: there the clock is 0, and before it
+negative.
 """
 
 import functools
@@ -160,7 +160,7 @@ class Race:
         self.playback.following = any(self.is_live)
 
     def align(self, alignment: Alignment) -> None:
-        """Align by something else: A stays where it is, B moves; at the start both stay there. Playing goes on."""
+        """Change the alignment: A stays where it is, B moves; at the start both stay there. Playing goes on."""
         self.alignment = alignment
         self._merge()
 
@@ -185,12 +185,12 @@ class Race:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """All that each says, as `Lane.text`."""
+        """The texts of both lanes, as `Lane.text`."""
         return self.lanes[0].text, self.lanes[1].text
 
     @property
     def is_live(self) -> tuple[bool, bool]:
-        """Which of both still run."""
+        """For each lane, whether it still runs."""
         return self.lanes[0].is_live, self.lanes[1].is_live
 
     @property

@@ -36,7 +36,7 @@ _PREVIEW: Final = 60
 _MOST_VERDICTS: Final = 5
 _HEX_BYTES: Final = 4096
 _IDENTIFYING: Final = re.compile(r"(?:^|-)request-?id$|^cf-ray$|^retry-after|rate-?limit", re.IGNORECASE)
-"""The names of headers that say which request it was for its API, and what limits it met."""
+"""The names of headers with the API's id of the request, and with its limits."""
 _STYLES: Final[dict[Tone, str]] = {
     "plain": "", "strong": "bold", "muted": "dim", "accent": "cyan", "success": "green", "warning": "yellow",
     "error": "red",

@@ -1,4 +1,4 @@
-"""Pure: how an exchange stands or ended, in signs, words and tones."""
+"""Pure: the state or the ending of an exchange, in signs, words and tones."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Pure: a stream along one axis of time, in rows of cells: bytes, kinds of events, gaps, markers and long waits.
 
 All rows have the same axis, from T0 to the end; events without a timestamp are in none of them. A timestamp on the
-border of two cells is in the first, and gaps are on the absolute scale of `recorder.metrics.sparkline`.
+border of two cells is in the first, and gaps are on the absolute scale of
+`wiretape.recorder.decode.metrics.sparkline`.
 """
 
 from bisect import bisect_right

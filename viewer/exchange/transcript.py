@@ -191,7 +191,7 @@ class Transcript:
         return transcript
 
     def come_by(self, at_ns: int) -> None:
-        """Set when everything had come if no timestamp is known, as of an answer that is no stream."""
+        """The timestamp of the whole answer, if its parts have none, as without a stream."""
         if not any(self.timed):
             self.at = array("q", (at_ns,)) * len(self.at)
 

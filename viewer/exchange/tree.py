@@ -79,7 +79,7 @@ def _nested(nodes: list[JsonNode]) -> list[JsonNode]:
 
 
 def _fault(transcript: Transcript, event: int) -> list[JsonNode]:
-    """Return why an event's data cannot be read, with the byte at which that begins, if it is in one piece."""
+    """Return the error in an event's data, with the offset of its beginning, if the data are in one piece."""
     start, end = transcript.starts[event], transcript.ends[event]
     if end - start > _CHECKED:
         return [JsonNode("no JSON", start, end, 1, "")]

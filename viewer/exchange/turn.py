@@ -97,10 +97,10 @@ def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Par
 
     With each comes its answer. Where one has the new messages alone, they stand behind those before and their answer.
     """
-    found = TurnContent(row, None, (), "nothing that was sent over its WebSocket asked for a response")
+    found = TurnContent(row, None, (), "no message on its WebSocket requested a response")
     for body, answer in bodies:
         if (prompt := parse(body)) is None:
-            return replace(found, problem="a message that asked for a response is no JSON object")
+            return replace(found, problem="a message that requested a response is no JSON object")
         earlier = 0
         if found.prompt is not None and not _KEPT.isdisjoint(prompt.parameters):
             said = found.prompt.messages
@@ -141,10 +141,10 @@ def _answer(choice: Mapping[str, Any]) -> tuple[Part, ...]:
 
 
 def problem(request: RequestRow, *, truncated: bool) -> str:
-    """Return why the body of a request is no prompt."""
+    """Return the reason that the body of a request is no prompt."""
     body, size = request.body or b"", request.known_size
     if request.size is None:
-        return "its body has not come to its end yet, its recorder died before, or what was imported does not have it"
+        return "its body has not ended yet, its recorder died before, or it was missing in the import"
     if not size:
         return "it has no body"
     if not body:

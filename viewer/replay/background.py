@@ -116,7 +116,7 @@ class Background:
         return WiretapeServer(base, self, serving, plan.values(base), is_recording=True)
 
     def _is_recorded(self, asked: MarkerSettings, test: str) -> bool:
-        """Return True if nothing is to be recorded."""
+        """Return True if no recording is needed."""
         record = asked.options.record
         if record != "once":
             return record == "none"
@@ -221,7 +221,7 @@ class _Switch:
         return app.serve(client, request)
 
     def client_rejected(self, refusal: Refusal) -> None:
-        """Do nothing: the client got the reason."""
+        """Ignore it: the client got the reason."""
 
     def client_failed(self, error: Exception) -> None:
         """Fail the current test."""

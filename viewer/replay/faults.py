@@ -2,7 +2,7 @@
 
 A fault is `KIND[:VALUE][:PROBABILITY][@POSITION]`: `cut@50%`, `stall:5s@#120`, `status:429:0.1`, `reset@#3`,
 `corrupt@#7`, `slow:3x`. A position is a share of the body or the number of an event, before which it strikes. Whether
-one strikes depends on the seed, on the exchange and on how often that was served, and on nothing else.
+one strikes depends only on the seed, on the exchange and on the number of times that it was served.
 """
 
 import random
@@ -44,7 +44,7 @@ class Fault:
 
 
 Spans = Sequence[tuple[int, int]]
-"""From where to where each event is in the body."""
+"""The span of each event in the body."""
 
 
 def parse(text: str) -> Fault:

@@ -18,15 +18,15 @@ RECORD: Final = ("none", "once", "new", "all")
 ARGUMENTS: Final = {
     "record": "requests that go to the API, and are recorded: none, the default; once: those of a test without "
     "recordings of its own; new: those without a recording; all",
-    "speed": "a factor of the recorded speed; 0, the default: without any wait",
-    "max_gap": "the longest silence, longer ones are cut: '1s', '50ms', or seconds",
-    "match": "what answers a request: request (same method, path and body), model, sequence, random, id",
+    "speed": "a factor of the recorded speed; 0, the default: no waits",
+    "max_gap": "limit of each silence, longer ones are shortened: '1s', '50ms', or seconds",
+    "match": "choose the recording for a request by: request (method, path and body), model, sequence, random, id",
     "ignore": "compare JSON bodies without this field, or these: 'user', 'metadata.session'",
-    "rechunk": "where writes end: recorded, event, byte, or a number of bytes",
+    "rechunk": "size of writes: recorded, event, byte, or a number of bytes",
     "fault": "break answers, by one fault or several: 'cut@50%', 'stall:5s@#120', 'status:429:0.1'",
-    "seed": "decides which faults by chance strike",
+    "seed": "seed of random faults",
     "upstream": "the API, a URL or NAME=URL, or several; else from the environment, or the well-known APIs",
-    "filter": "serve only what fits: 'model:gpt-* -is:truncated' (wiretape help filters)",
+    "filter": "serve only matching recordings: 'model:gpt-* -is:truncated' (wiretape help filters)",
 }
 """The arguments of a marker besides the tape, mostly the options of `wiretape serve`."""
 DEFAULT: Final = "tapes/{module}.jsonl"

@@ -1,4 +1,4 @@
-"""Pure: which recording answers a request.
+"""Pure: the choice of the recording that answers a request.
 
 A request and a recorded one are compared by method, path and body. A path counts from below the upstream's URL, as the
 recorder routes it: with or without the provider's mount, with or without a version that is a part of the base URL. A
@@ -69,7 +69,7 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why no recording answers a request; `nearest` is the one that is most like it, `differs` the fields in which.
+    """The reason that no recording answers a request; `nearest` differs least, in the fields `differs`.
 
     `is_unanswered`: it was recorded, but no answer came.
     """
@@ -158,7 +158,7 @@ def _remove(value: object, path: Sequence[str]) -> None:
 class Library:
     """The recordings, and their order; `bodies_of` reads the bodies of recorded requests.
 
-    Recordings that match equally well are given in turn, except that a `sequence` ends with its last one. With
+    Recordings that match equally well take turns, except that a `sequence` ends with its last one. With
     `needs_answer`, recordings without an answer are passed over: upstream can be asked again. `kind` is their name in
     messages.
     """

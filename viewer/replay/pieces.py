@@ -1,7 +1,7 @@
-"""Pure: an exchange in pieces to be written again, each with the timestamp at which it came, and positions in it.
+"""Pure: an exchange in pieces to be written again, with their timestamps, and positions in it.
 
-As `sse` the pieces are the raw body, in any framing: one for each read, and together every byte of it. As `text` they
-are the answer's text, as `events` the lines of `show --part events`, as `jsonl` its rows.
+The pieces of `sse` are the raw body, in any framing: one for each read, and together all bytes. Those of `text` are the
+answer's text, of `events` the lines of `show --part events`, of `jsonl` its rows.
 """
 
 import io

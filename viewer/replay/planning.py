@@ -1,7 +1,6 @@
-"""Finds what answers a request, and lays out when each of its bytes goes over the wire.
+"""Finds the answer to a request, and schedules its writes.
 
-All of this takes milliseconds for an exchange that is not cached, and is to be done in a thread beside the one that
-keeps the time.
+This takes milliseconds for an exchange that is not cached: do it in another thread than the `Pacer`'s.
 """
 
 import contextlib
@@ -191,7 +190,7 @@ class Planner:
     def plan(self, asked: ReplayRequest) -> AnswerPlan | Miss | ToRecord:
         """Return the plan for answering a request."""
         if self._options.record == "all" and asked.id is None:
-            return ToRecord(Miss("all requests are asked again"), None, self._library.before(asked, self._before))
+            return ToRecord(Miss("all requests go to the API"), None, self._library.before(asked, self._before))
         found = self._library.find(asked)
         if isinstance(found, Miss) and self.refresh():
             found = self._library.find(asked)
@@ -213,7 +212,7 @@ class Planner:
         return replace(miss, message=f"{miss.message} (to record missing requests: --record new)")
 
     def _base(self, head: ExchangeHead) -> tuple[RecordedAnswer, AnswerPlan]:
-        """Return an exchange's answer, and how it is served without faults."""
+        """Return an exchange's answer, and the plan of serving it without faults."""
         if head.no in self._cached:
             self._cached.move_to_end(head.no)
             return self._cached[head.no]
@@ -236,7 +235,7 @@ class Planner:
                 yield None
 
     def _asked_for(self, head: ExchangeHead) -> ExchangeHead:
-        """Return a WebSocket with the model that its first message names, if that is what counts."""
+        """Return a WebSocket with the model of its first message, if it is matched by model."""
         if self._options.mode != "model":
             return head
         return head._replace(model=read_body(next(self._first_messages([head])) or b"").model or head.model)
@@ -251,7 +250,7 @@ class Planner:
         """
         record = self._options.record
         if record == "all" and asked.id is None:
-            return Refusal(426, "all requests are asked again, over HTTP only: send the request over HTTP")
+            return Refusal(426, "all requests are recorded again, over HTTP only: send the request over HTTP")
         if record == "once" and self._adds and asked.id is None:
             return ToRecord(Miss("the tape is new"))
         near = self._sockets.near(asked)
@@ -302,7 +301,7 @@ class Planner:
         return Talk(found, made, done, faults.unplaced(struck, done))
 
     def confirm(self, talk: Talk, number: int, message: bytes) -> Miss | None:
-        """Return why a message of the client is not the recorded one of that number; None if it is."""
+        """Return the difference of a client's message from the recorded one of that number, or None."""
         recorded = talk.turns.asked[number] if number < len(talk.turns.asked) else None
         what = f"message {number} of the client"
         if recorded is None:

@@ -61,7 +61,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give marked tests the fixture, before all others: those may make a client."""
+    """Add the fixture to marked tests, before all others, which may make a client."""
     for item in items:
         if item.get_closest_marker("wiretape") is None:
             continue
@@ -153,7 +153,7 @@ def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterato
     """Yield the message about a test: its unanswered requests, and the command that records them."""
     from wiretape.viewer.replay import testenv
 
-    yield f"wiretape: {safe(item.nodeid)} asked for what could not be answered:"
+    yield f"wiretape: {safe(item.nodeid)} sent requests that could not be answered:"
     yield from (f"  {safe(one)}" for one in problems)
     if missed:
         keys = dict.fromkeys(key for path in missed if (key := testenv.key_of(path)))
@@ -167,7 +167,7 @@ def _quoted(item: pytest.Item) -> str:
 
 @pytest.hookimpl(trylast=True)  # after fixtures that an interrupt left
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End the thread; what could not be recorded fails the session."""
+    """End the thread; a failed recording fails the session."""
     stash = session.config.stash
     if _BACKGROUND in stash:
         stash[_LEFT] = stash[_BACKGROUND].close()

@@ -248,7 +248,7 @@ class Recording:
             return False
         live = self._recorder.proxy.live
         ended = [one for one in self._pending.values() if one.key == key and one.exchange not in live]
-        with contextlib.suppress(TimeoutError):  # answered from the recordings so far
+        with contextlib.suppress(TimeoutError):  # answered from finished recordings
             async with asyncio.timeout(SETTLE_SECONDS):
                 for one in ended:
                     await one.settled.wait()

@@ -100,7 +100,7 @@ def event_ends(answer: RecordedAnswer) -> Sequence[int]:
 
 
 def events(answer: RecordedAnswer) -> Sequence[tuple[int, int]]:
-    """Return from where to where each event is in the body, in the order in which `show` numbers them.
+    """Return the span of each event in the body, in the order in which `show` numbers them.
 
     Of a compressed body, an event is where the read that completed it is.
     """

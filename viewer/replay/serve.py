@@ -160,7 +160,7 @@ class Replay(HttpApp):
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def plan(self, asked: ReplayRequest) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
-        """Find what answers a request."""
+        """Find the answer to a request."""
         return self.planned(lambda planner: planner.plan(asked))
 
     def planned(self, find: Callable[[Planner], T]) -> "asyncio.Future[T]":

@@ -12,17 +12,17 @@ from typing import Final
 from wiretape.viewer.replay.serve import Served
 
 MEANINGS: Final = {
-    "method, path": "what was asked for",
+    "method, path": "of the request",
     "asked_ms": "when the request came, since the test's server began; all other times are since then",
-    "exchange": "the id of the recording that answered; miss: why there was none",
+    "exchange": "the id of the recording that answered; miss: the reason that none did",
     "status": "of the answer",
     "faults": "those that were applied",
     "head_ms": "when the answer's head was written",
     "writes": "the body as it was written, one write for each read of the recording: at_ms, size; read_ms: when the "
     "client was seen to have read all of it, which is looked for every 2 ms, on Linux; None: it was not",
     "size": "the body bytes that were written",
-    "waits": "the times from at_ms to until_ms in which the answer waited for the client: 256 KiB, and "
-    "what the system buffers, were unread",
+    "waits": "spans, from at_ms to until_ms, in which the answer waited for the client: 256 KiB, beyond the "
+    "system's buffers, were unread",
     "closed_ms": "when the client closed its connection before the answer was over; None: it did not",
     "ended_ms, ended": "when the answer was over, and how: end (whole), close, reset, garbage (as recorded, or by a "
     "fault), client (it closed before), refused (an error of wiretape's own, as for a miss), relayed (upstream "
@@ -42,7 +42,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """From when to when the client's buffers were full; `until_ms` is None if they stayed so."""
+    """A span in which the client's buffers were full; `until_ms` is None if they stayed so."""
 
     at_ms: float
     until_ms: float | None
@@ -50,7 +50,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeline:
-    """A request and its answer; `MEANINGS` says what each field is."""
+    """A request and its answer; its fields are explained in `MEANINGS`."""
 
     method: str
     path: str

@@ -1,6 +1,6 @@
 """Serves a recorded WebSocket to a client: upstream's data after each message of the client, with its timing.
 
-As over HTTP, one recorded read is one write, planned in a thread and written by the `Pacer`; a client that reads slowly
+One recorded read is one write, as over HTTP, planned in a thread and written by the `Pacer`; a client that reads slowly
 holds up its own WebSocket only. A ping is answered between two frames. A message that was not recorded is answered by
 an error, as a message, and a close frame with the code 1008.
 """

@@ -2,8 +2,8 @@
 
 A shipper only reads the tape: its one writer would otherwise wait. So the tape numbers settled exchanges
 (`settlements`), and the progress is kept here, table by table: all up to one version is acknowledged, and the batch
-between that and another was being sent. It is sent again unchanged, byte for byte, so that the server knows it. If the
-file is lost, all is sent again, and nothing is counted twice.
+between that and another was being sent. It is sent again unchanged, byte for byte, so that the server recognises it.
+If the file is lost, all is sent again, and nothing is counted twice.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class Acknowledged:
         return self.tables.get(table, Progress())
 
     def put(self, table: str, progress: Progress) -> None:
-        """Keep how far a table is. Raises `WiretapeError` if that cannot be written."""
+        """Keep the progress of a table. Raises `WiretapeError` if it cannot be written."""
         self.tables[table] = progress
         self._keep()
 
@@ -118,7 +118,7 @@ def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> I
     try:
         while not _is_locked(descriptor):
             if not wait():
-                raise TapeBusy(f"{tape} is being shipped to {centre} already: one process does")
+                raise TapeBusy(f"{tape} is being shipped to {centre} already, by another process")
         contents = _read(path)
         if contents is None or contents.centre != centre:  # one whose name is spelled alike
             contents = _Contents(centre, None, {})
@@ -129,7 +129,7 @@ def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> I
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Lock a file, and return whether that was possible."""
+    """Lock a file; return True if that succeeded."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -168,5 +168,5 @@ def _labelled(tenant: str) -> str:
 
 def _unusable(path: Path, error: OSError) -> WiretapeError:
     return WiretapeError(
-        f"{path} cannot be used ({error.strerror}): what has been shipped is kept there, beside the tape"
+        f"{path} cannot be used ({error.strerror}): the progress of shipping is kept there, beside the tape"
     )

@@ -62,7 +62,7 @@ class Shutdown:
             if not self.has_recorder:
                 return False
             if not is_told:
-                warn("another process ships this tape, and with it what is recorded here")
+                warn("another process ships this tape, with the exchanges recorded here")
                 is_told = True
             self.wait(_OTHERS_SECONDS)
             return not self.is_over()
@@ -74,7 +74,7 @@ class Shutdown:
 def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
     """Yield when to end: at the first signal, a second one interrupts; or when the recorder asks to.
 
-    Who waits for an answer when the signal comes does not do so for ever: `WiretapeError` ends that.
+    If an answer is awaited at the signal, `WiretapeError` ends the wait after a while.
     """
     over, closed = threading.Event(), threading.Event()
     there = lock.identity(tape)
@@ -91,7 +91,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
         signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
 
     def give_up(*_: object) -> None:
-        raise WiretapeError("told to end while it waited for an answer: what is left stays on the tape")
+        raise WiretapeError("stopped while it waited for an answer: the rest stays on the tape")
 
     if with_recorder:  # its terminal's signals are the recorder's to answer
         threading.Thread(target=_listen, args=(over, closed), daemon=True).start()
@@ -117,7 +117,7 @@ def _listen(over: threading.Event, closed: threading.Event) -> None:
 
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 30.0
-"""The longest wait by itself, in seconds; a destination can ask for a longer one, on which `once` gives up."""
+"""Maximum wait, in seconds; a destination can ask for a longer one, on which `once` gives up."""
 
 
 @dataclass(slots=True)
@@ -189,7 +189,7 @@ class Shipper:
         return self.sink.take(lane, progress)
 
     def _report(self, once: bool, *, is_last: bool = False) -> None:
-        """Find out how far the tape is shipped, and tell it, here and at the destination."""
+        """Find the progress of the tape, and report it, here and at the destination."""
         self._retry(lambda: self.sink.report(self._found(), is_last=is_last), once)
         if is_last:
             self._found()  # including the sink's own acknowledgements
@@ -223,7 +223,7 @@ class Shipper:
                     continue
                 wait = pause * random.uniform(0.5, 1.0) if error.wait_s is None else error.wait_s
                 if self._gives_up(wait, tries // self.sink.nodes, once):
-                    raise NotTaken(f"{error}: what is not shipped stays on the tape") from error
+                    raise NotTaken(f"{error}: the rest stays on the tape") from error
                 self._warn_of(said)
                 self._pause(wait)
                 pause = min(2 * pause, LONGEST_WAIT)

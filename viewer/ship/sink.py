@@ -65,7 +65,7 @@ class ShippingReport:
 
 
 class Every:
-    """Says when something that is done now and then is due again."""
+    """The interval of regular work."""
 
     def __init__(self, seconds: float, clock: Clock) -> None:
         self._seconds, self._clock = seconds, clock
@@ -77,7 +77,7 @@ class Every:
         return self._done_ns is None or self._clock.now() - self._done_ns >= self._seconds * 1e9
 
     def done(self) -> None:
-        """Start the time again."""
+        """Start the interval again."""
         self._done_ns = self._clock.now()
 
 
@@ -103,7 +103,7 @@ class Sink(ABC):
         self.connection, self.known, self.warn = connection, known, warn
 
     def prepare(self) -> None:
-        """Find out whether the destination is as this version needs it. Raises `NotTaken`, and others for good."""
+        """Check the destination against the needs of this version. Raises `NotTaken`, and permanent errors."""
         return
 
     def remark(self, counts: Mapping[str, int]) -> str:
@@ -116,11 +116,11 @@ class Sink(ABC):
 
     @abstractmethod
     def send(self, batch: Batch) -> None:
-        """Send a batch, the same however often it is called. Raises `NotTaken`, and others for good."""
+        """Send a batch, the same in each call. Raises `NotTaken`, and permanent errors."""
 
     @abstractmethod
     def report(self, report: ShippingReport, *, is_last: bool) -> None:
-        """Send what goes beside batches, not more often than worth it unless it `is_last`. Raises as `send` does."""
+        """Send the data beside batches, at intervals and if it `is_last`. Raises as `send` does."""
 
 
 class RowSink(Sink):
@@ -134,7 +134,7 @@ class RowSink(Sink):
 
     def remark(self, counts: Mapping[str, int]) -> str:
         """Return the number of exchanges that were shipped with their texts."""
-        return "".join(f", what was said in {counted(counts.get(lane, 0), 'exchange')}" for lane in self.lanes[1:])
+        return "".join(f", the bodies of {counted(counts.get(lane, 0), 'exchange')}" for lane in self.lanes[1:])
 
     def added(self, report: ShippingReport) -> dict[str, Any]:
         """Return the columns that a report adds to each run of a recorder."""

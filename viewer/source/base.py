@@ -39,7 +39,7 @@ Capability = Literal["bodies", "changes", "conversations", "notes", "pages", "fo
 
 _LACKING: Final[dict[Capability, str]] = {
     "bodies": "has no texts, chunks, reads or bodies at hand",
-    "changes": "tells no changes",
+    "changes": "reports no changes",
     "conversations": "lists no conversations",
     "notes": "keeps no notes",
     "pages": "has no live pages",
@@ -62,7 +62,7 @@ class Unsupported(WiretapeError):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The exchanges of a question: those that match a filter, of those with certain `numbers`, or all.
+    """The exchanges of a question: those that match a filter and have certain `numbers`, or all.
 
     `generations` leaves out every other operation, `bytes` the exchanges without bytes.
     """
@@ -113,7 +113,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The state of a list when it was last looked at."""
+    """The state of a list at the last poll."""
 
     version: int
     total: int = 0
@@ -256,7 +256,7 @@ class Place(ABC):
         return None
 
     def copied(self, numbers: Sequence[int], directory: Path, progress: Progress) -> Copied:
-        """Return a tape with these exchanges, made in a directory if need be. Raises `Unsupported`."""
+        """Return a tape with these exchanges, made in a directory if necessary. Raises `Unsupported`."""
         raise Unsupported(f"{self.name} cannot be copied")
 
     def holding(self, private: Callable[[], Path]) -> Path:
@@ -274,7 +274,7 @@ class Source(ABC):
     empty: str = "the source holds no exchanges yet"
     """The message for a source without exchanges."""
     poll_s: float = 0.2
-    """Interval between two looks for new exchanges, in seconds."""
+    """Interval of polls for new exchanges, in seconds."""
 
     def tape(self, capability: Capability, asked: str = "") -> "Connection":
         """Return the tape's connection for a question that only tapes answer. Raises `Unsupported`."""
@@ -369,7 +369,7 @@ class Source(ABC):
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
     ) -> "Iterator[list[TableRow]]":
-        """Yield the `last` exchanges, then new ones as they end or arrive, for ever; call `wait` before each look."""
+        """Yield the `last` exchanges, then new ones as they end or arrive, for ever; call `wait` before each poll."""
 
 
 class Browsed(Source):

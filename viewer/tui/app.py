@@ -247,7 +247,7 @@ class ViewerApp(App[int]):
         """Terminate the program that has the terminal, and exit once it has ended."""
         if self._away is not None and self._is_away:
             self._away.cancel()
-            with contextlib.suppress(WorkerError):  # the cancellation is what is awaited
+            with contextlib.suppress(WorkerError):  # the cancellation, as requested above
                 await self._away.wait()
         self.exit(code)
 

@@ -1,7 +1,6 @@
 """Rows of the tape as rows of the server's tables, in RowBinary. Pure.
 
-The same rows always make the same bytes: nothing of the moment is in them, so that a server knows a batch again that
-was sent before.
+The same rows always make the same bytes, which depend on nothing else: a server recognises a repeated batch.
 """
 
 import calendar

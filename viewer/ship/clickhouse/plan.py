@@ -15,8 +15,8 @@ FIELDS: Final = ("kind", "name", "value", "unit", "origin")
 RANKED_GAP_BYTES: Final = 24
 """Memory that a server needs for each gap that it ranks for exact percentiles, in bytes, at most."""
 NOTE: Final = (
-    "Bytes are those of one replica. To rank all gaps of a day takes up to exact_memory on the server that is asked; "
-    "days_exact is for how long half of its memory does. Cost is unknown without --server-cost and --tb-cost."
+    "Bytes are those of one replica. To rank all gaps of a day takes up to exact_memory on the queried server; "
+    "days_exact is the range that half of its memory suffices for. Cost is unknown without --server-cost and --tb-cost."
 )
 
 
@@ -32,10 +32,10 @@ class Inputs:
     gaps_per_exchange: float = _input(473, "1", "gaps between output chunks of an exchange; measured", 1)
     row_bytes: float = _input(270, "B", "an exchange without its gaps, compressed on disk; measured")
     gap_bytes: float = _input(3.3, "B", "a gap, compressed on disk; measured")
-    stream_bytes: float = _input(0, "B", "what was said in an exchange, compressed, for ship --bodies; measured: 6,500")
+    stream_bytes: float = _input(0, "B", "the bodies of an exchange, compressed, for ship --bodies; measured: 6,500")
     peak_factor: float = _input(5, "1", "the busiest second by the average", 1)
     days_kept: float = _input(396, "day", "how long exchanges are kept", 1)
-    stream_days_kept: float = _input(14, "day", "how long what was said is kept")
+    stream_days_kept: float = _input(14, "day", "how long bodies are kept")
     replicas: int = _input(2, "1", "copies of each shard", 1)
     cores: float = _input(32, "1", "cores of a server", 1)
     memory_gb: float = _input(128, "GB", "memory of a server", 1)

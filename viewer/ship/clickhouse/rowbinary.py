@@ -2,7 +2,7 @@
 
 Numbers are little-endian, a text is its length (LEB128) and its bytes, an array its length and its elements, and before
 a value that may be NULL stands a flag byte. The format does not describe itself: rows fit only if the columns of the
-table have exactly these types. Any bytes are a text: nothing has to be escaped.
+table have exactly these types. A text may be any bytes: nothing has to be escaped.
 """
 
 import struct
@@ -17,7 +17,7 @@ _FORMATS: Final = {
 _SHORT: Final = [bytes([length]) for length in range(0x80)]
 
 Encoder = Callable[[Sequence[Any]], Sequence[bytes]]
-"""Makes of the values of a column their bytes."""
+"""An encoder of a column's values."""
 
 
 def encoder(type: str) -> Encoder:

@@ -1,4 +1,4 @@
-"""A ClickHouse server as a sink: rows in RowBinary. A retry has the same bytes, so that the server knows the batch."""
+"""A ClickHouse server as a sink: rows in RowBinary. A retry has the same bytes: the server recognises the batch."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from wiretape.viewer.source.tape import shipping
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 2000, tables.STREAMS.name: 500}
 _MOST_BYTES: Final = 2 << 20
-"""A batch of this size is sent, however few rows it has: it is held in memory."""
+"""Size at which a batch is sent, in bytes: it is held in memory."""
 ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 50, tables.STREAMS.name: 5}
 _RUNS_SECONDS: Final = 30.0
 """Interval between progress rows in `sessions`."""
@@ -33,7 +33,7 @@ class CentreSink(RowSink):
         self._told: set[tuple[Any, ...]] = set()
 
     def prepare(self) -> None:
-        """Check the tables, and find out how many replicas must have a batch. Raises `Refused` and `NotTaken`."""
+        """Check the tables, and find the quorum of replicas. Raises `UnusableServer` and `NotTaken`."""
         with _asked():
             setup.check(self.centre, self.tables.values(), self.warn)
             self._quorum = setup.quorum(self.centre)
@@ -64,7 +64,7 @@ class CentreSink(RowSink):
         self._runs_due.done()
 
     def _read(self, encoder: Encoder, progress: Progress) -> Iterator[tuple[int, int, bytes]]:
-        """Yield encoded rows, some at once: the version of the last, how many they are, and their bytes."""
+        """Yield encoded rows, some at once: the version of the last, their number, and their bytes."""
         after, most = progress.until, self._at_once(encoder, progress.until)
         while rows := shipping.settled(self.connection, encoder.sources, after, progress.sending, most):
             after = rows[-1][0]

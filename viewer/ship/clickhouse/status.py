@@ -13,16 +13,16 @@ FIELDS: Final = (
     "kind", "name", "tenant", "rows", "newest_at", "heard_at", "silent_ms", "waiting", "lag_ms", "bytes",
 )  # fmt: skip
 MEANINGS: Final = {
-    "kind": "host: one that ships; table: one of the centre",
+    "kind": "host: one that ships; table: one of the server",
     "name": "of the host, or the table",
     "tenant": "whose exchanges the host ships",
     "rows": "of exchanges of the host, or of the table on one replica of each shard; those included that a newer "
     "version replaces, so that there may be fewer exchanges",
     "newest_at": "when the newest exchange of the host began, UTC",
-    "heard_at": "when the host last said how far it was, by its own clock, UTC",
-    "silent_ms": "how long that was ago, by the clock of the centre",
+    "heard_at": "when the host last reported its progress, by its own clock, UTC",
+    "silent_ms": "how long that was ago, by the clock of the server",
     "waiting": "exchanges of its tapes that were not shipped then",
-    "lag_ms": "how long the first of these had been settled then; unknown: none was waiting, or nobody knows",
+    "lag_ms": "how long the first of these had been settled then; unknown: none was waiting, or not reported",
     "bytes": "of the table on disk, on one replica of each shard",
 }
 """The fields of a row; one that is of no use for its kind is unknown."""
@@ -79,7 +79,7 @@ def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
     except UnusableServer as refused:
         if cluster is None:
             raise
-        note(f"what the tables take is left out: {refused}")
+        note(f"the sizes of tables are left out: {refused}")
         return
     for table, count, size in found:
         yield StatusRow("table", str(table).removesuffix("_local"), rows=int(count), bytes=int(size))

@@ -49,7 +49,7 @@ class ExportResult(NamedTuple):
 class CollectorClient:
     """A connection to a collector; `headers` are sent with each message and never shown.
 
-    Without `verify`, which says whom to trust, nobody with https is trusted.
+    Without `verify`, the trusted certificates, no https server is trusted.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class CollectorClient:
 
 
 def _beginning(response: httpx.Response) -> bytes:
-    """Return the body of an answer, or nothing if it is longer than any that says something."""
+    """Return the body of an answer, or nothing if it is too long for a message."""
     body = b""
     for part in response.iter_raw():
         body += part

@@ -96,7 +96,7 @@ class CollectorSink(Sink):
         self.known.state = metrics.encode(self._series)
 
     def report(self, report: ShippingReport, *, is_last: bool) -> None:
-        """Send the metrics; that they are not taken holds up no spans before the end."""
+        """Send the metrics; before the end, a failure does not delay spans."""
         if not (is_last or self._metrics_due.is_due):
             return
         self._metrics_due.done()
@@ -132,7 +132,7 @@ class CollectorSink(Sink):
         elif answer.rejected or answer.reason:
             self.refused += answer.rejected if count else 0
             rejected = f"{answer.rejected:,} rejected" if answer.rejected else "all taken"
-            self.warn(f"{signal}: {rejected} by the collector: {answer.reason or 'it does not say why'}")
+            self.warn(f"{signal}: {rejected} by the collector: {answer.reason or 'without a reason'}")
         elif self._trouble.pop(signal, None):
             self.warn(f"{signal} are taken again")
 

@@ -1,7 +1,7 @@
 """Merges small files of an archive into larger ones, of past days, when little is added to them.
 
-The merged file is there before those that it is made of are removed. Who reads in between finds rows twice, as also
-after a crash; that is why every row has a version, and of those with one key a single one is read.
+The merged file exists before its parts are removed. A reader in between finds rows twice, as also after a crash:
+therefore every row has a version, and readers take one of those with the same key.
 """
 
 import hashlib

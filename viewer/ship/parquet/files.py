@@ -1,7 +1,7 @@
 """The files of an archive, below a directory or in a bucket: a file is there as a whole, or not at all.
 
 It is written under a hidden name, at which no reader of data sets looks, and then moved. A bucket needs that as much:
-what pyarrow has of an object that is cut short, by an error or a signal, it stores when it closes it.
+pyarrow stores an object that an error or a signal has cut short, when it closes it.
 """
 
 import os
@@ -69,7 +69,7 @@ class Files:
             self.system.delete_file(f"{self.root}/{path}")
 
     def remove_unfinished(self, path: str, before: float) -> None:
-        """Remove what processes that were killed left below a directory before a Unix time."""
+        """Remove the files that killed processes left below a directory before a Unix time."""
         for file in self._list(path):
             if file.path.endswith(_UNFINISHED) and file.written < before:
                 self.remove(file.path)
@@ -91,7 +91,7 @@ def in_directory(arrow: ModuleType, directory: Path) -> Files:
 def in_bucket(arrow: ModuleType, prefix: str, settings: Mapping[str, str]) -> Files:
     """Return the files of `BUCKET/PREFIX`; credentials are where Amazon's programs have them.
 
-    Raises `OSError` if nobody says which region the bucket is in.
+    Raises `OSError` if the bucket's region is unknown.
     """
     region = settings.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if region is None and "endpoint_override" not in settings:

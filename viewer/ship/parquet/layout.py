@@ -199,7 +199,7 @@ def _field(arrow: ModuleType, column: EngineColumn, type: object) -> ArrowValue:
 
 
 def _type(arrow: ModuleType, column: EngineColumn) -> tuple[ArrowValue, Build]:
-    """Return the type of a column, and what makes an array of its values."""
+    """Return the type of a column, and the builder of arrays of its values."""
     arrays, source = Arrays(arrow), column.source
     integers = arrow.list_(arrow.int64())
     if column.type in (tables.GAPS, tables.COUNTS):

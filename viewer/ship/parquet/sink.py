@@ -25,7 +25,7 @@ MOST_ROWS: Final = {tables.EXCHANGES.name: 10_000, tables.STREAMS.name: 1000}
 """Maximum number of rows of a batch."""
 ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 200, tables.STREAMS.name: 5}
 _PLANNED: Final = ("started_at", "size")
-"""Columns that say which day an exchange is of, and of streams, by asking for it, that there is a body."""
+"""Columns for the day of an exchange and, for streams, the presence of a body."""
 _VERSIONS_AT_ONCE: Final = 1000
 _ALL: Final = 1 << 62
 _COMPACT_SECONDS: Final = 3600.0
@@ -34,7 +34,7 @@ _SHOWN: Final = 300
 
 
 class ArchiveSink(RowSink):
-    """Ships to an archive. What fails there is not tried again by who ships once: a disk does not mend by itself."""
+    """Ships to an archive. A failure there is not retried with `once`: a disk does not mend by itself."""
 
     poll_seconds = 60.0
     """Interval between files, in seconds: engines like few and large ones."""
@@ -96,7 +96,7 @@ class ArchiveSink(RowSink):
                 yield maker.table([row[2:] for row in found], [row[1] for row in found])
 
     def _ship_runs(self, report: ShippingReport) -> None:
-        """Write the runs of recorders, a file a day, where they or how far the tape is shipped have changed."""
+        """Write the runs of recorders, a file a day, where they or the progress of shipping have changed."""
         maker, days, date = self._makers[tables.SESSIONS.name], dict[str, list[Any]](), ""
         started = maker.sources.index(tables.SESSIONS.column("started_at").source)
         for run in shipping.runs(self.connection, maker.sources):
@@ -121,7 +121,7 @@ class ArchiveSink(RowSink):
                 self.files.remove(before.path)
 
     def _compact(self) -> None:
-        """Merge what past days left. What fails is tried again later: nothing is lost."""
+        """Merge files of past days. A failure is retried later: nothing is lost."""
         today = layout.day(self.clock.wall())
         try:
             for table in self.tables.values():
@@ -134,7 +134,7 @@ class ArchiveSink(RowSink):
 
 @contextlib.contextmanager
 def _written() -> Iterator[None]:
-    """Raise `NotTaken` for what goes wrong with a file."""
+    """Raise `NotTaken` for an error with a file."""
     try:
         yield
     except (OSError, ValueError) as error:

@@ -149,7 +149,7 @@ class Metrics(HttpApp):
     # app.HttpApp
 
     def admit(self, client: Client, request: Request) -> Refusal | None:
-        """Return why a request that passed the guard is not answered; None if it is."""
+        """Return the reason to reject a request that passed the guard, or None."""
         if request.method not in ("GET", "HEAD"):
             return Refusal(405, "metrics are read by GET")
         if request.target.partition(b"?")[0] != b"/metrics":

@@ -1,7 +1,7 @@
 """A client of ClickHouse's HTTP interface: queries, and batches that arrive once or not at all.
 
-A batch is sent to one node, and as the same bytes to the next if that fails: the server knows blocks that it has, and
-drops them. It answers when all replicas that are asked for have the batch (`wait_end_of_query`, `insert_quorum`),
+A batch is sent to one node, and as the same bytes to the next if that fails: the server recognises blocks that it has,
+and drops them. It answers when the requested number of replicas has the batch (`wait_end_of_query`, `insert_quorum`),
 also those behind a `Distributed` table. The password is a header, never part of a URL. A permanent error is
 `UnusableServer`, a transient one `Unavailable`: then the next node is tried, and later all of them again.
 """
@@ -78,13 +78,13 @@ class NotAtCentre(Unsupported):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"a centre does not look into {what}: name other fields, such as model:NAME, or copy to a tape, with "
-            "'wiretape pull', what is to be searched"
+            f"a server cannot search {what}: use other fields, such as model:NAME, or copy exchanges to a tape with "
+            "'wiretape pull'"
         )
 
 
 class UnknownExpression(Unsupported):
-    """A regular expression is none that the engine knows."""
+    """The engine does not support a regular expression."""
 
 
 CONNECT_SECONDS: Final = 5.0
@@ -105,7 +105,7 @@ _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
     (164, 291, 497): "{node} does not allow this account to do that ({words})",
     (60, 81): "{node} has no such table or database ({words}): run 'wiretape fleet init --to …' first",
     (10, 16, 33, 44, 47, 53): "{centre} has another schema ({words}): run 'wiretape fleet init --to …' of this version",
-    (46, 48, 62, 80, 115): "{node} does not understand what this version of wiretape asks ({words})",
+    (46, 48, 62, 80, 115): "{node} does not understand a query of this version of wiretape ({words})",
 }
 """Codes of permanent errors, with their explanations."""
 _DISK_FULL: Final = "the disk of {node} is full: free some space there"
@@ -116,12 +116,12 @@ _PASSING: Final[Mapping[tuple[int, ...], str]] = {
     (285, 289, 319): "{node} has too few replicas that work ({words})",
     (286,): "{node} waits until another batch is on its replicas ({words})",
     (202, 252): "{node} has too much to do ({words})",
-    (159, 160): "{node} may not work on this as long as it takes ({words}): ask for less at a time, such as "
+    (159, 160): "{node} ran into its time limit ({words}): ask for less at a time, such as "
     "-f since:1d, or raise max_execution_time there",
 }
 """Codes of errors that may pass."""
 _EXPRESSION: Final[Mapping[tuple[int, ...], str]] = {
-    (427,): "{node} does not know such a regular expression ({words}): a centre has those of RE2, without look-around "
+    (427,): "{node} does not support this regular expression ({words}): a server has those of RE2, without look-around "
     "and back-references",
 }
 _TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {
@@ -131,11 +131,11 @@ _TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {
 
 
 class UnusableServer(WiretapeError):
-    """The server cannot be used as it is, and trying again would not help."""
+    """The server cannot be used as it is, and a retry would not help."""
 
 
 class Unavailable(WiretapeError):
-    """A node could not be reached, or could not do it now."""
+    """A node could not be reached, or could not execute the request now."""
 
 
 class MemoryExceeded(Unavailable):
@@ -208,7 +208,7 @@ class Centre:
     def insert(self, table: str, columns: Sequence[str], rows: bytes | bytearray, *, quorum: int = 0) -> None:
         """Insert rows in RowBinary at the current node. Raises `UnusableServer` or `Unavailable`.
 
-        After `Unavailable` nobody knows whether they arrived: insert the same bytes again, at the next node.
+        After `Unavailable` their arrival is unknown: insert the same bytes again, at the next node.
         """
         settings = {"wait_end_of_query": "1", "insert_distributed_sync": "1"}
         if quorum:

@@ -43,9 +43,9 @@ _EARLIEST, _LATEST = "1971", "2105"
 """Between these years a time is a `DateTime`."""
 
 _ELSEWHERE: Final = {
-    columns.COST: "costs, which are worked out here, by your prices",
+    columns.COST: "costs, which depend on your prices",
     columns.CONVERSATION: "conversations",
-    columns.CONTINUED: "what an exchange continues",
+    columns.CONTINUED: "the earlier turn of an exchange",
     columns.ABOVE: "the tree of a conversation",
 }
 """Functions that only tapes have, with their purposes."""
@@ -107,12 +107,12 @@ class Compiler(SQLCompiler):
         return written
 
     def visit_cast(self, cast: Any, **kw: Any) -> str:
-        """Write a cast by a function, for which NULL stays NULL."""
+        """Compile a cast to a function that returns NULL for NULL."""
         to = "toFloat64" if isinstance(cast.type, types.Float) else "toString"
         return f"{to}({self.process(cast.clause, **kw)})"
 
     def visit_case(self, clause: Any, **kw: Any) -> str:
-        """Write a CASE over conditions as the function that it is."""
+        """Compile a CASE over conditions to `multiIf()`."""
         if clause.value is not None:
             written: str = super().visit_case(clause, **kw)  # type: ignore[no-untyped-call]
             return written
@@ -121,7 +121,7 @@ class Compiler(SQLCompiler):
         return f"multiIf({', '.join(parts)})"
 
     def visit_binary(self, binary: Any, *args: object, **kw: Any) -> str:
-        """Write an expression; what compares the start does so by the column that the table is sorted by, too."""
+        """Compile an expression; a comparison of the start also compares the sort key `started`."""
         if binary.operator is operators.is_ and isinstance(binary.right, False_):
             return f"coalesce({self.process(binary.left, **kw)} = 0, 0)"
         text: str = super().visit_binary(binary, *args, **kw)  # type: ignore[no-untyped-call]
@@ -132,15 +132,15 @@ class Compiler(SQLCompiler):
         return f"({' AND '.join([text, *bounds])})" if bounds else text
 
     def visit_ilike_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
-        r"""Write a comparison without regard to the case of ASCII's letters, in which `\` escapes already."""
+        r"""Compile a comparison that ignores the case of ASCII's letters; its `\` escapes already."""
         return f"lower({self.process(binary.left, **kw)}) LIKE lower({self.process(binary.right, **kw)})"
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
-        """Write a search for a regular expression, without regard to case."""
+        """Compile a search for a regular expression, which ignores case, to `match()`."""
         return f"match({self.process(binary.left, **kw)}, {_fixed('(?i-s)' + re2(binary.right.value))})"
 
     def visit_json_getitem_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
-        """Write the value of a label, NULL if there is none."""
+        """Compile the value of a label, NULL if there is none."""
         place = f"indexOf(label_names, {self.process(binary.right, **kw)})"
         return f"if({place} = 0, NULL, label_values[{place}])"
 
@@ -149,25 +149,24 @@ class Compiler(SQLCompiler):
         return "1"
 
     def visit_typeof_func(self, function: object, **kw: object) -> str:
-        """Write the type that SQLite would name: a column has no values of another one."""
+        """Compile `typeof()` to the type of texts, which all values of a column have."""
         return "'text'"
 
     def visit_instr_func(self, function: Any, **kw: Any) -> str:
-        """Write at which place a text is in another."""
+        """Compile `instr()` to `position()`."""
         return f"position{self.function_argspec(function, **kw)}"
 
     def visit_substr_func(self, function: Any, **kw: Any) -> str:
-        """Write a part of a text."""
+        """Compile `substr()` to `substring()`."""
         return f"substring{self.function_argspec(function, **kw)}"
 
     def visit_has_gap_func(self, function: Any, **kw: Any) -> str:
-        """Write whether there is a gap between two bounds, both included."""
+        """Compile the test for a gap between two bounds, both included."""
         gaps, least, most = (self.process(one, **kw) for one in function.clauses)
         return f"arrayExists(gap -> gap >= {least} AND gap <= {most}, {gaps})"
 
     def visit_gap_percentile_func(self, function: Any, **kw: Any) -> str:
-        """Write a percentile of the gaps above 0, as `wiretape.viewer.source.tape.conditions.gap_percentile` works it
-        out."""
+        """Compile a percentile of the gaps above 0, as `conditions.gap_percentile` computes it."""
         gaps, share = (self.process(one, **kw) for one in function.clauses)
         place = f"((length(sorted) - 1) * {share})"
         low = f"toInt64(floor({place}))"
@@ -178,12 +177,11 @@ class Compiler(SQLCompiler):
         return f"arrayMap(sorted -> if(empty(sorted), NULL, {rounded}), [{ordered}])[1]"
 
     def visit_currency_of_func(self, function: object, **kw: object) -> str:
-        """Write that the engine knows no prices."""
+        """Compile the currency to NULL: the engine has no prices."""
         return "NULL"
 
     def visit_cache_total_of_func(self, function: Any, **kw: Any) -> str:
-        """Write all tokens of a request, as `wiretape.viewer.stats.prices.Usage` works them out; NULL if there are
-        none."""
+        """Compile the tokens of a request, the same as `wiretape.viewer.stats.prices.Usage`; NULL if there are none."""
         api, given, read, written = (self.process(one, **kw) for one in function.clauses)
         outside = [_fixed(name) for name, one in BY_API.items() if not one.input_has_cache]
         cached = f"(coalesce({read}, 0) + coalesce({written}, 0))"
@@ -192,7 +190,7 @@ class Compiler(SQLCompiler):
         return f"if({read} IS NULL, NULL, nullIf({total}, 0))"
 
     def visit_function(self, func: Any, *args: Any, **kwargs: Any) -> str:
-        """Refuse what only a tape can work out."""
+        """Raise `NotAtCentre` for a function that only a tape has."""
         if func.name in _ELSEWHERE:
             raise NotAtCentre(_ELSEWHERE[func.name])
         return super().visit_function(func, *args, **kwargs)

@@ -59,7 +59,7 @@ class DriverCursor:
         self.description: list[tuple[Any, ...]] | None = None
 
     def execute(self, statement: str, parameters: Mapping[str, object] | None = None) -> None:
-        """Ask the centre. Raises `Refused` and `Unavailable`."""
+        """Query the server. Raises `UnusableServer` and `Unavailable`."""
         text = statement % {name: literal(value) for name, value in (parameters or {}).items()}
         answer = self._centre.select(text)
         self.description = [(name, type, *[None] * 5) for name, type in answer.columns]

@@ -19,7 +19,7 @@ _AT_S: Final = literal_column("toInt64(toUnixTimestamp(started))", Integer)
 
 
 def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
-    """Count a metric of `heatmap.METRICS` over time, as `overview.heat` does of a tape."""
+    """Count a metric of `heatmap.METRICS` over time, as `wiretape.viewer.source.tape.overview.heat` does."""
     ends: list[Expression] = [func.count(), func.min(_AT_S), func.max(_AT_S)]
     with connection.begin():
         size, first, last = connection.execute(queries.filtered(select(*ends).select_from(JOINED), where)).one()

@@ -1,6 +1,6 @@
 """A server's exchanges as the viewer lists them: their numbers by key, in pages, and the rows of those in sight.
 
-A number is an exchange's start time and id. Whatever the server holds, no more is read than is looked at.
+A number is an exchange's start time and id. No more is read than a screen shows, however many exchanges there are.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _STARTED_AT: Final = exchanges.c.started_at
 
 
 def check(centre: Centre) -> None:
-    """Raise `Refused` or `Unavailable` for a server that cannot be listed."""
+    """Raise `UnusableServer` or `Unavailable` for a server that cannot be listed."""
     centre.query(f"SELECT 1 FROM {EXCHANGES.name} LIMIT 1")
 
 
@@ -98,7 +98,7 @@ def _if_few(packed: bytes) -> bytes | None:
 
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
-    """Return the keys of labels, the most frequent first, as `overview.label_keys` does of a tape."""
+    """Return the keys of labels, the most frequent first, as `wiretape.viewer.source.tape.overview` does."""
     key = func.arrayJoin(literal_column("label_names"))
     statement = queries.filtered(select(key).select_from(JOINED), where).group_by(key)
     with connection.begin():

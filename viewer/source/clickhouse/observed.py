@@ -59,7 +59,7 @@ class Unmeasurable(WiretapeError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"--as {name} needs {_NEEDED[name]}, which a centre does not have: copy to a tape what it is to measure, "
+            f"--as {name} needs {_NEEDED[name]}, which a server does not have: copy the exchanges to a tape "
             "with 'wiretape pull'"
         )
 

@@ -49,9 +49,9 @@ class Pulled:
 
 
 def lines(centre: Centre, numbers: Iterable[str], pulled: Pulled) -> Iterator[bytes]:
-    """Yield the lines of exchanges, given by their numbers at the server: when each began, and its id.
+    """Yield the lines of exchanges, given by their numbers on the server: start time and id.
 
-    `pulled` is counted on the way. Raises `Refused` and `Unavailable`, and `TapeDamaged` for what no tape could hold.
+    `pulled` counts them. Raises `UnusableServer` and `Unavailable`, and `TapeDamaged` for data that no tape can hold.
     """
     yield cut.encoded(cut.FIRST)
     known = set[str]()
@@ -114,7 +114,7 @@ def _session(row: Row) -> cut.Line:
 
 
 def _measured(facts: Row) -> cut.Line:
-    """Return the line of an exchange that has no more than its row."""
+    """Return the line of an exchange without a body."""
     names = {one.source: one.name for one in EXCHANGES.columns if one.source is not None}
     known = [schema.exchanges.c[name] for name in (*cut.OF_EXCHANGE, *cut.COUNTED)]
     values = {one.name: facts[names[one]] for one in known if one in names}
@@ -137,7 +137,7 @@ def _exchange(facts: Row, stream: Row) -> Iterator[cut.Line]:
             data = b"" if packed is None else encoding.unpack(packed, stream[f"{prefix}size"])
             reads = _reads(stream, prefix)
         except (ValueError, zlib.error) as error:
-            raise TapeDamaged(f"exchange {facts['id']} is damaged at the centre ({error}): leave it out") from error
+            raise TapeDamaged(f"exchange {facts['id']} is damaged on the server ({error}): leave it out") from error
         yield from cut.reads_of(reads, data, is_client=is_client)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 2.0
 LATEST_SECONDS: Final = 3600
-"""Exchanges that began longer ago are not looked for."""
+"""Age of an exchange beyond which it is not searched for."""
 
 
 def arrived(
@@ -99,7 +99,7 @@ Connect = Callable[[], AbstractContextManager[Centre]]
 
 @contextlib.contextmanager
 def connected(centre: Centre) -> Iterator[Connection]:
-    """Connect to a server for reading. Its failures are `Refused`, `Unavailable` and `NotAtCentre`."""
+    """Connect to a server for reading. Its failures are `UnusableServer`, `Unavailable` and `NotAtCentre`."""
     engine = create_engine(
         "clickhouse://", creator=lambda: driver.DriverConnection(centre), poolclass=pool.NullPool, query_cache_size=0,
         hide_parameters=True, execution_options={"batch": _BATCH},
@@ -116,9 +116,9 @@ class Copies:
         self._numbers: dict[int, int] = {}
 
     def numbers(self, centre: Centre, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers that exchanges have on the tape, by those at the server; pull those that are not there.
+        """Return the numbers of exchanges on the tape by those on the server; pull missing ones.
 
-        Raises `Refused`, `Unavailable`, `NotFound` for exchanges that are gone there, and `TapeDamaged`.
+        Raises `UnusableServer`, `Unavailable`, `NotFound` for exchanges that are gone there, and `TapeDamaged`.
         """
         if missing := [number for number in numbers if number not in self._numbers]:
             self._pull(centre, missing)
@@ -138,13 +138,13 @@ class Copies:
                     there = {id: no for id, no in connection.execute(found)}
         self._numbers |= {number: there[id] for id, number in ids.items() if id in there}
         if gone := [id for id in ids if id not in there]:
-            raise NotFound(f"{gone[0]} is not at {centre.target.name} any more")
+            raise NotFound(f"{gone[0]} is not on {centre.target.name} any more")
 
 
 class ClickHouse(base.Place):
     """A server by its URL. `connect` makes a client for questions, `connect_to_pull` one that waits longer."""
 
-    noun = "centre"
+    noun = "server"
     retry_s = 5.0
     lacks = frozenset({"bodies", "changes", "conversations", "notes", "pages", "following", "stages"})
 
@@ -163,7 +163,7 @@ class ClickHouse(base.Place):
         return ["--db", self._target.url]
 
     def check(self) -> None:
-        """Raise `Refused` or `Unavailable` for a server that cannot be listed."""
+        """Raise `UnusableServer` or `Unavailable` for a server that cannot be listed."""
         with self._connect_to_pull() as centre:
             listing.check(centre)
 
@@ -191,7 +191,7 @@ class ClickHouse(base.Place):
 class ServerSource(Queried):
     """A server that is connected."""
 
-    empty = "the centre holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
+    empty = "the server holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
     poll_s = POLL_SECONDS
 
     def absent(self, tool: str) -> list[str]:
@@ -269,7 +269,7 @@ class ServerSource(Queried):
         return listing.rows(self.connection, numbers)
 
     def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> None:
-        """Return nothing: the list is read again when somebody asks."""
+        """Return nothing: the list is read again on request."""
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview; its texts and reads come when it is opened."""

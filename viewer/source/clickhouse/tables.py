@@ -53,7 +53,7 @@ class EngineColumn:
 
 @dataclass(frozen=True, slots=True)
 class EngineTable:
-    """A table of the centre.
+    """A table of the server.
 
     `key` is the sort key, `partition` an expression; rows older than `months` or `days` may be dropped where the server
     can do that by itself. `granularity` is the number of rows that the server reads to find one.
@@ -147,7 +147,7 @@ EXCHANGES: Final = EngineTable(
 
 STREAMS: Final = EngineTable(
     "streams",
-    "what was said in an exchange, its reads, and its body as it came",
+    "bodies of an exchange: messages, text, reads and the raw body",
     (_TENANT, _STARTED, _ID, _OF_SETTLEMENTS, _STARTED_AT, *_said(), *_streamed()),
     _KEY,
     "cityHash64(id)",
@@ -158,7 +158,7 @@ STREAMS: Final = EngineTable(
 
 SESSIONS: Final = EngineTable(
     "sessions",
-    "one run of a recorder, and how far what it recorded had been shipped when this was written",
+    "one run of a recorder, and the progress of shipping its tape when this was written",
     (
         _TENANT,
         EngineColumn("started", SECOND, "started_at in whole seconds"),
@@ -181,19 +181,19 @@ _HOURS_KEY = ("tenant", "started", "host", "upstream", "model", "operation", "ap
 
 HOURS: Final = EngineTable(
     "hours",
-    "what exchanges of a kind began in an hour, counted from exchanges (wiretape fleet hours)",
+    "counts of the exchanges that began in an hour, by kind (wiretape fleet hours)",
     (
         _TENANT,
         EngineColumn("started", SECOND, "the hour, UTC"),
         _HOST,
         EngineColumn("upstream", TEXT, meaning(schema.exchanges.c.upstream)),
-        EngineColumn("model", TEXT, "the model asked for, else the one that answered; empty: not known"),
-        EngineColumn("operation", TEXT, "what was asked for; empty: not known"),
-        EngineColumn("api", TEXT, "whose API; empty: not known"),
+        EngineColumn("model", TEXT, "the model requested, else the one that answered; empty: unknown"),
+        EngineColumn("operation", TEXT, "kind of request; empty: unknown"),
+        EngineColumn("api", TEXT, "the API; empty: unknown"),
         _version(None, "of rows with the same key the highest counts: microseconds of wall time of counting"),
-        EngineColumn("exchanges", NUMBER, "how many; 0: what was counted here before is of another kind by now"),
+        EngineColumn("exchanges", NUMBER, "their count; 0: the exchanges counted here before have another kind now"),
         EngineColumn("failed", NUMBER, "of these, with an outcome that is a failure"),
-        EngineColumn("client_closed", NUMBER, "of these, left by the client"),
+        EngineColumn("client_closed", NUMBER, "of these, closed by the client"),
         EngineColumn("input_tokens", "Nullable(Int64)", "the sum of those that are known"),
         EngineColumn("output_tokens", "Nullable(Int64)", "the sum of those that are known"),
         EngineColumn("usage_known", NUMBER, "exchanges whose output tokens are known"),

@@ -67,7 +67,7 @@ class Currency(Text):
 def among(numbers: Iterable[int]) -> ColumnElement[bool]:
     """Return the condition that an exchange is one of these; however many they are, they are one bound value."""
     known = list(numbers)
-    if not all(isinstance(no, int) for no in known):  # a centre has texts for numbers
+    if not all(isinstance(no, int) for no in known):  # a server has texts for numbers
         return exchanges.c.no.in_(known)
     listed = func.json_each(json.dumps(known)).table_valued("value")
     return exchanges.c.no.in_(select(listed.c.value))

@@ -2,9 +2,9 @@
 
 An unknown value fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
 `-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
-patterns of which one must fit all of it. Durations compare to the nanosecond. Of tool calls the text is
-`name(arguments)`, as `show` prints them. Of gaps, any of the exchange may fit; they are looked for in the exchange's
-histogram first, and among all gaps only where that leaves it open.
+alternative patterns for the whole text. Durations compare to the nanosecond. The text of a tool call is
+`name(arguments)`, as `show` prints it. A condition on gaps holds if any gap fits; the exchange's histogram is searched
+first, and the gaps themselves only if it does not decide.
 
 Each condition is true or false and never null, values are bound parameters, and a regular expression is SQLite's
 REGEXP, whose function `register` adds to a connection.
@@ -177,7 +177,7 @@ def _gapped(spans: Sequence[Span], negated: bool) -> Condition:
 def _gap_within(low: Number | None, high: Number | None) -> Condition:
     """Require a gap from `low` to `high`, by the histogram where that decides: it counts gaps by their bit lengths.
 
-    Only where a border is within a bucket, and that bucket is all that speaks for it, are the gaps looked at.
+    The gaps themselves are searched only if a bound is within a bucket and no other bucket decides.
     """
     least, most = math.ceil(low or 0), min(_LONGEST_GAP if high is None else math.floor(high), _LONGEST_GAP)
     if least > most:

@@ -1,4 +1,4 @@
-"""The SELECTs behind a list of a growing tape: the exchanges that fit, the changes, and the recorders.
+"""Queries for the list of a growing tape: matching exchanges, changes, and recorders.
 
 As in `queries`, each query is short. Nothing read here grows with the recording: texts are cut by the database, so that
 a line of many megabytes costs no more than any other. A running exchange is measured from its present data, unless

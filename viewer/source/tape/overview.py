@@ -1,4 +1,4 @@
-"""A tape as a whole: samples of its groups for statistics, a heatmap over time, its failures; the SELECTs for these.
+"""Queries over a whole tape: samples of its groups for statistics, a heatmap over time, failures.
 
 As in `queries`, each query is short, and its transaction ends before the next begins. Numbers are read as columns and
 never pass through rows of named fields; the gaps of all exchanges of a group lie side by side in one array.
@@ -41,7 +41,7 @@ FLAGGED: Final = (
     flagged("imported"),
     flagged("no_timing"),
 )
-"""The conditions that `summary.Figures.flagged` counts among the measured exchanges, in its order."""
+"""The conditions that `Figures.flagged` counts among the measured exchanges, in its order."""
 OUTCOME: Final = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
 """Elsewhere an exchange that has ended and is not measured counts as open; it is missing from the figures."""
 
@@ -199,7 +199,7 @@ def sortable(key: Iterable[object]) -> list[tuple[bool, str]]:
 
 
 def pooled(connection: Connection, where: Condition | None = None) -> int:
-    """Count the gaps that the figures of groups would pool, about."""
+    """Estimate the count of gaps that the figures of groups would pool."""
     statement = select(func.coalesce(func.sum(measures.c.output_chunks), 0)).select_from(JOINED)
     with connection.begin():
         return int(connection.execute(queries.filtered(statement, where)).scalar_one())

@@ -69,7 +69,7 @@ _CANDIDATES = 5
 
 @contextlib.contextmanager
 def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[Connection]:
-    """Connect to a tape for reading; what goes wrong while reading it is raised as a `TapeError`, in our words.
+    """Connect to a tape for reading; read errors are raised as `TapeError`, with messages of our own.
 
     At the end `report` is given a line for each row that was found damaged; by itself it prints them on stderr.
     """
@@ -108,7 +108,7 @@ def report_damage(line: str) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Raise what goes wrong within, while a tape is read, as a `TapeError` in our words."""
+    """Raise errors of reading a tape as `TapeError`, with messages of our own."""
     try:
         with file.explained(path):
             yield
@@ -216,7 +216,7 @@ def _detail() -> Statement:
 
 
 def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WORKED_OUT) -> dict[str, Any]:
-    """Return fields of an exchange that are worked out only when asked for, by name. Raises `ConfigError`."""
+    """Return the computed fields of an exchange, by name. Raises `ConfigError`."""
     with connection.begin():
         known = begun(connection, no)
         left = [field for field in fields if field not in known]
@@ -241,7 +241,7 @@ def find(connection: Connection, reference: str) -> int:
     with connection.begin():
         found = connection.execute(statement.limit(_CANDIDATES + 1)).all()
     if len(found) == 1:
-        no: int = found[0][0]  # of a centre a text
+        no: int = found[0][0]  # a text on a server
         return no
     if not found:
         raise NotFound(f"no exchange {safe(reference)}{_newest_ids(connection)}")
@@ -421,7 +421,7 @@ def has_bytes() -> Condition:
 
 
 def version(connection: Connection) -> int:
-    """Return a number that is another whenever somebody else has written to the tape."""
+    """Return a number that changes when another connection has written to the tape."""
     with connection.begin():
         return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
@@ -453,7 +453,7 @@ def numbers(connection: Connection, where: Condition | None = None, *, newest_fi
 
 
 def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]:
-    """Return the facts of an exchange, its reads, and its body decoded: all that its verdicts are given by."""
+    """Return the facts of an exchange, its reads, and its body decoded: the inputs of its verdicts."""
     with connection.begin():
         facts, its_reads, data = reading.answer(connection, no)
     return facts, its_reads, decode(facts, its_reads, data)

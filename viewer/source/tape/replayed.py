@@ -1,4 +1,4 @@
-"""The parts of exchanges that replaying needs: all requests, and the answer to one of them.
+"""Queries for replays: all requests, and the answer to one of them.
 
 As in `queries`, each query is short.
 """

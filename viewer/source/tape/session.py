@@ -70,7 +70,7 @@ def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
 
 
 def _finish_reasons(row: Any) -> list[str]:
-    """Return why each choice of an answer ended; none unless all are known."""
+    """Return the finish reason of each choice of an answer; none unless all are known."""
     others = [choice.get("finish_reason") for choice in row.choices or () if isinstance(choice, dict)]
     reasons = [row.finish_reason, *others]
     return reasons if all(isinstance(reason, str) for reason in reasons) else []

@@ -123,7 +123,7 @@ def _selected(columns: tuple[Column[Any], ...]) -> Statement:
     first = (settlements.c.version, exchanges.c.labels)
     needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
     statement = select(*first, *map(_as_stored, columns)).select_from(_STREAMED if needs_bodies else _JOINED)
-    if needs_bodies:  # bytes that are not here may be at the centre
+    if needs_bodies:  # bytes that are not here may be on the server
         statement = statement.where(func.coalesce(func.length(FROM_UPSTREAM.bodies.c.data), 1) > 0)
     return statement.order_by(settlements.c.version)
 

@@ -334,7 +334,7 @@ def measure_seen(tool: str, seen: MeasuredRequest | str) -> Measured:
 
 
 def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | None = None) -> Addend:
-    """Measure one exchange as a tool does, and return it as `Report.add` takes it."""
+    """Measure one exchange as a tool does, and return the arguments of `ToolReport.add`."""
     exchange, body, judged, started_ns, requested = observed
     measured = measure(tool, exchange, body, judged, requested_tokens=requested, count_tokens=count_tokens)
     end_ns = None if started_ns is None or exchange.end_ns is None else started_ns + exchange.end_ns

@@ -1,7 +1,7 @@
 """The application's services for its screens: the tape, a clock, and threads for work that must not block the screen.
 
 The tape has one thread with one read-only connection, which answers one question at a time. A question is a function of
-a `Source`, or of the tape's connection. It is abandoned when a newer one with its key is asked, or when no caller waits
+a `Source`, or of the tape's connection. It is abandoned for a newer one with its key, or when no caller waits
 for its answer any more; its errors are raised in the caller. Threads are daemons, since none may keep the program from
 ending, and the database library is loaded there, beside the first frame.
 """
@@ -69,7 +69,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def _resolve(answer: "asyncio.Future[T]", work: Callable[[], T]) -> None:
-    """Do the work, and settle the future with its result or error, from another thread."""
+    """Execute the work, and settle the future with its result or error, from another thread."""
 
     def settle() -> None:
         if answer.cancelled():

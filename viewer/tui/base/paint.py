@@ -1,4 +1,4 @@
-"""The one way from text to what a widget draws: every part of a line passes `safe`.
+"""Conversion of text to the strips and content of widgets: every part of a line passes `safe`.
 
 Recorded text can neither control the terminal nor act as markup: strips and `Content` carry their styles apart from
 their text. `rich` decides on the width of characters, such as those of no width or of two cells.

@@ -1,4 +1,4 @@
-"""One lane of a race, with the end of its text so far, and the figures of both lanes below."""
+"""One lane of a race, with the last lines of its text, and the figures of both lanes below."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final
@@ -56,7 +56,7 @@ class LanePane(Toned):
         return max(self.size.width - len(_MARGIN), 1)
 
     def show(self, head: str, status: Sequence[cells.Part], parts: Sequence[LanePart], running: bool) -> None:
-        """Show a lane: its head, its status, its texts so far, and whether it is still running."""
+        """Show a lane: its head, its status and its texts; `running`: it has not ended."""
         has_grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
         has_changed = has_grown or (head, status) != (self._head, self._status)
         self._head, self._status, self._parts, self._moving, self._parting = head, status, parts, running, None
@@ -117,7 +117,7 @@ def _parted(before: str, own: str, width: int, height: int) -> list[list[Piece]]
 
 
 class ScoreTable(Toned):
-    """As many figures of two exchanges as fit, and their difference; the better side is coloured, and ends in `<`."""
+    """Figures of two exchanges and their difference, by the room; the better side is coloured, and ends in `<`."""
 
     DEFAULT_CSS = """
     ScoreTable { width: 1fr; height: 4; }

@@ -1,6 +1,6 @@
 """Two exchanges side by side, played on one clock; below it their gaps and their figures.
 
-Keys become commands here. The data of both that have come so far are in `wiretape.viewer.exchange.race`.
+Keys become commands here. The data of both exchanges are in `wiretape.viewer.exchange.race`.
 """
 
 import dataclasses

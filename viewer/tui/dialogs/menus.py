@@ -104,11 +104,11 @@ class AskScreen(Dialog[str]):
             yield Static(paint.content(""), id="mistake")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show the error so far."""
+        """Show the error in the line."""
         self.query_one("#mistake", Static).update(paint.content(self._mistake(event.value) or ""))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the line, if nothing is wrong with it; else show what."""
+        """Return the line if it is valid, else show the error."""
         wrong = self._mistake(event.value) or self._refusal(event.value)
         if wrong is None:
             self.finish(event.value)

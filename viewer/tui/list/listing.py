@@ -1,6 +1,6 @@
-"""The list's data on its tape, and their reading: loaded as a whole, then checked for changes again and again.
+"""The data of a list, and their reading: a tape's list is loaded as a whole, then polled for changes.
 
-Of a server, which may hold millions, only the part in sight is read, and counted beside that; it is read again only on
+A server may hold millions: only the part in sight is read, and counted in parallel, and it is read again only on
 request.
 
 Any trouble with a tape (not there yet, locked, damaged, replaced) is kept as `trouble` until it is read again.
@@ -132,7 +132,7 @@ class Listing:
 
     @property
     def fitting(self) -> int:
-        """The number of exchanges that fit, counting those that have only arrived; for a server, those read so far."""
+        """The number of matching exchanges, with new arrivals; for a server, those that were read."""
         if self._counts is not None:
             return self._counts[1]
         return len(self.catalog) + self.catalog.arrived
@@ -308,7 +308,7 @@ def _count(source: "Browsed", query: Query) -> int:
 
 
 def _terms(source: "Browsed", filter: Filter) -> list[Term]:
-    """Count the matches of each term of a filter alone; for a long duration, check whether a thousandth was meant."""
+    """Count the matches of each term of a filter alone; for a long duration, also those of a thousandth."""
     from wiretape.viewer.source.base import Selection
 
     terms = []

@@ -1,8 +1,7 @@
 """The exchanges of a tape, the newest first, while more arrive: filtered, ordered, marked, and previewed.
 
-Nothing here waits for the tape: each question runs in its thread, and its answer is passed to the widgets. Several
-times a second the screen looks whether anybody has written; only then is anything read. The data on the tape are in
-`listing`.
+The screen never waits for the tape: each query runs in the tape's thread, and its answer is passed to the widgets.
+Several times a second the screen checks for new writes; only then it reads. The data on the tape are in `listing`.
 """
 
 import asyncio
@@ -170,7 +169,7 @@ class StreamsScreen(Screen[None]):
 
     @property
     def holds_keys(self) -> bool:
-        """True if keys are better kept until the list is there that they are meant for."""
+        """True if keys must wait for the list that is being read."""
         running = [worker for worker in (self._loader, self._comparing) if worker is not None]
         waits = any(not worker.is_finished for worker in running) and not self.listing.is_busy
         return waits and not isinstance(self.focused, FilterInput)

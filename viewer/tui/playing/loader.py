@@ -213,7 +213,7 @@ class KeyQueue:
         self._is_acting = False
 
     def do(self, action: Callable[[], object], *, judged: bool = False) -> None:
-        """Do an action after those before it, at once if possible; an action within another is done at once."""
+        """Execute an action after those before it, immediately if possible; one within another, always immediately."""
         if self._is_acting and self._is_ready(judged):
             action()
         else:
@@ -221,7 +221,7 @@ class KeyQueue:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Do the actions that are ready."""
+        """Execute the actions that are ready."""
         while not self._is_acting and self._waiting and self._is_ready(self._waiting[0][0]):
             _, action = self._waiting.popleft()
             self._is_acting = True

@@ -63,7 +63,7 @@ _KEPT_LINES: Final = 3
 
 @dataclass(slots=True)
 class StatsData:
-    """The data read for a filter, whose times are absolute: the groups, and the answers so far.
+    """The data for a filter with absolute times: the groups, and the answers received.
 
     `left_out` is the number of its exchanges that the figures do not cover, by operation.
     """
@@ -110,7 +110,7 @@ class StatsScreen(Screen[None]):
         self.shown = StatsData()
         self._trouble: str | None = None
         self.holds_keys = False
-        """True if keys are better kept until the figures are there that they are meant for."""
+        """True if keys must wait for the figures that are being read."""
         # Kept here, and not looked up: an answer may come when the screen has been left.
         self._header, self._about = HeaderLine(), Static(paint.content(""), id="about")
         self._table, self._heat, self._failed = GroupTable(), HeatGrid(), FailureList()
