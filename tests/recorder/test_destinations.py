@@ -27,7 +27,7 @@ def test_a_url_is_read(url: str, expected: Target) -> None:
 @each_case(
     "url, said",
     [
-        ("http://ch.test", "a centre is clickhouse://"),
+        ("http://ch.test", "a server is clickhouse://"),
         ("clickhouse://ann:sesame@ch.test/db", "set WIRETAPE_FLEET_PASSWORD"),
         ("clickhouse:///db", "is not HOST"),
         ("clickhouse://a b/db", "is not HOST"),

@@ -63,7 +63,7 @@ measured = gathered(
                  help="Include incomplete exchanges in latency figures."),
     click.option("--exact", is_flag=True, help="For a server: rank all gaps, even more than 1 G, for exact "
                  "percentiles instead of estimates (t-digest); this takes up to "
-                 f"{RANKED_GAP_BYTES} bytes of its memory per gap."
+                 f"{RANKED_GAP_BYTES} bytes of memory per gap there."
                  ),
     options.every_operation,
 )  # fmt: skip

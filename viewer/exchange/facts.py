@@ -213,7 +213,7 @@ def _client_closed(row: ListRow) -> str:
 
 def _interrupted(row: ListRow) -> str:
     pid = f" (pid {row.recorder_pid})" if row.recorder_pid else ""
-    did = {"shutdown": "was told to stop", "local": "lacked resources"}.get(row.ended_by or "", "died")
+    did = {"shutdown": "was stopped", "local": "lacked resources"}.get(row.ended_by or "", "died")
     return f"the recorder{pid} {did} {_after(row)}, before the answer was complete"
 
 
@@ -226,8 +226,8 @@ def _after(row: ListRow) -> str:
 _CLOCKS: Final = {
     "kernel": "kernel (when a read came to this machine)",
     "loop": "loop (when wiretape took a read)",
-    "imported": "imported (another program's records)",
-    "none": "none (the times of the body are unknown)",
+    "imported": "imported (what another program wrote down)",
+    "none": "none (nobody knows when the body came)",
 }
 _AFTERWARDS: Final = {
     "end": "then the end",

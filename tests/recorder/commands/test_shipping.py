@@ -103,7 +103,7 @@ async def test_what_is_recorded_is_archived_with_what_was_said(tmp_path: Path) -
     "options, said",
     [
         (["--ship", "otlp+http://127.0.0.1:4318"], "named with --otlp"),
-        (["--ship", "https://user:secret@host/db"], "a centre is clickhouse://.*, an archive parquet:DIR"),
+        (["--ship", "https://user:secret@host/db"], "a server is clickhouse://.*, an archive parquet:DIR"),
         (["--ship", "clickhouse://user:secret@host/db"], "a password does not belong in a URL"),
         (["--ship", "s3://key:secret@bucket/x"], "credentials in a URL"),
         (["--otlp", "http://user:secret@host"], "credentials in a URL"),

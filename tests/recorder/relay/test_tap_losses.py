@@ -278,7 +278,7 @@ def test_a_stalled_writer_is_reported_when_the_first_byte_is_lost_and_when_it_is
                 recording.read(SYSTEM.now(), None, b"x" * 1000)
             await until(lambda: said)
             lost = running.counts.dropped_bytes
-            assert said == [f"{lost:,} bytes could not be stored so far; streams go on"]
+            assert said == [f"{lost:,} bytes could not be stored; streams go on"]
             recording.end("end", None, SYSTEM.now())
             os.kill(running.pid or 0, signal.SIGCONT)
             await until(lambda: len(said) > 1)

@@ -98,7 +98,7 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
     cause = "died (signal SIGKILL): its exchanges are interrupted; starting another"
     assert f"wiretape: storing: worker process {worker} {cause}\n" in err
     assert rest.splitlines()[-2:] == [
-        "wiretape: a worker process died 1 time: what it held is lost",
+        "wiretape: a worker process died 1 time: its unstored data is lost",
         f"{CLIENTS} generations, 0 failed · {CLIENTS} other requests · not stored: 0 bytes, 0 frames, 0 exchanges",
     ]
     assert code == 1

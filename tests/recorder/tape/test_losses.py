@@ -67,14 +67,14 @@ def test_losses_are_reported_at_once_then_every_ten_seconds_and_when_they_are_ov
         return reporter.report(at * second, counts, 0, 0, lacking=lacking)
 
     assert report(1, 0) is None
-    assert report(2, 1) == "1 byte could not be stored so far; streams go on"
+    assert report(2, 1) == "1 byte could not be stored; streams go on"
     assert [report(at, 1000 * at) for at in range(3, 12)] == [None] * 9
-    assert report(12, 12_000) == "12,000 bytes could not be stored so far; streams go on"
+    assert report(12, 12_000) == "12,000 bytes could not be stored; streams go on"
     assert report(23, 12_000) is None
     assert report(24, 12_500, lacking=False) == "nothing is lost any more; in all, 12,500 bytes could not be stored"
     assert report(25, 12_500, lacking=False) is None
     counts.unrecorded = 2
-    assert report(34, 12_500) == "2 exchanges and 12,500 bytes could not be stored so far; streams go on"
+    assert report(34, 12_500) == "2 exchanges and 12,500 bytes could not be stored; streams go on"
 
 
 def test_a_writer_that_does_not_answer_is_reported_once_though_nothing_is_lost_yet() -> None:

@@ -116,7 +116,7 @@ def test_advice_is_a_line_below(tape: Path) -> None:
     lines = run(tape, "doctor", "--format", "table").stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if "was killed" in line)
     assert lines[at].startswith("note    recorder")
-    assert lines[at + 1].strip() == "→ nothing need be done: the next one settles what was left open"
+    assert lines[at + 1].strip() == "→ no action needed: the next recorder settles its open exchanges"
 
 
 def test_a_terminal_is_described(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,4 +126,7 @@ def test_a_terminal_is_described(tape: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_smallest_step_of_a_clock_is_found() -> None:
     ticks = iter(range(10**6))
-    assert doctor.of_clock(Clock(now=lambda: next(ticks) // 1500 * 2_000_000)).found == "it goes in steps of 2.0 ms"
+    assert (
+        doctor.of_clock(Clock(now=lambda: next(ticks) // 1500 * 2_000_000)).found
+        == "the clock advances in steps of 2.0 ms"
+    )

@@ -63,7 +63,7 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
         (doctor.judge_space, (512 << 20,), "note", "0.5 GiB"),
         (doctor.judge_space, (1 << 20,), "problem", "0.0 GiB"),
         (doctor.judge_filesystem, ("ext4",), "ok", "ext4"),
-        (doctor.judge_filesystem, (None,), "ok", "cannot be told"),
+        (doctor.judge_filesystem, (None,), "ok", "unknown kind"),
         (doctor.judge_filesystem, ("nfs4",), "problem", "nfs4"),
         (doctor.judge_filesystem, ("tmpfs",), "note", "memory"),
         (doctor.judge_flush, ([10**6] * 3,), "ok", "1.0 ms"),

@@ -52,7 +52,7 @@ def test_bytes_alone_are_measured_without_a_single_time(tape: Path, tmp_path: Pa
     assert row["content"]
     assert [name for name, value in row.items() if name.endswith("_ms") and value is not None] == []
     assert run(tape, "play", "@").stdout_bytes == ANSWER
-    assert "in that part; nobody knows when it came" in run(tape, "play", "@", "--from", "1s").stderr
+    assert "in that section; its time is unknown" in run(tape, "play", "@", "--from", "1s").stderr
     assert run(tape, "show", "@", "--part", "reads", "--format", "tsv").stdout.count("\n") == 1
     assert "no_timing" in run(tape, "stats", "--format", "json").stdout
     assert "nobody knows" in run(tape, "show", "@").stdout

@@ -41,7 +41,7 @@ def test_a_table_on_a_pipe_is_plain() -> None:
 
 def test_what_fails_before_the_first_row_writes_no_header(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     def failing() -> Iterator[dict[str, Any]]:
-        raise WiretapeError("a centre is away")
+        raise WiretapeError("a server is away")
         yield
 
     for format in ("tsv", "csv", "jsonl", "json"):

@@ -38,7 +38,7 @@ def test_how_a_broken_stream_ended_is_said_on_stderr(tape: Path) -> None:
 def test_a_part_in_which_nothing_came_is_said_on_stderr(tape: Path) -> None:
     played = run(tape, "play", COMPLETE, "--no-wait", "--from", "3s")
     assert (played.stdout, played.stderr) == (
-        "", f"wiretape: {COMPLETE}: nothing came in that part; it ended after 0.181 s\n"
+        "", f"wiretape: {COMPLETE}: no data in that section; it ended after 0.181 s\n"
     )  # fmt: skip
 
 

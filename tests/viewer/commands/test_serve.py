@@ -47,7 +47,7 @@ def test_a_ready_file_that_cannot_be_written_is_told_in_a_line(tape: Path, tmp_p
         (["--fault", "cut@50"], "50 is no position"),
         (["--listen", "0.0.0.0:0"], "can be reached from other machines"),
         (["--upstream", "http://127.0.0.1:9"], "--upstream is for --record"),
-        (["--record", "new", COMPLETE], "choose by a filter"),
+        (["--record", "new", COMPLETE], "select by a filter"),
         (["--record", "new", "--match", "id"], "leave out --record"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
     assert found.prompt is not None
     assert found.prompt.messages == (Message("user", (Text("3"),)),)
     assert (found.answer, found.earlier) == ((Text("Three."),), 0)
-    assert "asked for a response" in asked_over_websocket(row, []).problem
+    assert "requested a response" in asked_over_websocket(row, []).problem
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_each_outcome_has_a_reason(no: int, said: str, connection: Connection) -
     ("changed", "said"),
     [
         ({"outcome": "interrupted", "ended_by": "died"}, "the recorder (pid 4121) died after 4 events, before"),
-        ({"outcome": "interrupted", "ended_by": "shutdown"}, "the recorder (pid 4121) was told to stop after 4 events"),
+        ({"outcome": "interrupted", "ended_by": "shutdown"}, "the recorder (pid 4121) was stopped after 4 events"),
         ({"outcome": "client_closed", "ended_by": "client"}, "the client closed the connection after 4 events, before"),
         ({"outcome": "client_closed", "ended_by": "client_stalled"}, "the client stopped reading after 4 events"),
         ({"outcome": "timeout", "ended_by": "connect_timeout"}, "no connection came about for as long as the recorder"),

@@ -196,7 +196,7 @@ def test_after():
     result = suite.run(code)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines([
-        "wiretape: *::test_swallowed asked for what could not be answered:",
+        "wiretape: *::test_swallowed sent requests that could not be answered:",
         "  no recording answers POST /openai/v1/chat/completions: the nearest is *, which differs in temperature: *",
         "*HTTPStatusError*",
         "*user: nothing recorded, *",

@@ -68,7 +68,7 @@ def test_a_destination_that_asks_for_a_wait_gets_it_from_who_follows_and_an_erro
     shipper.run(connection)
     assert waits[0] == 60
     once = shipping(Destination(NotTaken("no", 60.0)))
-    with pytest.raises(NotTaken, match="no: what is not shipped stays on the tape"):
+    with pytest.raises(NotTaken, match="no: the rest stays on the tape"):
         once.run(connection, once=True)
 
 

@@ -234,7 +234,7 @@ class Centre:
                 self.next_node()
                 if place + 1 == len(self.target.nodes):
                     raise
-        raise AssertionError("a centre has a node")
+        raise AssertionError("a server has a node")
 
     def _ask(self, statement: str, data: bytes | bytearray, settings: Mapping[str, str], database: str) -> str:
         """Return the node's response. Raises `UnusableServer` or `Unavailable`."""

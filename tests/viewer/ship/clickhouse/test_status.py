@@ -24,5 +24,5 @@ def test_what_the_tables_of_a_cluster_take_is_left_out_for_an_account_that_may_n
     notes: list[str] = []
     with centre(Cluster()) as there:
         assert list(status.rows(there, notes.append)) == []
-    assert [note.partition(": http")[0] for note in notes] == ["what the tables take is left out"]
+    assert [note.partition(": http")[0] for note in notes] == ["the sizes of tables are left out"]
     assert "READ ON REMOTE" in notes[0]

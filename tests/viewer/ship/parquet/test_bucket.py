@@ -102,7 +102,7 @@ def test_what_a_bucket_refuses_is_said_in_one_line_and_shipped_later_exactly_onc
             ship(tape, files(store, name))
         message = str(caught.value)
         assert "\n" not in message
-        assert message.endswith(": what is not shipped stays on the tape")
+        assert message.endswith(": the rest stays on the tape")
         return message.partition("(")[2].partition(")")[0]
 
     with opened(tape) as one:

@@ -137,7 +137,7 @@ def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
                 assert list(observed.measured(connection, tool)) == []
                 assert " icl" not in engine.asked[-1]
             else:
-                with pytest.raises(observed.Unmeasurable, match=f"--as {tool} needs .*, with 'wiretape pull'"):
+                with pytest.raises(observed.Unmeasurable, match=f"--as {tool} needs .* with 'wiretape pull'"):
                     list(observed.measured(connection, f"{tool}@1"))
 
 

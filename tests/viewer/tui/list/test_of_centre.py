@@ -144,7 +144,7 @@ def test_a_centre_that_fails_is_told_of_and_the_list_stays(engine: Listed, tmp_p
             await press(pilot, "slash")
             await wait_for(pilot, lambda: isinstance(app.focused, Input))
             await typed(pilot, "content~hello")
-            await shows(pilot, "a centre does not look into content")
+            await shows(pilot, "a server cannot search content")
             await wait_for(pilot, lambda: newest[0][:8] in seen(app))
             unknown = httpx.Response(500, headers=HEADERS, text="Code: 427, e.displayText() = DB::Exception: (?=a)")
             engine.faults = [lambda request: unknown if b"(?=a)" in request.content else None] * 99
