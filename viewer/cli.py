@@ -1,5 +1,4 @@
-"""The command `wiretape`: the commands that write, from `wiretape.recorder.commands.cli`, and those that read a
-tape."""
+"""The command `wiretape`: the commands of `wiretape.recorder.commands.cli`, and those that read a tape."""
 
 import gc
 import io

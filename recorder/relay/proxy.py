@@ -222,8 +222,7 @@ class Proxy(HttpApp):
 
 
 class RelayedExchange(Responder):
-    """One request, on its way upstream, and its answer, on its way back; `wiretape.recorder.relay.states` has its
-    stages."""
+    """A request on its way upstream, and its answer on its way back; its stages are those of `states.Stage`."""
 
     __slots__ = (
         "_client", "_connecting", "_connection", "_continue", "_failure", "_how", "_is_chunked", "_keeps_encoding",

@@ -29,8 +29,10 @@ _LOOK_SECONDS = 0.05
 
 Command = Literal["drain", "cut", "give_up"]
 Treatment = Literal["intercepted", "tunnelled", "relayed", "refused", "untrusted"]
-"""Treatment of a connection to a host that a client asks the proxy for. `relayed`: plain HTTP, not recorded;
-`untrusted`: the client does not accept our certificate."""
+"""Treatment of a connection to a host that a client requests from the proxy.
+
+`relayed`: plain HTTP, not recorded; `untrusted`: the client does not accept our certificate.
+"""
 
 
 class WorkerReport(msgspec.Struct, frozen=True, omit_defaults=True):

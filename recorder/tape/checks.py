@@ -1,7 +1,7 @@
 """Checks of a tape: SQLite's own, and the invariants between the tables.
 
 Each problem is one sentence that names the exchange. Mending is left to `wiretape db rebuild` and to people.
-`problems` looks at everything; `damage` and `verify` take a limited time, for a recorder that starts or ends.
+`problems` checks everything; `damage` and `verify` take a limited time, for a recorder that starts or ends.
 """
 
 import contextlib

@@ -146,7 +146,7 @@ def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) 
 
 
 def _unshipped(connection: Connection, row: Any, session: str, redact: Redact) -> Line:
-    """Return the line of an exchange whose bytes were not shipped: with its measures, which nothing gives again."""
+    """Return the line of an exchange whose bytes were not shipped, with its measures, which cannot be derived."""
     statement = select(*(measures.c[name] for name in OF_MEASURES)).where(measures.c.exchange_no == row.no)
     measured = connection.execute(statement).one_or_none()
     values = {name: getattr(row, name) for name in (*OF_EXCHANGE, *COUNTED)}
@@ -179,7 +179,7 @@ def _check_redactable(row: Any) -> None:
 
 
 def _check_coded(id: str, headers: Any, data: bytes, redact: Redact) -> None:
-    """Raise `WiretapeError` where what would be redacted is compressed."""
+    """Raise `WiretapeError` if data to redact are compressed."""
     plain = encoding.uncoded(headers or (), data)
     if plain is not data and redact(plain) != plain:
         raise WiretapeError(f"exchange {id} cannot be redacted, as a body of it is compressed: leave it out")
@@ -269,7 +269,7 @@ Streams = dict[Stream, _Direction]
 def load(connection: Connection, lines: Iterable[bytes], name: str = "the text") -> None:
     """Enter exchanges into an empty tape, in the order of their lines, and derive their measures.
 
-    Raises `TapeDamaged`, which says which line of `name` is not as it should be.
+    Raises `TapeDamaged`, which names the invalid line of `name`.
     """
     entering = _Entering(connection)
     try:
@@ -428,7 +428,7 @@ def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> 
 
 
 def make_passing_tape(lines: Iterable[bytes], path: Path, name: str) -> None:
-    """Make a tape of lines that is read once and removed, so that it need not outlast a crash. Raises `TapeDamaged`."""
+    """Make a tape of lines for reading once: it does not survive a crash. Raises `TapeDamaged`."""
     with _passing(path, lines, name):
         pass
 
@@ -442,7 +442,7 @@ def _passing(path: Path, lines: Iterable[bytes], name: str) -> Iterator[Connecti
 
 
 def readable(path: Path) -> Path:
-    """Return a tape to read: `path`, or where that is text a tape made of it, which is gone when the process ends.
+    """Return a tape to read: `path`, or for text a tape made of it, which is removed when the process ends.
 
     Raises `NotFound` and `TapeDamaged`.
     """

@@ -80,7 +80,7 @@ def _items(tokens: Sequence[str]) -> Iterator[list[str]]:
 
 
 def unreadable(connection: sqlite3.Connection) -> str | None:
-    """Return why the tables cannot be read, as a predicate of the tape; None if they can."""
+    """Return the reason that the tables cannot be read, as a predicate of the tape, or None."""
     for kind, name, root in connection.execute("SELECT type, name, rootpage FROM sqlite_master"):
         if str(name).lower() in TABLES and (kind != "table" or not root):
             return f"holds {name!s:.40} as a {kind if kind != 'table' else 'virtual table'}, not as a table of rows"

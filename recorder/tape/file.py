@@ -3,6 +3,7 @@
 A tape is created with mode 0600 before SQLite sees it, so that its `-wal` and `-shm` are private too. It has one writer
 at a time: the holder of an advisory lock on `<tape>.lock`. Everybody else connects with `mode=ro`. SQLite before 3.51.3
 has a WAL-reset bug that needs two connections that write or checkpoint; there is only ever one.
+
 A new tape is made from `wiretape.recorder.tape.schema`; an older one is brought to it by the migrations. Its rows are
 written by `wiretape.recorder.tape.store`.
 """
@@ -51,12 +52,14 @@ _LEAST_FREE = 64 << 10
 _LOCK = "tape_lock"
 _READABLE = operator.methodcaller("decode", "utf-8", "replace")
 _STEPS = 100_000
-"""Steps of SQLite's between two looks at the clock, a few ms."""
+"""Number of SQLite's steps between checks of the clock, a few ms."""
 _PAGES_GIVEN_BACK = 1000
 _NUMBERS = ("auto_vacuum", "application_id", "user_version")
 QUERY_SECONDS = 60.0
-"""A query for reading may take this long, unless `WIRETAPE_QUERY_TIMEOUT` says otherwise (0: for ever). Reading comes
-in batches; the longest query known here, counting over 10 million exchanges, takes a tenth of it."""
+"""Default timeout of a query for reading, in seconds; `WIRETAPE_QUERY_TIMEOUT` sets another (0: none).
+
+The longest known query, counting over 10 million exchanges, takes a tenth of it: reading comes in batches.
+"""
 
 
 def identify(path: Path) -> None:
@@ -106,7 +109,7 @@ def read_engine(path: Path, *, limited: bool = True) -> Engine:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[Connection]:
-    """Connect for reading only, with what goes wrong `explained`; raises as `read_engine` does."""
+    """Connect for reading only, with errors `explained`; raises as `read_engine` does."""
     with explained(path), read_engine(path).connect() as connection:
         yield connection
 
@@ -256,7 +259,7 @@ def writing(
     any_revision: bool = False,
     claimed: locking.Claim | None = None,
 ) -> Iterator[Connection]:
-    """Hold the tape for writing: lock it, create it if need be, check it, and connect.
+    """Hold the tape for writing: lock it, create it if it does not exist, check it, and connect.
 
     `purpose` describes the holder to others that find the tape taken; a writer has the lock that its client `claimed`.
     Raises `TapeError` and its kinds; nothing has been written then, not even a lock.
@@ -292,7 +295,7 @@ def _writer(path: Path) -> Engine:
 
 @contextlib.contextmanager
 def _created(path: Path, lock: locking.Lock) -> Iterator[None]:
-    """Create the tape's file if need be, and lock it, before SQLite opens it."""
+    """Create the tape's file if it does not exist, and lock it, before SQLite opens it."""
     if not path.exists():
         _create(path)
     with lock.on_file():
@@ -470,13 +473,13 @@ def scripts() -> Path:
 def upgrade(
     path: Path, purpose: str, report: Callable[[int, int], None] = lambda done, total: None
 ) -> tuple[str, Path] | None:
-    """Bring a tape of an older schema to this program's; return which that was and where the tape as it was is now.
+    """Migrate a tape of an older schema to this program's; return the old schema, and the new path of the old tape.
 
     None: it has this program's schema.
 
-    A copy beside it is migrated and takes its place at the end. Until then the tape is as it was; a copy that an
-    upgrade before was cut short in is gone on with. Tape and copy take no more than twice the tape's space. `report` is
-    given how much of the work is done, and of how much. Raises `TapeError` and its kinds.
+    A copy beside it is migrated and takes its place at the end. Until then the tape does not change; the copy of an
+    interrupted upgrade is continued. Tape and copy take at most twice the tape's space. `report` gets the amount of
+    work done, and the total. Raises `TapeError` and its kinds.
     """
     path = _admit(path, create=False, any_revision=True)
     with locking.held(path, purpose) as lock, lock.on_file():
@@ -491,9 +494,9 @@ def upgrade(
 
 
 def _work_beside(connection: Connection, path: Path) -> Path:
-    """Return a copy of the tape that is to be migrated: a new one, or that of an upgrade that was cut short.
+    """Return a copy of the tape to migrate: a new one, or that of an interrupted upgrade.
 
-    Its name has the tape's time and size: one of a tape that has changed since is of no use.
+    Its name has the tape's time and size: a copy of a tape that has changed since is not used.
     """
     connection.rollback()
     driver = driver_of(connection)
@@ -511,7 +514,7 @@ def _work_beside(connection: Connection, path: Path) -> Path:
 
 
 def _migrate_by_steps(connection: Connection, report: Callable[[int, int], None]) -> None:
-    """Migrate a tape that nobody else has open; a migration's `steps` are committed one by one."""
+    """Migrate a tape that no other process has open; a migration's `steps` are committed one by one."""
     from alembic.script import ScriptDirectory
 
     driver = driver_of(connection)

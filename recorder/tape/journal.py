@@ -3,10 +3,12 @@
 A log format. Each frame is a little-endian `uint32` length, then a `uint64` sequence number, then a MessagePack array
 whose first element is the frame's tag. Frames of one exchange come in the order `begin`, `head`, `reads`…, `end`;
 a request body that comes in pieces is between `begin` and `end`, as `upload`…, `uploaded`. Frames of different
-exchanges interleave. The writer acknowledges a sequence number after the transaction that holds
-all frames up to it has been committed; a relay sends unacknowledged frames again, and appends are idempotent.
+exchanges interleave. The writer acknowledges a sequence number after the transaction that holds all frames up to it has
+been committed; a relay sends unacknowledged frames again, and appends are idempotent.
+
 A relay that joins a writer sends `relay` before its session. Each session ends by `close`; a relay that is only one of
 several of its recorder ends by `left`.
+
 All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: the pipe is memory, the disk is not.
 """
 
@@ -33,11 +35,11 @@ class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="
 
 
 class Relay(_Frame, tag="relay", frozen=True):
-    """Which relay this is, before its session; without it, it is the only one of its recorder, which is new.
+    """The identity of a relay, sent before its session; without it, it is the only one of a new recorder.
 
-    `purpose` says in words who holds the tape if this recorder does; `is_worker`: another relay ends the session;
-    `after` is that of an earlier `Ready`, if there was one. `running` are the ids of its exchanges that earlier writers
-    have not reported as finished, `workers` the processes of its recorder's workers, which may have others.
+    `purpose` describes this recorder as the holder of the tape; `is_worker`: another relay ends the session; `after` is
+    that of an earlier `Ready`, if there was one. `running` are the ids of its exchanges that earlier writers have not
+    reported as finished, `workers` the processes of its recorder's workers, which may have others.
     """
 
     purpose: str

@@ -6,10 +6,10 @@ closed, also if this process closes others of the file; elsewhere it is a POSIX 
 lock on the whole file, which a network server (and macOS) would hold against SQLite's own. A second byte carries a
 POSIX lock that excludes nobody: from it the kernel reports the process that holds the tape now.
 
-Beside the tape, `<tape>.lock` is locked as a whole. It says in words who holds the tape, and older recorders look at
-nothing else. If it is removed or replaced, a writer that has the lock on the tape itself goes on, and puts it back as
-soon as nobody else has it. The operating system frees all of them when the holder dies. `FileWatch` notices when the
-tape's files are removed, replaced or cut short under their writer.
+Beside the tape, `<tape>.lock` is locked as a whole. It describes the holder of the tape in words, and is the only lock
+of older recorders. If it is removed or replaced, a writer that has the lock on the tape itself goes on, and puts it
+back as soon as no other process has it. The operating system frees all of them when the holder dies. `FileWatch`
+notices when the tape's files are removed, replaced or cut short under their writer.
 
 The lock file also names the Unix socket of the tape's writer, the one way to it. A client that finds the lock free
 takes it (`claim`), names a socket that it already listens at (`Claim.name`), and hands both to the writer that it

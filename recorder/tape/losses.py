@@ -4,6 +4,7 @@ The file's space is allocated when a recorder starts, so that a full disk cannot
 while storing is held up, and the next writer of the tape enters its contents. It holds ids, sizes, times, status codes,
 and the request's method, URL and path, redacted: no query, header or body. Two slots are written in turn, each with
 a checksum: one of them is whole at any moment.
+
 Recorders that share a tape have a file each: the first `<tape>.unstored`, others one with their session's uuid.
 """
 
@@ -26,9 +27,9 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape.journal import Verified
 
 REPORT_NS = 10_000_000_000
-"""Losses that go on are reported no oftener than this."""
+"""Interval between reports of continuing losses, in ns."""
 LATE_NS = 500_000_000
-"""Storing is held up when a frame has waited this long."""
+"""Age of a waiting frame at which storing counts as held up, in ns."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ While an exchange is open, the arrays are JSON, which is cheap to write; of a fi
 7.7 bytes a read as digits, 19.3 as JSON, 14.9 as JSON of the differences to the median. Binary numbers of whole bytes
 would take 7.3, but SQL reads them only byte by byte; their entropy is 4.8.
 
-Gaps are a byte that says how wide a number is, 4 or 8 bytes, and the numbers, little-endian. Nearly all gaps are
+Gaps are a byte with the width of a number, 4 or 8 bytes, and the numbers, little-endian. Nearly all gaps are
 shorter than the 4.29 s that fit 4 bytes. Every statistic reads all of them, so they are neither JSON nor compressed.
 """
 
@@ -29,7 +29,7 @@ Place = Annotated[int, msgspec.Meta(ge=0, lt=MOST)]
 Timestamp = Annotated[int, msgspec.Meta(gt=-MOST, lt=MOST)]
 
 _MOST_LOST: Final = 1 << 16
-"""More reads than this are not taken to be missing in a row: a number is damaged."""
+"""Maximum count of reads missing in a row; beyond it a number is damaged."""
 _NARROW, _WIDE = b"\x04", b"\x08"
 _UNTIMED: Final = "null"
 _UNTIMED_DIGITS: Final = digits.packed([None])

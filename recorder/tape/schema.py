@@ -81,7 +81,7 @@ sessions = Table(
 exchanges = Table(
     "exchanges",
     metadata,
-    Column("no", _KEY, primary_key=True, comment="row number; what the other tables refer to"),
+    Column("no", _KEY, primary_key=True, comment="row number, to which the other tables refer"),
     Column("id", String(16), unique=True, nullable=False, comment="the exchange's id, 16 hex digits (X-Wiretape-Id)"),
     Column("session_no", _KEY, ForeignKey("sessions.no"), nullable=False, comment="sessions.no"),
     Column("started_at", Text, nullable=False, index=True, comment="wall time at T0, UTC, ISO 8601; only for show"),
@@ -123,7 +123,7 @@ exchanges = Table(
     Column("clock_error_ns", BigInteger, comment="timestamps may be late by this much; NULL: not known"),
     Column("client_bytes", BigInteger, comment="bytes that the client sent over a WebSocket; NULL: it is none"),
     Column("client_gap_bytes", BigInteger, comment="of these, bytes that could not be stored"),
-    Column("rebuilt", Boolean, comment="made of what a source kept: not the bytes that came; NULL: recorded"),
+    Column("rebuilt", Boolean, comment="built from an import's data: not the original bytes; NULL: recorded"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
@@ -218,7 +218,7 @@ read_gaps = Table(
     _in_views,
     Column("exchange_no", _KEY, ForeignKey(exchanges.c.no), primary_key=True, comment="exchanges.no"),
     Column("seq", Integer, primary_key=True, comment="1, 2, …: the read that ended the gap"),
-    Column("gap_ns", BigInteger, nullable=False, comment="from the read before it, whatever both brought"),
+    Column("gap_ns", BigInteger, nullable=False, comment="from the read before it, with or without output"),
     comment="times between the reads of a body; those between output chunks are in exchange_metrics",
 )
 """A view, for people."""
@@ -262,7 +262,7 @@ settlements = Table(
         nullable=False,
         comment="above all before it on this tape: microseconds of wall time since 1970, or one more than the last",
     ),
-    comment="in which order exchanges were settled, or derived again: a program that reads along looks for what is new",
+    comment="the order in which exchanges were settled, or derived again, for programs that follow a tape",
 )
 
 check_when_read(metadata)

@@ -3,15 +3,15 @@
 Run by `wiretape.recorder.relay.link` as `python -m wiretape.recorder.tape.writer LOCK SOCKET TAPE [IDENTITY] PURPOSE`:
 it gets the descriptors of the tape's lock and of a listening socket. All relays of a tape connect there: those of a
 recorder with workers, and those of other recorders. One writer for all of them keeps the rule that a tape has one,
-gives all of them the same promises, and needs no merge. It ends with the last of them.
-All expensive work is here: fsync, JSON, compression, metrics.
+gives all of them the same promises, and needs no merge. It ends with the last of them. All expensive work is here:
+fsync, JSON, compression, metrics.
 
 It ignores SIGINT and SIGTERM and ends with its relays, so that ctrl-c drains; if a relay was killed, it commits what
 the socket still holds and marks the open exchanges as interrupted. A full disk or a lock is waited out; on any other
 failure it ends, one of its relays starts another, and each sends its unacknowledged frames again. Until they have, or
 their processes have ended, their open exchanges stay open. Facts come first: finished exchanges are measured when no
-frames come, or after a delay, and the whole process yields to the relay.
-It refuses a damaged tape, and at the end of each recorder counts that recorder's exchanges in the file itself.
+frames come, or after a delay, and the whole process yields to the relay. It refuses a damaged tape, and at the end of
+each recorder counts that recorder's exchanges in the file itself.
 """
 
 import contextlib

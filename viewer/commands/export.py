@@ -1,7 +1,7 @@
 """The command `export`: the tape as a table for machines, or whole exchanges.
 
-Rows and files are written by the
-modules of `wiretape.viewer.export`. Nothing here depends on how large a tape is: rows and exchanges pass one by one.
+Rows and files are written by the modules of `wiretape.viewer.export`. Memory does not grow with the tape: rows and
+exchanges pass one by one.
 """
 
 import contextlib

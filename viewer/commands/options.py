@@ -348,7 +348,7 @@ def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -
     if sys.stderr.isatty() and isinstance(where, And):
         notes.append("; ".join(f"`{safe(str(term))}` alone matches {count:,}" for term, count in source.alone(where)))
     if where is not None and is_starred(where):
-        notes.append('* in quotes is no wildcard; to search within a text use ~: error~"rate limit"')
+        notes.append('* in quotes is no wildcard; search within a text by ~: error~"rate limit"')
     return ". ".join([*notes, *_still_to_come(where)])
 
 

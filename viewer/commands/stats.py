@@ -1,7 +1,7 @@
 """The commands that turn a tape into figures: `stats`, `compare` and `check`.
 
-Data goes to stdout and messages to
-stderr. The figures are worked out in `wiretape.viewer.stats` and laid out in `wiretape.viewer.report`.
+Data goes to stdout and messages to stderr. The figures are computed in `wiretape.viewer.stats` and laid out in
+`wiretape.viewer.report`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -33,9 +33,7 @@ class Fact:
 
 
 def _story(row: DetailRow) -> Iterator[Fact]:
-    """Yield the start, the model and the operation, the ending and its reason, the labels, and the conversation where
-    the row has it.
-    """
+    """Yield the start, model and operation, the ending and its reason, the labels, and the conversation if known."""
     other = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
     answered = f", answer {line(row.response_id)}" if row.response_id else ""
     yield Fact("started", (f"{moment(row.started_at)} UTC",))

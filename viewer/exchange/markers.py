@@ -1,7 +1,7 @@
 """Pure: destinations in a stream: its markers, and typed positions.
 
-A position is the number of received events; the current event is the last of them. Times are those of the
-screen's clock (`clocks.Times`).
+A position is the number of received events; the current event is the last of them. Times are those of the screen's
+clock (`clocks.Times`).
 """
 
 import dataclasses

@@ -177,7 +177,7 @@ class Race:
         self.playback.grow(self._at, self._end_ns())
 
     def swap(self) -> None:
-        """Make A of B and B of A."""
+        """Swap A and B."""
         media_ns = self.playback.media_ns
         self.lanes = self.lanes[1], self.lanes[0]
         self._merge()

@@ -1,8 +1,9 @@
-"""Pure: the output of `curl -N --trace-time --trace FILE`: each piece that curl sent or received, in hex, with its
-time. curl's standard output may be in the same file (`--trace -`): the body's bytes after each piece are passed over.
-Older releases of curl show raw HTTP chunks, newer ones only their content; both are read. A time has no date. T0 is
-when curl began to connect, which is after it looked up the name; on a connection that was kept, when the request was
-sent. Requests to a proxy for a tunnel are left out.
+"""Pure: the output of `curl -N --trace-time --trace FILE`: each sent or received piece, in hex, with its time.
+
+curl's standard output may be in the same file (`--trace -`): the body's bytes after each piece are passed over. Older
+releases of curl show raw HTTP chunks, newer ones only their content; both are read. A time has no date. T0 is when curl
+began to connect, which is after it looked up the name; on a connection that was kept, when the request was sent.
+Requests to a proxy for a tunnel are left out.
 """
 
 import re

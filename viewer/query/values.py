@@ -33,8 +33,10 @@ WHOLE_SECONDS: Final = 5.0
 """Time allowed for all searches of a query, in seconds, in addition to `CHARACTER_NS` for each character."""
 
 CHARACTER_NS: Final = 50
-"""Time allowed for each character of a text, in ns: more than a single pass takes; an expression that starts again at
-many positions, such as `error.*timeout` in a long line, may take ten times as much.
+"""Time allowed for each character of a text, in ns.
+
+A single pass takes less; an expression that starts again at many positions, such as `error.*timeout` in a long line,
+may take ten times as much.
 """
 
 

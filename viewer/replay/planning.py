@@ -38,8 +38,10 @@ _NEGOTIATED: Final = frozenset({
 
 Rechunk = Literal["recorded", "event"] | int
 Record = Literal["none", "once", "new", "all"]
-"""Which requests upstream answers, and a recorder records: none; `once`: those that no recording answers, if none is
-there at the start; `new`: those that no recording answers; all."""
+"""Requests that upstream answers, and a recorder records.
+
+`none`; `once`: those without a recording, if the tape has none at the start; `new`: those without a recording; `all`.
+"""
 RECORD: Final[tuple[Record, ...]] = ("none", "once", "new", "all")
 
 

@@ -120,8 +120,7 @@ _SAVE_SECONDS = 1.0
 """Shortest interval between writes of a cassette's text, in seconds, except at the end."""
 
 Recorded = Callable[[journal.Finished, bool], None]
-"""Gets an exchange that is on the tape now, and whether it stays: one that failed does not take the place of an older
-one that did not."""
+"""Callback for an exchange that is on the tape now; True if it stays: a failed one never replaces a good one."""
 
 
 @dataclass(frozen=True, slots=True)

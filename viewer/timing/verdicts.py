@@ -88,9 +88,10 @@ def row(verdict: Verdict) -> TableRow:
 
 
 def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdict]:
-    """Judge one exchange: its stalls in their order, then its burst. With the default limits, stalls of the form `gap`
-    and bursts are equal to the tape's flags. One wait for the client is one stall. Without the times of a body, there
-    are none.
+    """Judge one exchange: its stalls in their order, then its burst.
+
+    With the default limits, stalls of the form `gap` and bursts are equal to the tape's flags. One wait for the client
+    is one stall. Without the times of a body, there are none.
     """
     if not timed.exchange.is_timed:
         return []

@@ -68,7 +68,7 @@ class CrampedScreen(ModalScreen[None]):
 
 
 def report(error: BaseException | None, clock: Clock) -> str:
-    """Write the traceback to a file that only the user can read. Return five lines about it."""
+    """Write the traceback to a private file of the user. Return five lines about it."""
     import platformdirs
 
     path = Path(platformdirs.user_state_path("wiretape")) / "log" / f"view-{clock.wall_ns() // 1_000_000}.txt"
@@ -122,7 +122,7 @@ class _ListPlaceholder(Screen[None]):
 
 
 class ViewerApp(App[int]):
-    """Shows a tape; its result is the exit code, or `failure` is why the tape could not be read."""
+    """Shows a tape; its result is the exit code, or `failure` is the error in reading the tape."""
 
     TITLE = "wiretape"
     NOTIFICATION_TIMEOUT = 2
@@ -259,7 +259,7 @@ class ViewerApp(App[int]):
         self.decoders.close()
 
     async def on_event(self, event: Event) -> None:
-        """Hold back a key until the one before it has done all that it does."""
+        """Hold back a key until the one before it has finished."""
         if not isinstance(event, Key) or event.is_forwarded or not self._typed_ahead.takes(event):
             await super().on_event(event)
 
@@ -298,7 +298,7 @@ class ViewerApp(App[int]):
             return
 
     def on_resize(self, event: Resize) -> None:
-        """Ask for a larger terminal where there is too little room for any screen."""
+        """Request a larger terminal if there is too little room for any screen."""
         is_cramped = event.size.width < LEAST[0] or event.size.height < LEAST[1]
         is_shown = isinstance(self.screen, CrampedScreen)
         if is_cramped and not is_shown:
@@ -366,13 +366,13 @@ class ViewerApp(App[int]):
         self._open_menu(HelpScreen, self.screen.active_bindings)
 
     def action_copy_menu(self) -> None:
-        """Offer what this screen has to copy."""
+        """Show the menu of copies of this screen."""
         from wiretape.viewer.tui.dialogs.menus import CopyMenu
 
         self._open_menu(CopyMenu, self._shown.copies())
 
     def action_export_menu(self) -> None:
-        """Offer what this screen has to export."""
+        """Show the menu of exports of this screen."""
         from wiretape.viewer.tui.dialogs.menus import ExportMenu
 
         self._open_menu(ExportMenu, self._shown.exports())

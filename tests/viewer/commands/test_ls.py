@@ -187,7 +187,7 @@ def test_people_are_told_why_nothing_matches(tape: Path) -> None:
     said = on_terminal(tape, "ls", "-f", 'error:"*slow down*"').splitlines()[-1]
     assert (
         said
-        == 'wiretape: 0 of 7 exchanges match. * in quotes is no wildcard; to search within a text use ~: error~"rate limit"'
+        == 'wiretape: 0 of 7 exchanges match. * in quotes is no wildcard; search within a text by ~: error~"rate limit"'
     )
     assert run(tape, "ls", "--model", "none", "-f", "a").stderr == "wiretape: 0 of 7 exchanges match\n"
 

@@ -1,7 +1,7 @@
 """A server as a database driver (PEP 249) for `dialect`: a statement is a request, its rows the answer.
 
-Values are put into a statement as literals (`literal`), and come back as the tape has them: labels as
-JSON, gaps packed. There are no transactions.
+Values are put into a statement as literals (`literal`), and come back as the tape has them: labels as JSON,
+gaps packed. There are no transactions.
 """
 
 import json

@@ -226,10 +226,10 @@ def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WOR
 
 
 def find(connection: Connection, reference: str) -> int:
-    """Resolve a reference to an exchange's number: `@` the newest, `@-1` the one before it, `@err` the newest that
-    failed, or a prefix of its id.
+    """Resolve a reference to an exchange's number.
 
-    Raises `NotFound` with up to five candidates if there is none, or more than one.
+    A reference is `@` (the newest), `@-1` (the one before), `@err` (the newest failure), or a prefix of the id. Raises
+    `NotFound` with up to five candidates if there is none, or more than one.
     """
     if reference.startswith("@"):
         return _find_newest(connection, reference)

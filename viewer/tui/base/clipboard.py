@@ -13,15 +13,17 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 
 _LONGEST: Final = 600_000
-"""Terminals silently drop a longer control sequence: xterm this one (`maxStringParse`), tmux one of 1 MiB, kitty and
-Ghostty one of 8 MiB."""
+"""Maximum length of a control sequence: terminals silently drop longer ones.
+
+It is the limit of xterm (`maxStringParse`); that of tmux is 1 MiB, that of kitty and Ghostty 8 MiB.
+"""
 
 MOST: Final = (_LONGEST - len("\x1b]52;c;\x07")) // 4 * 3
-"""The most bytes of UTF-8 that are sent: as base64 they become a third more."""
+"""Maximum size of a copied text in UTF-8, in bytes; base64 adds a third."""
 
 
 def copy(app: App[Any], label: str, text: str, instead: str = "") -> None:
-    """Copy a text, and show where to; `instead` is a command that prints a text too long for any terminal."""
+    """Copy a text, and show its destination; `instead` is a command that prints a text too long for any terminal."""
     data, path = text.encode("utf-8", "replace"), save(text)
     if len(data) <= MOST:
         app.copy_to_clipboard(data.decode())

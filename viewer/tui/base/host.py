@@ -35,7 +35,7 @@ LOOK_SECONDS: Final = 0.15
 """Interval between a screen's checks for changes of the tape, in seconds."""
 _CLOSING_SECONDS: Final = 0.2
 _STEPS: Final = 10_000
-"""SQLite instructions, a few milliseconds' worth, between two checks whether the answer is still wanted."""
+"""Number of SQLite instructions, a few milliseconds' worth, between checks for superseded questions."""
 
 
 class Host(Protocol):
@@ -61,7 +61,7 @@ def host(screen: Screen[Any]) -> Host:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run slow work in a daemon thread of its own: nobody waits for it when the viewer ends."""
+    """Run slow work in a daemon thread of its own, which does not delay the end of the viewer."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
     threading.Thread(target=lambda: _resolve(answer, work), name="work", daemon=True).start()
@@ -159,7 +159,7 @@ class Reader:
         """Release the locks of the last question."""
 
     def _is_stale(self) -> bool:
-        """Return True if nobody wants the answer to the running question; SQLite asks again and again."""
+        """Return True if the running question was superseded; SQLite calls it repeatedly."""
         question = self._running
         if question is None:
             return False
@@ -167,7 +167,7 @@ class Reader:
         return self._closed or is_replaced or question.answer.cancelled()
 
     def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
-        """Return the answer to a question; what goes wrong is raised as a `WiretapeError`."""
+        """Return the answer to a question; errors are raised as `WiretapeError`."""
         raise NotImplementedError
 
     def _disconnect(self) -> None:

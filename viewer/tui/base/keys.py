@@ -102,7 +102,7 @@ class TypedAhead:
         self._settling: asyncio.Task[None] | None = None
 
     def takes(self, event: Key) -> bool:
-        """Return True if a key has to wait; it is then posted to the application again when it need not any more.
+        """Return True if a key has to wait; it is posted to the application again after the wait.
 
         As the application ends, and there is no screen any more, it is dropped.
         """
@@ -135,7 +135,7 @@ class TypedAhead:
             self._app.post_message(self._next)
 
     async def _settle(self) -> None:
-        """Wait until the last key has done all that it does."""
+        """Wait until the last key has finished."""
         app = self._app
         for turn in range(_MOST_ROUNDS):
             before = app.screen, app.focused

@@ -1,5 +1,4 @@
-"""The viewer's two themes, what each tone of `wiretape.viewer.exchange.states` looks like in them, and measures of
-colours.
+"""The viewer's two themes, their colours for the tones of `wiretape.viewer.text.cells`, and measures of colours.
 
 Widgets name colours by their meaning (`$success`, `$warning`, `$error`, `$text-muted`). Every text colour of these two
 themes has a contrast of at least 4.5 to 1, as WCAG asks. A widget that draws its own lines declares a component class
@@ -75,7 +74,7 @@ _GROUNDS: Final = {
 }  # fmt: skip
 _TEXTS: Final = {"ghost": "$foreground 66%", "thought": "$foreground 85%"}
 _SET_OFF: Final = 1.45
-"""From this contrast on a background means something; surfaces and panels have 1.3 at most."""
+"""Contrast from which a background has a meaning; surfaces and panels have 1.3 at most."""
 
 
 def following(current: str) -> str:
@@ -211,7 +210,7 @@ class ThemeStyles(Vertical):
 
 
 class CachedLines(Widget):
-    """A widget that keeps the lines it has drawn until they look otherwise."""
+    """A widget that keeps its drawn lines until their look changes."""
 
     def forget(self) -> None:
         """Draw everything again."""

@@ -66,7 +66,7 @@ class LanePane(Toned):
             self.refresh()
 
     def show_parting(self, head: str, status: Sequence[cells.Part], divergence: Divergence, own: str) -> None:
-        """Show the first difference of the texts instead: the end of the common part, and how this one goes on."""
+        """Show the first difference of the texts instead: the end of the common part, and the rest of this text."""
         self._head, self._status = head, status
         self._parting = (f"{'…' if divergence.is_cut else ''}{divergence.before}", own)
         self._lines = None

@@ -52,7 +52,7 @@ class Side:
 
     @property
     def row(self) -> DetailRow:
-        """Its row when its lane was made; of one that runs with how long it has lasted, of a lost one an orphan's."""
+        """Its row when its lane was made; of a running one with its duration, of a lost one an orphan's."""
         assert self._known is not None
         if self._known.outcome != "open":
             return self._known
@@ -130,7 +130,7 @@ class CompareScreen(PlaybackScreen):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Read both exchanges, and go on looking at those that run."""
+        """Read both exchanges, and poll running ones."""
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._sides = [Side(host(self), no, self._show_title) for no in self._numbers]
         _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
@@ -170,11 +170,11 @@ class CompareScreen(PlaybackScreen):
         self._command(lambda race: race.follow())
 
     def action_align(self) -> None:
-        """Align both by something else."""
+        """Change the alignment."""
         self._command(lambda race: race.align(ALIGNMENTS[(ALIGNMENTS.index(race.alignment) + 1) % len(ALIGNMENTS)]))
 
     def action_swap(self) -> None:
-        """Make A of B and B of A."""
+        """Swap A and B."""
         if self._race is not None:
             self._sides.reverse()
             self._command(lambda race: race.swap())
@@ -308,7 +308,7 @@ class CompareScreen(PlaybackScreen):
             pane.show(head, stands, lane.parts(position) or _instead(row, over=is_over), not is_over)
 
     def _show_race(self) -> None:
-        """Show the clock, and where the playhead is."""
+        """Show the clock, and the position of the playhead."""
         race, strips = self._race, self._strips
         if race is None:
             return

@@ -111,7 +111,7 @@ class CompareManyScreen(Screen[None]):
         yield from (self._head, self._table, self._about, Static(paint.content(_LEGEND), id="legend"), KeyLine())
 
     def on_mount(self) -> None:
-        """Read the exchanges, and go on looking at those that run."""
+        """Read the exchanges, and poll running ones."""
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._table.focus()
         _: Worker[None] = self.run_worker(self._load, group="load")

@@ -105,7 +105,7 @@ class HelpScreen(Menu[None]):
 
     @property
     def _able(self) -> list[int]:
-        """The lines of the actions that can be done now."""
+        """The lines of the actions that apply now."""
         return [at for at, entry in enumerate(self._shown) if entry is not None and entry.bound.enabled]
 
     def _list(self) -> None:

@@ -177,7 +177,7 @@ class CopyMenu(_OfferMenu):
         self._copies = copies
 
     def choose(self, at: int) -> None:
-        """Copy a text, and say where to."""
+        """Copy a text, and show its destination."""
         app, (label, text) = self.app, self._copies[at]
         if not self.finish(None):
             return
@@ -237,7 +237,7 @@ def _no_file(name: str) -> str | None:
 
 
 async def _export(notify: Callable[..., None], arguments: Sequence[str], name: str) -> None:
-    """Run the command, and tell how it went."""
+    """Run the command, and show its result."""
     process = await asyncio.create_subprocess_exec(
         *children.python("-m", "wiretape.viewer.cli", *arguments),
         env=children.environment(connects=True),
@@ -280,7 +280,7 @@ class ViewsMenu(Menu[str]):
             yield self._note
 
     def on_mount(self) -> None:
-        """Read the views, and count what fits them."""
+        """Read the views, and count their matches."""
         self.run_worker(self._read(), group="views")
 
     async def _read(self) -> None:
@@ -298,7 +298,7 @@ class ViewsMenu(Menu[str]):
                 self._list()
 
     def on_input_changed(self) -> None:
-        """List what fits, the best first."""
+        """List the matches, the best first."""
         self.options.highlighted = None
         self._list()
 

@@ -74,7 +74,7 @@ def _from_environment(names: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 async def show(app: App[Any], name: str, text: str) -> str | None:
-    """Show a text in the pager until that ends; return what went wrong, in one line, if anything did."""
+    """Show a text in the pager until that ends; return an error in one line, or none."""
     variable, command = pager()
     with tempfile.TemporaryFile() as file:
         file.write(safe(text, multiline=True).encode("utf-8", "replace"))
@@ -83,7 +83,7 @@ async def show(app: App[Any], name: str, text: str) -> str | None:
 
 
 async def edit(app: App[Any], name: str, text: str) -> str | None:
-    """Open a text in the editor until that ends; return what went wrong, in one line, if anything did."""
+    """Open a text in the editor until that ends; return an error in one line, or none."""
     variable, command = editor()
     stem = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in Path(name).stem)
     try:
@@ -100,7 +100,7 @@ async def edit(app: App[Any], name: str, text: str) -> str | None:
 
 
 async def _run(app: App[Any], variable: str, command: list[str], file: IO[bytes] | None) -> str | None:
-    """Run a program that has the terminal until it ends; return what went wrong, if anything did."""
+    """Run a program with the terminal until it ends; return an error, or none."""
     if shutil.which(command[0]) is None:
         return f"there is no program {safe(command[0])}: set {variable} to one that is there"
     try:

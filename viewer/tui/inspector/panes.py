@@ -203,7 +203,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self.refresh_bindings()
 
     def show_failure(self, text: str) -> None:
-        """Show why the exchange cannot be read."""
+        """Show the reason that the exchange cannot be read."""
         self._show_trouble([(f" {text}", "error")])
 
     def show_turn(self, turn: Turn) -> None:
@@ -298,7 +298,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return ("replay", "events") if is_double else (TABS[self.pane],)
 
     def _lay_out(self) -> None:
-        """Show the panes of the open tab, and which of them keys go to."""
+        """Show the panes of the open tab, and mark the one with the keys."""
         shown = self._shown()
         self._headings["timeline"].display = self.timeline.display = not self.zoomed and self.size.height >= _LOW
         self.set_class(len(shown) > 1, "-wide")

@@ -187,7 +187,7 @@ class BytesPane(Pane):
         self.redraw()
 
     def _rows(self, opened: OpenedExchange) -> int:
-        """Lay out the view. Return how many rows it has."""
+        """Lay out the view. Return its number of rows."""
         start, end = self._range
         self._notes, self._missing = [], opened.missing if end == len(self._data) else 0
         if self.view == "JSON":
@@ -266,7 +266,7 @@ class BytesPane(Pane):
         return f" ─ relayed after {delay}" if delay else " ─ not relayed"
 
     def _unread(self, start: int) -> str:
-        """Return that the tape has no read of the bytes up to the next border."""
+        """Return the message that the tape has no read of the bytes up to the next border."""
         assert self._opened is not None
         borders = self._opened.borders
         at = bisect_right(borders, start)
@@ -274,7 +274,7 @@ class BytesPane(Pane):
         return f"no read: {size:,} B" if self.size.width < _WIDE else f"no read on the tape brought these {size:,} B"
 
     def _known(self, seq: int) -> tuple[int, int] | None:
-        """Return when a read came, and its size; where reads are missing, their places are not their seqs."""
+        """Return the time and the size of a read; where reads are missing, their positions are not their seqs."""
         read, opened = self._reads.get(seq), self._opened
         if read is not None:
             return read.at_ns, read.size
@@ -305,7 +305,7 @@ class BytesPane(Pane):
 
 
 def _pretty(payload: bytes, data: bytes) -> str:
-    """Return the JSON of an event in order; its own lines, `data`, where it is none, or too much."""
+    """Return the JSON of an event, indented; its own lines, `data`, if it is not JSON or too large."""
     text = safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True)
     if len(payload) > _LARGEST_JSON:
         return f"(the first {_LARGEST_JSON:,} bytes, not put in order)\n{text}"

@@ -281,13 +281,13 @@ class InspectorScreen(PlaybackScreen):
         self.app.push_screen(question, lambda text: self.go_to(text or ""))
 
     def _refusal(self, text: str) -> str | None:
-        """Return why one cannot go to a typed position; None if one can, or if that is not known yet."""
+        """Return the error in a typed position; None if it is valid, or if that is not known yet."""
         if self._opened is None:
             return None
         return search.refusal(text, self.playback, self._opened.transcript, self.panes.times)
 
     def action_filter(self) -> None:
-        """Ask which events to list."""
+        """Ask for a filter of events."""
         label, text = f"events: {events.FILTER_HELP} (n goes on)", self.panes.filter_text
         question = AskScreen(label, text, events.filter_error)
         self.app.push_screen(question, lambda text: None if text is None else self._filter(text.strip()))
@@ -320,7 +320,7 @@ class InspectorScreen(PlaybackScreen):
         self._ticked()
 
     def _seek(self, position: int) -> None:
-        """Go to where somebody pointed."""
+        """Go to the clicked time."""
         self.command(lambda playback: playback.step(position - playback.position), seeks=True)
 
     @work(group="reads", exclusive=True)

@@ -55,7 +55,7 @@ class Search:
 
 
 def refusal(text: str, playback: Playback, transcript: Transcript, times: Times) -> str | None:
-    """Return why a position as it is typed does not exist in this stream; None if it does."""
+    """Return the error for a typed position that this stream does not have, or None."""
     goal = markers.parse_goal(text)
     if goal is None or markers.place(goal, playback, transcript, times) is not None:
         return None

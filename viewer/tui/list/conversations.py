@@ -191,7 +191,7 @@ class ConversationsScreen(Screen[None]):
         self.shown = replace(self.shown, version=None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out of footer and help what does not apply where nothing is listed."""
+        """Hide actions from footer and help that do not apply to an empty list."""
         return action not in ("open", "expand_all", "list") or bool(self.shown.conversations)
 
     def _open(self, names: set[str], *, is_open: bool) -> None:

@@ -178,7 +178,7 @@ class FilterLine(Vertical):
         return replace(query, filter=filter, text="" if filter is None else self._settled)
 
     def parse(self, text: str, clock: Clock) -> bool:
-        """Parse a filter, with its times counted from now; where that fails, show why and return False."""
+        """Parse a filter, with its times counted from now; show an error and return False if it is invalid."""
         wall_ns = clock.wall_ns()
         still = Clock(clock.now, lambda: wall_ns)
         try:
@@ -214,7 +214,7 @@ class FilterLine(Vertical):
         self.recall()
 
     def leave(self) -> None:
-        """Apply the filter as it stands, and leave the box."""
+        """Apply the filter verbatim, and leave the box."""
         self.box.remember(self.box.value)
         if self.box.value.strip():
             _: Worker[None] = self.run_worker(partial(self._keep, self.box.value), group="history")
@@ -422,7 +422,7 @@ class FilterInput(Input):
 
 
 class Completions(Toned):
-    """Lists texts, each with a note, below a line that says something; nothing is chosen until somebody moves."""
+    """Lists texts, each with a note, below a heading; none is chosen until the cursor moves."""
 
     DEFAULT_CSS = """
     Completions {

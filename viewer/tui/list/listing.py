@@ -227,7 +227,7 @@ class Listing:
         return change
 
     def take(self, change: "Change") -> int:
-        """Put changes into the catalog; return how many places the rest moved down at most."""
+        """Put changes into the catalog; return the maximum number of places that other rows moved down."""
         self.catalog.drop(change.unfit)
         above = self.catalog.add(change.fits)
         self.catalog.end((one for one in change.fits if one not in change.seen.unsettled), moves=self.query.settles)
@@ -252,7 +252,7 @@ class Listing:
         return bool(gone)
 
     async def why_nothing(self) -> notices.Lines | None:
-        """Return why nothing fits, term by term; None if the query is another one by now."""
+        """Return the matches of each term if no exchange matches; None if the query has changed."""
         query, change = self.query, self.change
         if query.filter is None or change is None:
             return None

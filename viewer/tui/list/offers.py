@@ -22,7 +22,7 @@ PARTS: Final = {
     "body": "the answer, as it came",
     "tool arguments": "of its calls, assembled",
 }
-"""The parts of an exchange that can be copied, and what each is."""
+"""The parts of an exchange that can be copied, with descriptions."""
 
 MOST_COPIED: Final = 8 << 20
 """No longer answer, in bytes, goes to a clipboard."""

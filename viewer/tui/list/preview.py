@@ -73,7 +73,7 @@ class Preview(Toned):
         self.refresh()
 
     def look_again(self, look: Look) -> None:
-        """Show one that still runs as it is by now."""
+        """Show the present state of a running exchange."""
         if self._details.preview is not None and self._details.preview.row.outcome == "open":
             self._show(self._details, look)
 

@@ -137,7 +137,7 @@ class StreamsScreen(Screen[None]):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Read the list, and go on looking."""
+        """Read the list, and start to poll."""
         self._rows.focus()
         self.action_reload()
         self.run_worker(self._watch(), group="watch")
@@ -221,7 +221,7 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def _refuse(self, error: TooSlow | Unsupported) -> None:
-        """Undo what cannot be worked out: the filter, or where there is none, the order."""
+        """Undo the filter, or without one the order, if it cannot be computed."""
         if self.listing.query.filter is None:
             self.listing.query = replace(self.listing.query, order=None)
             self.notify(str(error), severity="error", timeout=_ERROR_SECONDS, markup=False)
@@ -243,7 +243,7 @@ class StreamsScreen(Screen[None]):
         _: Worker[None] = self.run_worker(self._show_why, group="why", exclusive=True)
 
     async def _show_why(self) -> None:
-        """Show why nothing fits, where nothing does."""
+        """Show the matches of each term if no exchange matches."""
         if not self.listing.catalog and (lines := await self.listing.why_nothing()):
             self._notice.show(lines)
 
@@ -392,12 +392,12 @@ class StreamsScreen(Screen[None]):
         self.app.push_screen(ViewsMenu(), lambda text: None if text is None else self.set_filter(text))
 
     def action_only(self, term: str) -> None:
-        """Add a term to the filter, instead of the other one that a key adds; if it is there, take it away."""
+        """Add a term to the filter, in place of the other one of these keys; if it is there, remove it."""
         text = drilling.without(self.filter.text_in_force, *_ONLY)
         self.set_filter(text if term in self.filter.text_in_force.split() else drilling.joined(text, term))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out of footer and help what does not apply just now."""
+        """Hide actions from footer and help that do not apply now."""
         return not self.is_mounted or action not in self._idle
 
     @property
@@ -429,7 +429,7 @@ class StreamsScreen(Screen[None]):
             self.action_toggle_filter()
 
     def action_mark(self) -> None:
-        """Mark the exchange under the cursor, or take its mark away, and go on to the next."""
+        """Mark the exchange under the cursor, or remove its mark, and go to the next one."""
         row = self._row
         if row is not None:
             self.marks.toggle(row.no, row.id)
@@ -526,7 +526,7 @@ class StreamsScreen(Screen[None]):
         self._rows.set_columns(self._rows.hidden)
 
     def on_key(self, event: Key) -> None:
-        """Show once, when somebody types into the list, how to filter it."""
+        """Show the hint on filters, once, when text is typed into the list."""
         is_free = self.is_current and self.focused is self._rows and event.key not in self.active_bindings
         if is_free and event.is_printable and not self._hinted:
             self._hinted = True
@@ -616,7 +616,7 @@ class StreamsScreen(Screen[None]):
         return [(share, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
 
     def _why_empty(self) -> notices.Lines | None:
-        """Return why there is nothing to list; None if there is something, or a filter is why."""
+        """Return the reason for an empty list; None if it is not empty, or empty by a filter."""
         listing = self.listing
         if listing.is_unread and listing.trouble is not None:
             place = self._host.listed.place

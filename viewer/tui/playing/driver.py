@@ -45,7 +45,7 @@ class Driver:
         self._shown_ns = 0
 
     def wake(self) -> None:
-        """Look at the playback again: a command has changed it."""
+        """Check the playback again: a command has changed it."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -107,7 +107,7 @@ class PlaybackScreen(Screen[None]):
     ]
 
     def on_mount(self) -> None:
-        """Pause when another program gets the terminal: nobody sees anything then."""
+        """Pause while another program has the terminal."""
         self.app.app_suspend_signal.subscribe(self, lambda _: self.pause(), immediate=True)
 
     def on_unmount(self) -> None:
@@ -159,9 +159,9 @@ class PlaybackScreen(Screen[None]):
         self.command(change)
 
     def action_idle(self) -> None:
-        """Change how long silences are cut to, or show them in full."""
+        """Change the limit of silences, or show them in full."""
         self.command(lambda playback: playback.set_cap(CAPS[(CAPS.index(playback.cap_ns) + 1) % len(CAPS)]))
 
     def on_scrubbing_scrubbed(self, message: Scrubbing.Scrubbed) -> None:
-        """Go to the timestamp that somebody points at."""
+        """Go to the timestamp under the pointer."""
         self.command(lambda playback: playback.seek_to(message.at_ns), seeks=True)

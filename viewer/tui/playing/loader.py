@@ -100,7 +100,7 @@ class Loader:
         return self.opened is not None and (self.opened.live or is_unmeasured)
 
     def close(self) -> None:
-        """End the process that still decodes: nobody waits for it."""
+        """End the process that still decodes: its result is not needed."""
         with self._closing:
             self._closed = True
         self._release()
@@ -181,7 +181,7 @@ class Loader:
 
 
 def _retrieve(done: "asyncio.Task[Any]") -> None:
-    """Retrieve an error that nobody may be waiting for any more."""
+    """Retrieve an error that may have no reader any more."""
     _ = done.cancelled() or done.exception()
 
 
@@ -202,7 +202,7 @@ class ErrorReporter:
 
 
 class KeyQueue:
-    """Keys pressed before there is anything to act on: their actions wait, in order, until they can be done.
+    """Keys pressed before the exchange is read: their actions wait, in order.
 
     `is_ready` tells whether an action can be done that needs a decoded (False) or a judged (True) exchange.
     """

@@ -59,7 +59,7 @@ class Scrubbing(Widget):
 
     @dataclass
     class Scrubbed(Message):
-        """Somebody points at a timestamp, in ns since T0."""
+        """The pointer is at a timestamp, in ns since T0."""
 
         at_ns: int
 
