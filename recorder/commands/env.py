@@ -18,10 +18,10 @@ from wiretape.recorder.sanitize import safe
     multiple=True,
     metavar="URL|NAME=URL",
     envvar="WIRETAPE_UPSTREAM",
-    help="The same as for record. [default: the running recorder's]",
+    help="The URL given to record. [default: the running recorder's]",
 )
 @click.option("--listen", metavar="HOST:PORT", envvar="WIRETAPE_LISTEN",
-              help="The same as for record. [default: the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
+              help="The address given to record. [default: the running recorder's, else 127.0.0.1:8377]")  # fmt: skip
 def env(db: Path | None, upstreams: tuple[str, ...], listen: str | None) -> None:
     """Print shell variables that point SDKs at a running recorder.
 

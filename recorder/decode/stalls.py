@@ -11,7 +11,7 @@ from itertools import compress
 from operator import ne, sub
 from typing import Any, Final
 
-_ALL: Final = "Lists, filters and --format json go by the tape's flags, whatever the limits."
+_ALL: Final = "Lists, filters and --format json use the flags on the tape, set by the default limits."
 
 
 def _threshold(default: object, meaning: str, sign: str, most: float = 1e9) -> Any:
@@ -22,13 +22,13 @@ def _threshold(default: object, meaning: str, sign: str, most: float = 1e9) -> A
 class Thresholds:
     """The limits for a stall, and for a burst; each field's metadata has its meaning."""
 
-    stall_ms: float = _threshold(2000.0, "A longer gap between reads with output is a stall.", "MS")
-    burst_chunks: int = _threshold(20, "The fewest output chunks of a burst.", "N")
-    burst_share: float = _threshold(0.8, "A burst: this share of an answer came in --burst-reads reads.", "SHARE", 1)
-    burst_reads: int = _threshold(2, "The number of reads in which --burst-share of a burst came.", "N")
-    burst_window: float = _threshold(
-        0.05, f"A burst, too: all came within this share of the latency. {_ALL}", "SHARE", 1
+    stall_ms: float = _threshold(2000.0, "Limit of gaps between reads with output; a longer one is a stall.", "MS")
+    burst_chunks: int = _threshold(20, "Minimum number of output chunks in a burst.", "N")
+    burst_share: float = _threshold(
+        0.8, "A burst has this share of its output chunks in --burst-reads reads, …", "SHARE", 1
     )
+    burst_reads: int = _threshold(2, "Number of reads for --burst-share.", "N")
+    burst_window: float = _threshold(0.05, f"… or all of them within this share of the latency. {_ALL}", "SHARE", 1)
 
     @property
     def stall_ns(self) -> int:

@@ -162,7 +162,9 @@ def test_each_source_of_thresholds_comes_before_the_next(
 
 def test_the_help_says_that_lists_and_filters_go_by_the_flags_of_the_tape(tape: Path) -> None:
     said = " ".join(run(tape, "show", "--help").stdout.split())
-    assert "Lists, filters and --format json go by the tape's flags, whatever the limits. [default: 0.05]" in said
+    assert (
+        "Lists, filters and --format json use the flags on the tape, set by the default limits. [default: 0.05]" in said
+    )
 
 
 def test_an_empty_variable_and_a_file_about_something_else_say_nothing(

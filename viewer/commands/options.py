@@ -206,7 +206,7 @@ sorted_by = gathered(
     "sort",
     read_sort,
     click.option("-s", "--sort", metavar="FIELD", shell_complete=completion.sorts,
-                 help="Sort by a field, such as ttft, or -gap.max for the largest first; unknown comes last."),
+                 help="Sort by a field, such as ttft, or -gap.max for the largest first; unknown values are last."),
 )  # fmt: skip
 """Add `-s`; the command gets `sort`: a row's field and True for descending order, or None."""
 

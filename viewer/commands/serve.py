@@ -72,7 +72,7 @@ _answered = gathered(
     click.option("--ignore", "ignored", multiple=True, metavar="FIELD",
                  help="Compare JSON bodies without this field: user, metadata.session. May be repeated."),
     click.option("--rechunk", default="recorded", show_default=True, metavar="HOW", callback=_read_rechunk,
-                 help="Size of writes: as recorded, one event, one byte, or a number of bytes."),
+                 help="Size of writes: recorded, event (one each), byte, or a number of bytes."),
     click.option("--fault", "faults", multiple=True, metavar="FAULT", callback=_read_faults,
                  help="Break answers: cut@50%, reset@#3 (before event 3), stall:5s@#120, corrupt@#7, slow:3x, "
                  "status:429:0.1 (one in ten). May be repeated."),

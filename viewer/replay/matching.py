@@ -159,7 +159,7 @@ class Library:
     """The recordings, and their order; `bodies_of` reads the bodies of recorded requests.
 
     Recordings that match equally well take turns, except that a `sequence` ends with its last one. With
-    `needs_answer`, recordings without an answer are passed over: upstream can be asked again. `kind` is their name in
+    `needs_answer`, recordings without an answer are skipped: upstream can answer the request. `kind` is their name in
     messages.
     """
 

@@ -1,6 +1,6 @@
 """Queries for the list of a growing tape: matching exchanges, changes, and recorders.
 
-As in `queries`, each query is short. Nothing read here grows with the recording: texts are cut by the database, so that
+Each query is short, as in `queries`. Nothing read here grows with the recording: texts are cut by the database, so that
 a line of many megabytes costs no more than any other. A running exchange is measured from its present data, unless
 that is large, and is the same on every screen. The use of the rows is left to `wiretape.viewer.listing`.
 """

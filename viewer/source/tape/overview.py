@@ -1,6 +1,6 @@
 """Queries over a whole tape: samples of its groups for statistics, a heatmap over time, failures.
 
-As in `queries`, each query is short, and its transaction ends before the next begins. Numbers are read as columns and
+Each query is short, as in `queries`, and its transaction ends before the next begins. Numbers are read as columns and
 never pass through rows of named fields; the gaps of all exchanges of a group lie side by side in one array.
 """
 

@@ -1,6 +1,6 @@
 """Queries for replays: all requests, and the answer to one of them.
 
-As in `queries`, each query is short.
+Each query is short, as in `queries`.
 """
 
 from collections.abc import Iterator, Sequence
