@@ -77,7 +77,7 @@ FLAGS: Final[dict[str, str]] = {
     "clock_suspect": "timestamps may be late by more than 1 ms: wiretape was busy when data came, or the kernel's "
     "clock is not the one that wiretape reads, as under libfaketime",
     "coalesced": "half or more of the output chunks share a read with an earlier one: gaps say little",
-    "coarse_clock": "instants are not those of socket reads",
+    "coarse_clock": "timestamps are not those of socket reads",
     "comments": "the stream holds comment lines, usually keep-alives",
     "decode_limit": "decoding stopped at a limit (bytes, lines, frames, events; at last, 20 s of CPU): only the "
     "beginning was decoded; bytes and reads are of all that came, and what the end would tell is unknown",
@@ -193,7 +193,7 @@ class Exchange:
     """The known facts about one request and its response.
 
     `gap_bytes` is how much of the body the tape could not keep, `paused` how often reading had to wait for the client,
-    `surplus` whether bytes followed the response, `coarse_clock` whether instants are not those of socket reads,
+    `surplus` whether bytes followed the response, `coarse_clock` whether timestamps are not of socket reads,
     `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
     bytes of the request body are not on the tape, at least. `request` is that body where decoding needs it. Of a
     WebSocket, `extensions` are those that were agreed on, and `sent` is the data of the client. `connection_reused`: it

@@ -491,11 +491,11 @@ def percentile(ordered: Sequence[int], fraction: float) -> float:
 
 
 def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int] | None = None) -> str:
-    """Draw the gaps between ascending instants, in ns: each cell is the longest gap that ends in its slice of time.
+    """Draw the gaps between ascending timestamps, in ns: each cell is the longest gap that ends in its slice of time.
 
     The scale is logarithmic and absolute, so that two lines compare: ▁ is below 3 ms, then come 3, 10, 30, 100 and
     300 ms, 1 s, and █ is 3 s or more. A space is a slice in which no gap ended. No gaps, no line. The slices are of
-    the time from the first instant to the last, at most `cells` and no more than there are gaps; or, of a `span` that
+    the time from the first timestamp to the last, at most `cells` and no more than there are gaps; or, of a `span` that
     is longer than nothing, exactly `cells`.
     """
     if len(at) < 2:
@@ -508,7 +508,7 @@ def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int
     borders = [start + cell * (end - start) // cells for cell in range(1, cells + 1)] if end > start else [at[-1]]
     drawn, done = "", 0
     for border in borders:
-        until = bisect_right(at, border, done + 1) - 1  # the gap before an instant has a number less by one
+        until = bisect_right(at, border, done + 1) - 1  # the gap before a timestamp has a number less by one
         drawn += spark(max(gaps[done:until])) if until > done else " "
         done = until
     return drawn.ljust(cells)

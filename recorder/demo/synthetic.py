@@ -258,7 +258,7 @@ class _Rows:
         self.settlements: list[JsonObject] = []
 
     def add(self, facts: JsonObject, packed: _Packed, random: Generator) -> None:
-        """Add one exchange, at instants of its own."""
+        """Add one exchange, with timestamps of its own."""
         no, body = facts["no"], packed.template.body
         exchange, its_reads, measured = timed(packed.template, random)
         self.exchanges.append(facts | _exchange_columns(packed.template, exchange, its_reads))

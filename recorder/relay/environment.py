@@ -41,7 +41,7 @@ READERS = {
     "PIP_CERT": "pip",
     "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": "gcloud",
 }
-"""The variables that name certificates, and who reads them."""
+"""The variables that name certificates, and the programs that read them."""
 _AGENTS = {
     r"curl/": "CURL_CA_BUNDLE",
     r"python-requests|litellm": "REQUESTS_CA_BUNDLE",

@@ -78,7 +78,7 @@ class Forward:
         self._known = {(_place(one.host), one.port) for one in proxy.upstreams}
         self._warned: set[tuple[Origin, str]] = set()
         self._trusting: set[tuple[Origin, str]] = set()
-        """Which programs, by their User-Agent, have gone on after they had seen a certificate."""
+        """Programs, by their User-Agent, that continued after they had seen our certificate."""
         self._searching = asyncio.Lock()
         """Lock of the search for a process: one at a time, as it takes CPU."""
         self.client_rejected = proxy.client_rejected

@@ -26,9 +26,9 @@ from wiretape.recorder.tape.lock import Claim, Identity
 _BACKLOG = 128
 _CLOSE_SECONDS = 5.0
 _LEFT_NS = 10_000_000_000
-"""A socket at which nobody listens is left behind if it is this old: its process may just be making a younger one."""
+"""Age from which a socket without a listener counts as abandoned: the process of a younger one may be starting."""
 _NAME_BYTES = 100
-"""The name of a Unix socket is shorter than this everywhere."""
+"""Limit of a Unix socket's name on all systems, in bytes."""
 
 
 class Link:
@@ -173,7 +173,7 @@ def _remove_left(there: Path) -> None:
 
 
 def _is_deserted(path: Path) -> bool:
-    """Return True if nobody listens at a socket."""
+    """Return True if a socket has no listener."""
     with socket.socket(socket.AF_UNIX) as trying:
         trying.setblocking(False)
         return trying.connect_ex(str(path)) == errno.ECONNREFUSED

@@ -93,7 +93,7 @@ def _reject(made: PointingPlan, environ: Mapping[str, str], command: Sequence[st
 
 
 def _keep_preset(made: PointingPlan, api: Api, name: str, value: str) -> None:
-    """Leave a variable as it is, unless it names a server that speaks plain HTTP."""
+    """Keep a variable, unless it names a server that speaks plain HTTP."""
     try:
         found = providers.make(name.lower(), _split(name, value)[0])
     except ValueError:

@@ -96,7 +96,7 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
 
 
 def _ascii_host(host: str) -> str:
-    """Return a host name as it is looked up: other scripts in IDNA 2008, and nothing that no name has."""
+    """Return a host name for a lookup: other scripts in IDNA 2008, without invalid characters."""
     problem = ""
     if not host.isascii() or "xn--" in host:
         import idna  # its tables take a while to load, and few need them

@@ -185,7 +185,7 @@ class Proxy(HttpApp):
         self._watching = asyncio.get_running_loop().call_later(LAG_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Note how late the event loop is, and end exchanges whose client stalls."""
+        """Note the event loop's lag, and end exchanges whose client stalls."""
         self._watching = None
         if not self.live:
             return
@@ -200,7 +200,7 @@ class Proxy(HttpApp):
         self._watch()
 
     def _note_lag(self) -> None:
-        """Note in the running exchanges that their timestamps may be late, as the event loop was."""
+        """Note the event loop's lag in the running exchanges, whose timestamps may be late."""
         for exchange in self.live:
             exchange.note_lag()
 

@@ -1,4 +1,4 @@
-"""One exchange's way onto the tape: numbers its reads, counts lost data, and records its end."""
+"""One exchange's way onto the tape: numbers its reads, counts lost data, and records the end."""
 
 import hashlib
 from collections.abc import Callable

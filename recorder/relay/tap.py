@@ -1,4 +1,4 @@
-"""The relay's end of the journal: sends frames to the writer process, never blocks, counts what could not be stored.
+"""The relay's end of the journal: sends frames to the writer process, never blocks, and counts losses.
 
 Frames are gathered for a few milliseconds and sent to the writer; they are kept until acknowledged, up to a
 bound. If the writer dies, another is started and gets the unacknowledged frames again. Past the bound a stream is
@@ -43,7 +43,7 @@ _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _REACH_NS = 10_000_000_000
-"""Time allowed to reach a writer that another relay has started …"""
+"""Time allowed to reach a writer that another relay has started, …"""
 _READY_SECONDS = 4.0
 """… and for its answer, before the next try."""
 _WATCH_SECONDS = 0.25

@@ -246,7 +246,7 @@ class ColumnType(TypeDecorator[Any]):
         return bool if isinstance(self.declared, Boolean) else None
 
     def takes(self, values: Sequence[Any]) -> bool:
-        """Return True if all of these are good and left as they are."""
+        """Return True if all of these are valid and need no change."""
         may_be_none, is_kept = self.nullable or self.joined, self.kind.fits is None or self._decoder() is None
         return is_kept and (may_be_none or None not in values) and self.kind.are_good(values)
 

@@ -155,7 +155,7 @@ def _unshipped(connection: Connection, row: Any, session: str, redact: Redact) -
 
 
 def unshipped(id: str, session: str, values: Line, its_measures: Line) -> Line:
-    """Return the line of an exchange whose bytes are not there, by its columns; without `its_measures` it has none."""
+    """Return the line of an exchange without its bytes, by its columns, with `its_measures` if given."""
     return known_of({"exchange": id, "session": session, **values, "measures": known_of(its_measures, ())})
 
 
@@ -224,7 +224,7 @@ def _text(data: bytes) -> str | dict[str, str]:
 
 
 def encoded(line: Line) -> bytes:
-    """Return a line as it is written."""
+    """Encode a line."""
     text = json.dumps(line, ensure_ascii=False, separators=(", ", ": "))
     if safe(text) != text:  # a terminal shows a diff as it is
         text = json.dumps(line, separators=(", ", ": "))
@@ -233,7 +233,7 @@ def encoded(line: Line) -> bytes:
 
 @dataclass(slots=True)
 class _Direction:
-    """The reads of one direction, as they are read from lines."""
+    """The reads of one direction, gathered from lines."""
 
     at_ns: list[int] = field(default_factory=list)
     relayed_ns: list[int | None] = field(default_factory=list)
@@ -391,7 +391,7 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
 
 
 def _stored(name: str, value: Any) -> Any:
-    """Return the value of a measure as it is stored. Raises `KeyError` for the name of no measure."""
+    """Return the stored form of a measure's value. Raises `KeyError` for an unknown measure."""
     return _bytes(value) if isinstance(cells.declared(measures.c[name]), LargeBinary) else value
 
 

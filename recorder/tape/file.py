@@ -213,7 +213,7 @@ def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path, number: str | None) -> None:
-    """Raise `ForeignFile` unless a tape of a revision holds what that revision defines, and nothing more."""
+    """Raise `ForeignFile` unless a tape has exactly the definitions of its revision."""
     if number == REVISION:
         _check_columns(connection, path)
     replaced = () if number == REVISION else schema.VIEWS  # a migration replaces them
@@ -596,7 +596,7 @@ def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
 
 
 def _back_up(connection: Connection, path: Path, name: str) -> Path:
-    """Copy the tape as it is to a private and durable file beside it; the connection may not be in a transaction."""
+    """Copy the tape to a private and durable file beside it; the connection may not be in a transaction."""
     copy = path.with_name(f"{path.name}.{name}")
     copy.unlink(missing_ok=True)
     _create(copy)

@@ -285,7 +285,7 @@ def remove(tape: Path, session: str) -> None:
 
 
 class Keeper:
-    """Writes into the file that `prepare` made, in a thread of its own: a disk may take its time."""
+    """Writes into the file that `prepare` made, in a thread of its own: a disk may be slow."""
 
     def __init__(self, tape: Path, session: str = "") -> None:
         if session and read(tape, session) is None:

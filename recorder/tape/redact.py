@@ -28,7 +28,7 @@ _CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
 _SENT = re.compile(
     r"(?:^|[-_])(?:authorization|(?:access|api|auth|functions|subscription)[-_]?(?:key|token)|security-token|secret)$"
 )
-"""The names of headers whose credential is known again in others."""
+"""The names of headers whose credential is recognised in others."""
 _STRUCTURAL = frozenset({"content-type", "content-encoding", "content-length", "sec-websocket-extensions"})
 """Bodies are decoded by these values: they stay, even if a client sends one as its key."""
 _HARMLESS = re.compile(
@@ -214,7 +214,7 @@ class Redactor:
         return self.mark(unquote_plus(field)) if shows_secret(field) else field
 
     def text(self, text: str) -> str:
-        """Return text for people, such as an error message, with what looks like a credential replaced."""
+        """Return text for people, such as an error message, with everything that looks like a credential replaced."""
         for pattern in (_USER_INFO, _LOOKS_SECRET_IN_TEXT):
             text = pattern.sub(lambda match: self.mark(match[0]), text)
         text = _NAMED_IN_TEXT.sub(lambda match: match[1] + self.mark(match[2]), text)
@@ -264,7 +264,7 @@ def _judged(name: str) -> tuple[bool, bool]:
 
 
 def shows_secret(text: str) -> bool:
-    """Return True if a text holds what looks like a credential, also percent-encoded."""
+    """Return True if a part of a text looks like a credential, also percent-encoded."""
     if _SIMPLE.fullmatch(text):
         return bool(_LOOKS_SECRET.search(text) or _NAMED_IN_TEXT.search(text))
     for _ in range(_ENCODED_LEVELS):

@@ -44,7 +44,7 @@ _STORED = (
 )
 """Bytes of an exchange's reads."""
 _ROOM = 0.95
-"""A recorder whose tape is full deletes down to this share of its limit, so as not to delete at every commit."""
+"""Share of its limit to which a full tape is reduced, so that not every commit deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Removed:
     by_session: dict[int, tuple[int, int, int, int]]
 
     def told(self, session_no: int, *, all: bool) -> Deleted:
-        """Return it as it is reported to a session: with `all` exchanges, or only its own."""
+        """Return the report for a session: with `all` exchanges, or only its own."""
         own = self.by_session.get(session_no, (0, 0, 0, 0))
         return Deleted(self.exchanges if all else own[0], *own)
 
@@ -95,7 +95,7 @@ class Size:
 
 
 def size(connection: Connection) -> Size:
-    """Return the size of the tape; what still stands in its log counts as in the file."""
+    """Return the size of the tape; the pages in its log count, too."""
     pages, free, page_size = (
         connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
         for name in ("page_count", "freelist_count", "page_size")

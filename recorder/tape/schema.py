@@ -121,7 +121,7 @@ exchanges = Table(
         "none (nobody knows when the body came: it has no reads); NULL: not known",
     ),
     Column("clock_error_ns", BigInteger, comment="timestamps may be late by this much; NULL: not known"),
-    Column("client_bytes", BigInteger, comment="bytes that the client sent over a WebSocket; NULL: it is none"),
+    Column("client_bytes", BigInteger, comment="bytes that the client sent over a WebSocket; NULL: no WebSocket"),
     Column("client_gap_bytes", BigInteger, comment="of these, bytes that could not be stored"),
     Column("rebuilt", Boolean, comment="built from an import's data: not the original bytes; NULL: recorded"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
@@ -249,7 +249,7 @@ measures = Table(
 )
 
 COVERED = or_(measures.c.operation.is_(None), measures.c.operation.in_(GENERATIONS))
-"""The condition for what rates and latencies cover: `wiretape.recorder.decode.operation.is_covered`."""
+"""The condition for exchanges that rates and latencies cover: `wiretape.recorder.decode.operation.is_covered`."""
 
 settlements = Table(
     "settlements",
@@ -326,7 +326,7 @@ def _view(columns: Table, query: str) -> str:
 
 
 def _metrics_view() -> str:
-    """Return the definition of the view of exchanges; it withholds what lists and statistics withhold."""
+    """Return the definition of the view of exchanges; it withholds the same values as lists and statistics."""
     listed = [(f"e.{name}", name, meaning(exchanges.c[name])) for name in _OF_EXCHANGES]
     listed.append(
         ("coalesce(e.request_model, m.response_model)", "model", "the model asked for, else the one that answered")
@@ -348,7 +348,7 @@ def _metrics_view() -> str:
 
 
 _BLOCK: Final = 32
-"""Reads whose digits are made text together: to look up each in the whole array takes the square of the time."""
+"""Number of reads whose digits become text together: to look up each in the whole array takes quadratic time."""
 _PLACES: Final = f"[0{',0' * (_BLOCK - 1)}]"
 
 

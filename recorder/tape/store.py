@@ -856,7 +856,7 @@ class Store:
         return self._driver.execute("SELECT no, ended_by FROM exchanges WHERE id = ?", (id,)).fetchone()
 
     def size(self) -> int:
-        """Return the bytes of the whole database as SQLite sees it, wherever they are by now."""
+        """Return the bytes of the whole database, in the file and in its log."""
         pages, page = (self._pragma(name)[0] for name in ("page_count", "page_size"))
         return int(pages * page)
 

@@ -521,7 +521,7 @@ class Writer:
         return [no for ended, _ in results for no in ended], [one for _, lost in results for one in lost]
 
     def _look_after_files(self) -> None:
-        """Raise if the tape's file is gone, or its log, whose contents are saved into the tape first."""
+        """Raise if the tape's file is gone, or its log, whose contents are first saved into the tape."""
         assert self._watch is not None
         try:
             self._watch.check(self._store.size())

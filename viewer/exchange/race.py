@@ -313,7 +313,7 @@ def status(
         "" if gap is None else f"gap {formatting.ms(gap / 1e6)} ms" if gap else "same read",
         ""
         if not position
-        else "instant unknown"
+        else "time unknown"
         if at is None
         else f"{seconds(at - zero_ns)}{'+' * (lane.is_live and is_end)} s",
         f"{lane.content.length(position):,} ch",

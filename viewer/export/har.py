@@ -1,6 +1,6 @@
 """Exchanges as an HTTP archive: HAR 1.2 as softwareishard.com specifies it, with the fields that Chrome adds.
 
-Each event of a stream is in `_eventSourceMessages` at the instant of the read that completed it, each message of a
+Each event of a stream is in `_eventSourceMessages` at the timestamp of the read that completed it, each message of a
 WebSocket in `_webSocketMessages`, and what HAR has no place for (outcome, labels, the reads, which times are known)
 in `_wiretape`. Headers are as stored: redacted. Of the timings, `blocked`, `dns` and `ssl` are not known apart (-1):
 `connect` holds them. `send`, `wait` and `receive` may not be -1 by the specification: a phase that was never reached

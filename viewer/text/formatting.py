@@ -67,7 +67,7 @@ def amount(value: float | None) -> str:
 
 
 def moment(started_at: str) -> str:
-    """Return an instant of UTC, to a millisecond."""
+    """Return a UTC timestamp, to a millisecond."""
     return safe(started_at)[:23].replace("T", " ")
 
 

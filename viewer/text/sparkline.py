@@ -1,8 +1,8 @@
 """Pure: the gaps of exchanges drawn one below the other, on one axis of time and one absolute scale of height.
 
 A line begins when the request was sent, so that the wait for the first output is the blank at its left. A bar's height
-is the length of its gap; the scale is that of `metrics.sparkline`. Every sign is one cell wide, and `ASCII` has another
-for each. The choice of exchanges and their labels are left to the callers.
+is the length of its gap; the scale is that of `decode.metrics.sparkline`. Every sign is one cell wide, and `ASCII` has
+another for each. The choice of exchanges and their labels are left to the callers.
 """
 
 import math
@@ -32,7 +32,7 @@ LONG: Final = "▇█"
 """Gaps of a second and more."""
 
 TICK: Final = "╷"
-"""Stands at an instant of the axis, whose label follows it."""
+"""Stands at a timestamp of the axis, whose label follows it."""
 
 _BAR = " ▁▂▃▄▅▆▇█"
 _HEIGHT_ENDS_NS = 1_000_000, 10_000_000_000

@@ -239,7 +239,7 @@ def _chunks(decoded: Decoded) -> Iterator[tuple[ItemRun, ChunkTime]]:
 def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[Step]:
     """Return the steps of reads up to the first that was never handed on, which has no end.
 
-    `paused` is how often reading had to wait for the client; `coarse`: the instants are not those of socket reads.
+    `paused` is how often reading had to wait for the client; `coarse`: the timestamps are not those of socket reads.
     """
     instants = Reads.of(reads).at_ns
     taken: list[Step] = []

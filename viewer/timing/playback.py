@@ -1,8 +1,8 @@
-"""Pure: a playhead over instants: playing, stepping and seeking, exact to the instant of each event.
+"""Pure: a playhead over timestamps: playing, stepping and seeking, exact to the timestamp of each event.
 
 Every deadline is absolute: it is counted from the moment at which playing began (or was last changed), never from the
 event before, so that lateness does not add up. Long silences may be cut short for the eye (`cap_ns`, as asciinema's
-`idle_time_limit`); instants as such never change. The clock is handed in, and who waits for a deadline is the screen.
+`idle_time_limit`); timestamps never change. The caller passes the clock, and waits for the deadlines.
 """
 
 from array import array
@@ -18,9 +18,9 @@ CAPS: Final = (None, 2_000_000_000, 500_000_000)
 
 
 class Playback:
-    """A playhead over the instants `at` (ns since T0, never falling) of a stream that lasts until `end_ns`.
+    """A playhead over the timestamps `at` (ns since T0, never falling) of a stream that lasts until `end_ns`.
 
-    `position` is how many events have come: 0 to `len(at)`. Playing starts from `media_ns`, the playhead's instant,
+    `position` is how many events have come: 0 to `len(at)`. Playing starts from `media_ns`, the playhead's timestamp,
     which may lie anywhere between two events. While `following`, it stays at the end when that moves on.
     """
 
@@ -115,7 +115,7 @@ class Playback:
         self._rebase(self._cut(media))
 
     def grow(self, at: Sequence[int], end_ns: int) -> None:
-        """Extend the stream: `at` are the timestamps of all its events so far, and it lasts until `end_ns`.
+        """Extend the stream: `at` are the timestamps of all its events, and it lasts until `end_ns`.
 
         The playhead keeps its place, so that playing goes on by the same clock, or follows the end.
         """
@@ -129,7 +129,7 @@ class Playback:
             self.seek_to(self.end_ns)
 
     def deadline(self) -> int | None:
-        """Return the clock's instant at which the next event, or the end, is due; None if nothing is."""
+        """Return the clock's time at which the next event, or the end, is due; None if nothing is."""
         if not self.playing or self.at_end:
             return None
         if self.speed == float("inf"):
@@ -167,7 +167,7 @@ class Playback:
         return min(shown + at_ns - real, following)
 
     def _real(self, shown_ns: int) -> int:
-        """Return the instant that stands at a place of the shown time line; within a cut, that of its beginning."""
+        """Return the timestamp at a position of the shown timeline; within a cut, that of its beginning."""
         before = bisect_right(self._shown, shown_ns)
         real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
         if shown_ns >= self._shown_end:

@@ -15,7 +15,7 @@ from wiretape.viewer.timing.verdicts import Verdict
 
 _QUOTED: Final = 24
 _UNCLEAR: Final = {
-    "instants": "the instants are not those of socket reads",
+    "instants": "the timestamps are not those of socket reads",
     "missing": "reads of then are missing from the tape",
     "handing_on": "relay or client, the tape cannot tell",
 }

@@ -166,7 +166,7 @@ class ViewerApp(App[int]):
     ) -> None:
         """Show the list, filtered and followed, with the cursor on the exchange `selected`, and over it `opened`.
 
-        `limits` are those of the verdicts, `settings` those of the configuration. The source at a `place` is listed
+        `limits` are those of the verdicts, `config` is the configuration. The source at a `place` is listed
         instead of the tape, and opened exchanges are copied from it to the tape.
         """
         super().__init__()

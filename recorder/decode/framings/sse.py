@@ -2,7 +2,7 @@
 
 Follows the event stream format of the WHATWG HTML standard, section 9.2 (parsing and interpretation), to the letter. A
 block that the standard discards at the end of the stream is not an event; `Cursor.finish` returns it separately for
-lenient callers. No clock, no JSON and no dialect: `chunks` reads the data, `decoder` adds the timestamps.
+lenient callers. No clock, no JSON and no dialect: `payloads` reads the data, `decoder` adds the timestamps.
 """
 
 import re

@@ -445,7 +445,7 @@ def test_one_that_ended_without_output_says_so() -> None:
 
 def test_unknown_timestamp_is_not_zero() -> None:
     found = told(whole_answer(500), 1, row(ttft_ms=None, tps_user=None), WIDE)
-    assert found == "✓ complete  T –  #0/#0  instant unknown  2 ch"
+    assert found == "✓ complete  T –  #0/#0  time unknown  2 ch"
 
 
 @each_case(("room", "said"), [

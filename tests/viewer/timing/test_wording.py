@@ -42,7 +42,7 @@ def test_a_stall_in_words() -> None:
         ({"who": "client", "form": "end"}, "the client read slowly: data that had come was not read"),
         ({"who": "relay", "form": "delivery"}, "the relay: it had come in time, and nothing waited for the client"),
         ({"who": None, "unclear": "handing_on"}, "unclear: relay or client, the tape cannot tell"),
-        ({"who": None, "unclear": "instants"}, "unclear: the instants are not those of socket reads"),
+        ({"who": None, "unclear": "instants"}, "unclear: the timestamps are not those of socket reads"),
         ({"who": None, "unclear": "missing"}, "unclear: reads of then are missing from the tape"),
         (
             {"who": None, "unclear": "at_once", "output_chunks": 51},

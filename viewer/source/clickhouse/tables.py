@@ -55,8 +55,8 @@ class EngineColumn:
 class EngineTable:
     """A table of the server.
 
-    `key` is the sort key, `partition` an expression; rows older than `months` or `days` may be dropped where the server
-    can do that by itself. `granularity` is the number of rows that the server reads to find one.
+    `key` is the sort key, `partition` an expression; rows older than `keep`, such as `13 MONTH`, are dropped by servers
+    that can. `granularity` is the number of rows that the server reads to find one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The viewer's SELECTs: a tape in, rows out (as columns for statistics: `samples`).
+"""The viewer's SELECTs: a tape in, rows out (as columns for statistics: `overview`).
 
 Every query is short: its transaction ends before a row is handed on, so that a reader never holds up the writer's
 checkpoints, and data that belongs together (an exchange's facts and its body) is read in one. Lists come in batches, so
