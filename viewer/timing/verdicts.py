@@ -64,9 +64,9 @@ class Verdict:
     ttft_ns: int | None = _maybe("burst: T0 to the first output chunk")
     latency_ns: int | None = _maybe("burst: T0 to the last output chunk")
     unclear: Literal["instants", "missing", "at_once", "handing_on"] | None = _maybe(
-        "why it is unclear who was slow: instants (timestamps not of socket reads), missing (reads of then are not on the "
-        "tape), at_once (what usually came one by one came together: it was held back on the way, or the relay did "
-        "not run), handing_on (relay or client)"
+        "why the slow party is unclear: instants (timestamps are not of socket reads), missing (reads of that time are "
+        "not on the tape), at_once (data that usually came piece by piece came together: it was held back on the way, "
+        "or the relay did not run), handing_on (relay or client)"
     )
 
 
