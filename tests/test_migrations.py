@@ -186,7 +186,7 @@ def test_an_older_tape_is_not_written_before_it_is_upgraded_and_loses_nothing_th
         pass
     before = held(recorded)
     backup = recorded.with_name("tape.db.before-9999")
-    assert upgrade(recorded).endswith(f" → 9999; the tape as it was is {backup}\n")
+    assert upgrade(recorded).endswith(f" → 9999; the old tape is {backup}\n")
     assert {"notes", "exchanges", "exchange_metrics"} <= set(definitions_of(recorded))
     assert held(recorded) == held(backup) == before
     with opened(recorded) as store:

@@ -208,7 +208,7 @@ def _refuse_of_page(job: _ExportJob) -> None:
         if job.with_text or job.with_bodies or job.sides:
             raise click.UsageError("--with-text, --with-bodies, --base and --new are for pages: add --html")
         if job.every_operation and job.table != "summary":
-            raise click.UsageError("--all-operations is for the summary and pages: other exports have every operation")
+            raise click.UsageError("--all-operations is for summaries and pages: other exports have every operation")
     elif job.limit is not None:
         raise click.UsageError("--limit is for rows: limit a page by a filter, such as -f since:2h")
     elif job.file is None and output.on_terminal():

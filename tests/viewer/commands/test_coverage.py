@@ -99,7 +99,7 @@ def test_lists_pages_and_exports_of_exchanges_show_everything(tape: Path) -> Non
     ]  # fmt: skip
     assert [row["operation"] for row in figures(tape, "export")] == ["other", "models", "chat", "chat"]
     assert "chat, API openai.chat" in run(tape, "show", "@").stdout
-    assert run(tape, "export", "--all-operations", code=2).stderr.endswith("has every operation\n")
+    assert run(tape, "export", "--all-operations", code=2).stderr.endswith("have every operation\n")
 
 
 def test_a_failed_request_counts_for_the_model_that_it_asked_for(failing: Path) -> None:

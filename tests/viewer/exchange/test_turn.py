@@ -89,7 +89,7 @@ def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
     ("body", "why"),
     [
         (request(None, 0), "it has no body"),
-        (request(None, None), "has not come to its end yet"),
+        (request(None, None), "has not ended yet"),
         (request(None, 12), "its body of 12 bytes is not on the tape"),
         (request(b'{"messages": [', 99), "is longer than the tape keeps: of JSON, 14 bytes"),
         (

@@ -121,7 +121,7 @@ _PASSING: Final[Mapping[tuple[int, ...], str]] = {
 }
 """Codes of errors that may pass."""
 _EXPRESSION: Final[Mapping[tuple[int, ...], str]] = {
-    (427,): "{node} does not support this regular expression ({words}): a server has those of RE2, without look-around "
+    (427,): "{node} does not know such a regular expression ({words}): a server has those of RE2, without look-around "
     "and back-references",
 }
 _TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {

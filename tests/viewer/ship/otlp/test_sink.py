@@ -255,7 +255,7 @@ def test_nothing_counts_as_sent_to_a_url_that_takes_nothing_or_not_from_us(
     [
         (["--to", "otlp+ftp://h"], "a collector is http://HOST:PORT"),
         (["--to", "otlp+http://u:sk-secret@h"], "credentials in a URL"),
-        (["--to", "otlp+http://h", "--bodies"], "no text is sent to a collector"),
+        (["--to", "otlp+http://h", "--bodies"], "a collector gets no text"),
         (["--to", "otlp+http://h", "--otlp-headers", "missing"], "missing cannot be read"),
         (["--to", "http://h"], "clickhouse://"),
     ],
