@@ -79,6 +79,7 @@ def forked_writers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", forked.Popen)
         yield
+    forked.SERVER.close()
 
 
 @pytest.fixture(scope="session")

@@ -182,7 +182,10 @@ async def test_curl_gets_every_byte(tmp_path: Path) -> None:
 async def test_a_recorder_that_did_not_run_says_that_its_timestamps_are_suspect(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     scene = answer([(0.02, chunk(str(number))) for number in range(20)] + [(0.0, DONE)])
-    async with ScriptedUpstream(lambda _: scene) as upstream, recording(tape, upstream.url) as (process, base):
+    async with (
+        ScriptedUpstream(lambda _: scene) as upstream,
+        recording(tape, upstream.url, is_fresh=True) as (process, base),
+    ):
         asked = asyncio.create_task(fetch(base, post("/held")))
         await until(lambda: upstream.requests and len(upstream.requests[0].sent) > 3)
         process.send_signal(signal.SIGSTOP)

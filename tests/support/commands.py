@@ -1,13 +1,16 @@
 """Running the command line in a test: captured, or with a pseudo-terminal for its stdout."""
 
+import contextlib
 import os
 import pty
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from tests.support.forked import CLI, Forked
+from tests.support.forked import CLI, ROOT, Forked
 from wiretape.viewer.cli import group
 
 RUN = (sys.executable, *CLI)
@@ -17,6 +20,17 @@ def run(tape: Path, *arguments: str, code: int = 0) -> Result:
     result = CliRunner().invoke(group, [*arguments], env={"WIRETAPE_DB": str(tape)})
     assert result.exit_code == code, result.output
     return result
+
+
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start the command in an interpreter of its own; it is killed at the end of the block if it still runs."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*RUN, *arguments], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def on_terminal(tape: Path, *arguments: str, columns: int = 100, terminal: str = "xterm-256color") -> str:

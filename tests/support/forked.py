@@ -1,26 +1,29 @@
-"""Programs of ours as processes, forked from a server that has loaded the libraries: a start takes 20 ms, not 500.
+"""Programs of ours as processes, forked from one that has loaded the libraries: a start takes 20 ms, not 500.
 
-A fresh interpreter is only needed by a test of the interpreter itself: of what is imported, of its encoding, of -P.
+A fresh interpreter is only needed by a test of the interpreter itself, and of the start and the end of a process: of
+what is imported, of its encoding, of -P, of signals and exit codes.
 """
 
 import asyncio
 import contextlib
-import json
-import multiprocessing
+import ctypes
+import fcntl
+import functools
+import gc
+import importlib
 import os
-import resource
+import pickle
 import runpy
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.reduction import DupFd
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar, NoReturn
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 CLI = ("-m", "wiretape.viewer.cli")
@@ -28,154 +31,144 @@ CLI = ("-m", "wiretape.viewer.cli")
 
 _WRITER = [sys.executable, "-P", "-m", "wiretape.recorder.tape.writer"]
 _RECORDERS = ("record", "run", "demo")
-
-_FORKSERVER = multiprocessing.get_context("forkserver")
-_FORKSERVER.set_forkserver_preload(
-    [
-        "wiretape.viewer.cli",
-        "wiretape.recorder.relay.service",
-        "wiretape.recorder.relay.loop",
-        "wiretape.recorder.commands.status",
-        "wiretape.recorder.tape.writer",
-        "wiretape.viewer.tui.app",
-        "wiretape.viewer.source.tape.live",
-        "wiretape.viewer.source.tape.overview",
-        "textual.layouts.factory",
-        "pandas",
-    ]
+_LOADED = (
+    "wiretape.viewer.cli",
+    "wiretape.recorder.relay.service",
+    "wiretape.recorder.relay.loop",
+    "wiretape.recorder.commands.status",
+    "wiretape.recorder.tape.writer",
+    "wiretape.viewer.tui.app",
+    "wiretape.viewer.source.tape.live",
+    "wiretape.viewer.source.tape.overview",
+    "textual.layouts.factory",
+    "pandas",
 )
+_REQUEST_BYTES = 1 << 17
+_PASSED = 256
+"""Descriptors that were received are numbered from here on, until they get the numbers that they have to have."""
+_SUBREAPER = 36
+"""The option of prctl(2) by which a process adopts the orphans among its descendants."""
 
 
-class Forked:
-    """A program, `-m module` or `-c code`, with its arguments; the part of `subprocess.Popen` that tests need.
+class _Server:
+    """The process that forks. What it forks are children of the process that asks, which can wait for them."""
 
-    `preexec_fn` must be such as can be pickled.
-    """
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def __init__(
-        self,
-        command: "Sequence[str | Passed]",
-        *,
-        stdin: int = subprocess.DEVNULL,
-        stdout: int | IO[Any] | None = None,
-        stderr: int | IO[Any] | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: Path = ROOT,
-        start_new_session: bool = False,
-        preexec_fn: Callable[[], object] | None = None,
-    ) -> None:
-        with contextlib.ExitStack() as given:
-            self._ends: list[int | None] = [None, None, None]
-            ends = [self._end(number, end, given) for number, end in enumerate((stdin, stdout, stderr))]
-            arguments = (
-                command,
-                [Passed(end) for end in ends],
-                dict(env or os.environ),
-                cwd,
-                start_new_session,
-                preexec_fn,
-            )
-            self.process = _FORKSERVER.Process(target=_run, args=arguments, daemon=True)
-            self.process.start()
-        self._left: int | None = None
-        self.stdin, self.stdout, self.stderr = (
-            None if end is None else os.fdopen(end, "rb" if number else "wb") for number, end in enumerate(self._ends)
-        )
-        assert self.process.pid is not None
-        self.pid = self.process.pid
-
-    def _end(self, number: int, asked: int | IO[Any] | None, given: contextlib.ExitStack) -> int:
-        """Return the end of standard stream `number` that the program gets; it is closed here with `given`."""
-        if asked == subprocess.PIPE:
-            reading, writing = os.pipe()
-            mine, theirs = (reading, writing) if number else (writing, reading)
-            self._ends[number] = mine
-        elif asked == subprocess.DEVNULL:
-            theirs = os.open(os.devnull, os.O_RDWR)
-        else:
-            return number if asked is None else asked if isinstance(asked, int) else asked.fileno()
-        given.callback(os.close, theirs)
-        return theirs
-
-    @property
-    def returncode(self) -> int | None:
-        return self.process.exitcode if self._left is None else self._left
-
-    poll = returncode.fget
-
-    @returncode.setter
-    def returncode(self, code: int) -> None:
-        """Leave the program to itself, as if it had ended."""
-        self._left = code
-
-    def wait(self, timeout: float | None = None) -> int:
-        self.process.join(timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired("a forked program", timeout or 0)
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
+    def start(self) -> socket.socket:
+        self._connection, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            code = f"from tests.support import forked; forked.serve({its.fileno()})"
+            self._process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, pass_fds=[its.fileno()])
+        return self._connection
 
     def close(self) -> None:
-        """Kill the program if it still runs, and close its pipes."""
+        if self._process is not None and self._connection is not None:
+            self._connection.close()
+            self._process.wait(10)
+
+    def fork(self, request: tuple[Any, ...], passed: Sequence[int]) -> int:
+        """Start a program that gets the descriptors `passed`, and return its process."""
+        with self._lock:
+            connection = self._connection or self.start()
+            prctl = ctypes.CDLL(None).prctl
+            prctl(_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(connection, [pickle.dumps(request)], passed)
+                return int(connection.recv(32))
+            finally:
+                prctl(_SUBREAPER, 0, 0, 0, 0)
+
+
+SERVER = _Server()
+
+
+class Forked(subprocess.Popen[bytes]):
+    """A program, `-m module` or `-c code` with its arguments; it is killed at the end of the block."""
+
+    def __init__(self, command: Sequence[str], **more: Any) -> None:
+        super().__init__(command, **{"stdin": subprocess.DEVNULL, "cwd": ROOT} | more)
+
+    def _execute_child(self, args: Sequence[str], executable: None, *how: Any) -> None:
+        """Have this process forked, where `subprocess.Popen` forks and executes."""
+        if sys.platform != "linux":  # where no process can adopt another
+            super()._execute_child([sys.executable, *args], executable, *how)
+            return
+        preexec_fn, _, passed, cwd, env, _, _, _, *pipes, _, _, _, _, _, start_new_session, _ = how
+        ends = [number if end == -1 else end for number, end in enumerate((pipes[0], pipes[3], pipes[5]))]
+        request = (list(args), [0, 1, 2, *passed], dict(env or os.environ), cwd, start_new_session, preexec_fn)
+        self.pid = SERVER.fork(request, [*ends, *passed])
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+
+    def __exit__(self, *error: Any) -> None:
         self.kill()
-        self.process.join()
-        for pipe in (self.stdin, self.stdout, self.stderr):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
-
-    def __enter__(self) -> "Forked":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        with contextlib.suppress(BrokenPipeError):
+            super().__exit__(*error)
 
 
 class Popen(subprocess.Popen[Any]):
-    """`subprocess.Popen`, but for the writer that a recorder in the tests' own process starts: that is forked.
-
-    A recorder that is itself forked starts its writer as it always does.
-    """
+    """`subprocess.Popen`, but for the writer that a recorder in the tests' own process starts: that is forked."""
 
     def __new__(cls, args: Any, **more: Any) -> Any:
         if list(args[:4]) != _WRITER or "start_new_session" not in more:  # it is a test that wants a fresh one
             return super().__new__(cls)
-        passed = more.pop("pass_fds", ())
-        command = [Passed(int(one)) if one in map(str, passed) else one for one in args[2:]]
-        return Forked(command, cwd=Path.cwd(), **more)
+        return Forked(args[2:], cwd=Path.cwd(), **more)
+
+
+class _WriterForking(subprocess.Popen[Any]):
+    """`subprocess.Popen` in a forked recorder: its writer is forked from itself."""
+
+    def __init__(self, args: Any, **more: Any) -> None:
+        if list(args[:4]) == _WRITER and "pass_fds" in more:
+            more["preexec_fn"] = functools.partial(_be_writer, args[2:], more["pass_fds"], more["env"])
+            more["restore_signals"] = False  # SIGPIPE stays ignored, as an interpreter has it
+        super().__init__(args, **more)
+
+
+def _be_writer(command: Sequence[str], passed: Sequence[int], environment: Mapping[str, str]) -> NoReturn:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    last = 2
+    for number in sorted(passed):
+        os.closerange(last + 1, number)
+        last = number
+    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
+    _run(command, environment)
 
 
 def run(arguments: Sequence[str | Path], **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run the command `wiretape` to its end, and return its exit code and its output."""
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": os.environ | environment}
-    with Forked([*CLI, *map(str, arguments)], **given) as forked, ThreadPoolExecutor() as pool:
-        out, err = pool.map(lambda pipe: pipe.read(), (forked.stdout, forked.stderr))
-        return subprocess.CompletedProcess(arguments, forked.wait(60), out.decode(), err.decode())
+    with Forked([*CLI, *map(str, arguments)], **given) as forked:
+        out, err = forked.communicate(timeout=60)
+        return subprocess.CompletedProcess(arguments, forked.returncode, out.decode(), err.decode())
 
 
-class AsyncForked:
-    """A program whose standard streams are read by the running loop: that part of `asyncio.subprocess.Process`."""
+class Process:
+    """A program whose standard streams are read by the running loop: that part of `asyncio.subprocess.Process`.
 
-    def __init__(self, command: Sequence[str], **streams: Any) -> None:
-        self._forked = Forked(command, **streams)
-        self.pid, self.send_signal, self.kill = self._forked.pid, self._forked.send_signal, self._forked.kill
+    uvloop's own would not be forked here, and sets the signals of a program after its `preexec_fn`.
+    """
+
+    def __init__(self, program: "subprocess.Popen[bytes]") -> None:
+        self._program = program
+        threading.Thread(target=program.wait, daemon=True).start()  # else it would stay as a zombie
+        self.pid, self.send_signal, self.kill = program.pid, program.send_signal, program.kill
         self.stdin: asyncio.StreamWriter | None = None
         self.stdout: asyncio.StreamReader | None = None
         self.stderr: asyncio.StreamReader | None = None
         self._transports: list[asyncio.BaseTransport] = []
 
     @classmethod
-    async def start(cls, command: Sequence[str], **streams: Any) -> "AsyncForked":
-        started = cls(command, **streams)
-        started.stdout = await started._read(started._forked.stdout)
-        started.stderr = await started._read(started._forked.stderr)
+    async def of(cls, program: "subprocess.Popen[bytes]") -> "Process":
+        started = cls(program)
+        started.stdout = await started._read(program.stdout)
+        started.stderr = await started._read(program.stderr)
         return started
 
     async def _read(self, pipe: IO[bytes] | None) -> asyncio.StreamReader | None:
@@ -190,22 +183,16 @@ class AsyncForked:
 
     @property
     def returncode(self) -> int | None:
-        return self._forked.returncode
+        return self._program.poll()
 
     async def wait(self) -> int:
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._forked.process.sentinel, ended.set)
-        try:
-            await ended.wait()
-        finally:
-            loop.remove_reader(self._forked.process.sentinel)
-        return self._forked.wait()
+        return await asyncio.to_thread(self._program.wait)
 
     async def communicate(self, data: bytes = b"") -> tuple[bytes, bytes]:
         """Send `data` and the end of file, and return what comes until the program has ended."""
-        if self._forked.stdin is not None and not self._forked.stdin.closed:
-            self._forked.stdin.write(data)
-            self._forked.stdin.close()
+        if self._program.stdin is not None and not self._program.stdin.closed:
+            self._program.stdin.write(data)
+            self._program.stdin.close()
         readers = [reader.read() if reader else asyncio.sleep(0, b"") for reader in (self.stdout, self.stderr)]
         out, err = await asyncio.gather(*readers)
         await self.wait()
@@ -214,138 +201,87 @@ class AsyncForked:
         return out, err
 
 
-class Passed:
-    """A file descriptor on its way to another process."""
+def serve(number: int) -> None:
+    """Fork programs for the process at the other end of a socket, as long as that runs."""
+    for name in _LOADED:
+        importlib.import_module(name)
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: it goes with the tests
+    with socket.socket(fileno=number) as asked:
+        while True:
+            request, received, *_ = socket.recv_fds(asked, _REQUEST_BYTES, 16)
+            if not request:
+                return
+            reading, writing = os.pipe()
+            if (between := os.fork()) == 0:  # it ends at once: its child is an orphan, which is adopted
+                if (pid := os.fork()) == 0:
+                    _be_program(received, *pickle.loads(request))
+                os.write(writing, str(pid).encode())
+                os._exit(0)
+            os.waitpid(between, 0)
+            asked.send(os.read(reading, 32))
+            for end in (reading, writing, *received):
+                os.close(end)
 
-    def __init__(self, number: int) -> None:
-        self.number = number
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (DupFd(self.number),)
-
-
-def _received(duplicate: Any) -> int:
-    return int(duplicate.detach())
-
-
-def _run(
-    command: Sequence[str | int],
-    ends: list[int],
-    environment: dict[str, str],
+def _be_program(
+    received: Sequence[int],
+    command: Sequence[str],
+    numbers: Sequence[int],
+    environment: Mapping[str, str],
     directory: Path,
     start_new_session: bool,
-    preexec_fn: Callable[[], object] | None,
-) -> None:
-    """Run a command in this process, which was forked for it."""
-    for number, end in enumerate(ends):
+    preexec_fn: Any,
+) -> NoReturn:
+    """Be a program in this process, which was forked for it."""
+    high = [fcntl.fcntl(end, fcntl.F_DUPFD, _PASSED) for end in received]
+    os.closerange(0, _PASSED)
+    for end, number in zip(high, numbers, strict=True):
         os.dup2(end, number)
         os.close(end)
-    os.environ.clear()
-    os.environ.update(environment)
-    time.tzset()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
     os.chdir(directory)
     if start_new_session:
         os.setsid()
     if preexec_fn is not None:
         preexec_fn()
     if tuple(command[:2]) == CLI and command[2:3] and command[2] in _RECORDERS:
-        with contextlib.suppress(OSError):  # a standard stream is closed
-            _Fork.spares.append(_Spare())
-            subprocess.Popen = _Fork  # type: ignore[misc]
-    _become(command)
+        subprocess.Popen = _WriterForking  # type: ignore[misc]
+    _run(command, environment)
 
 
-class _Fork(subprocess.Popen[Any]):
-    """`subprocess.Popen` in a forked recorder: its first writer is the process that was forked to be that."""
-
-    spares: "ClassVar[list[_Spare]]" = []
-
-    def __new__(cls, args: Any, **more: Any) -> Any:
-        if list(args[:4]) != _WRITER or "pass_fds" not in more or not cls.spares:
-            return super().__new__(cls)
-        spare = cls.spares.pop()
-        if spare.parent != os.getpid():  # a recorder is a child of the process that was started
-            spare = _Spare()
-        spare.write(args[2:], more["pass_fds"])
-        return spare
-
-
-class _Spare:
-    """A child that becomes the writer of this process; that part of `subprocess.Popen` which a relay needs.
-
-    It is forked while this process has no other threads: one that was forked later might wait for their locks.
-    """
-
-    def __init__(self) -> None:
-        for number in range(3):
-            os.fstat(number)
-        self._asking, asked = socket.socketpair()
-        self.returncode: int | None = None
-        self.parent, self.pid = os.getpid(), os.fork()
-        if self.pid == 0:
-            _stand_by(asked.detach())
-        asked.close()
-
-    def write(self, command: Sequence[str], passed: Sequence[int]) -> None:
-        """Make it a writer, which gets the descriptors `passed`."""
-        files = resource.RLIMIT_NOFILE  # a relay raises its limit, and its writer inherits it
-        resource.prlimit(self.pid, files, resource.getrlimit(files))
-        with self._asking:
-            socket.send_fds(self._asking, [json.dumps([command, passed]).encode()], passed)
-
-    def wait(self) -> int:
-        """Wait for its end, and return its exit code."""
-        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
-
-    def kill(self) -> None:
-        """Kill it, if it runs."""
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-
-def _stand_by(asked: int) -> NoReturn:
-    """Wait in this process, which was forked for it, until it is to be a writer, or its parent has ended."""
-    code: object = 1
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Run a command in this process as an interpreter does that has just started, and end with its exit code."""
+    code: object = 0
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: its parent's
-        os.closerange(3, asked)
-        os.closerange(asked + 1, os.sysconf("SC_OPEN_MAX"))
-        with socket.socket(fileno=asked) as asked_by:
-            question, (*ends,), *_ = socket.recv_fds(asked_by, 1 << 16, 16)
-        if question:
-            command, passed = json.loads(question)
-            received = dict(zip(map(str, passed), map(str, ends), strict=True))
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            for number in (0, 1):
-                os.dup2(nowhere, number)
-            os.close(nowhere)
-            os.setsid()
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            _become([received.get(one, one) for one in command])
+        os.environ.clear()
+        os.environ.update(environment)
+        time.tzset()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
+        _open_streams()
+        kind, program, *arguments = command
+        sys.argv = [kind, *arguments]
+        if kind == "-m":
+            sys.modules.pop(program, None)  # it is run as if it had not been imported
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
     except SystemExit as ended:
         code = ended.code
     except BaseException:  # noqa: BLE001  # as an interpreter does
         traceback.print_exc()
+        code = 1
     finally:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
+        threading._shutdown()  # noqa: SLF001  # waits for threads, as the end of an interpreter does
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
         os._exit(code if isinstance(code, int) else code is not None)
 
 
-def _become(command: Sequence[str | int]) -> None:
-    """Run a command as an interpreter does that has just started."""
+def _open_streams() -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         buffering, stream = 1 if os.isatty(number) or name == "stderr" else -1, None
         with contextlib.suppress(OSError):  # it is closed
             stream = open(number, "r" if number == 0 else "w", buffering, "utf-8", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    kind, program, *arguments = map(str, command)
-    sys.argv = [kind, *arguments]
-    if kind == "-m":
-        sys.modules.pop(program, None)  # it is run as if it had not been imported
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
-    else:
-        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})

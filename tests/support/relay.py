@@ -14,6 +14,7 @@ import sqlite3
 import ssl
 import struct
 import subprocess
+import sys
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 import h11
 import uvloop
 
-from tests.support.forked import CLI, AsyncForked
+from tests.support.forked import CLI, ROOT, Forked, Process
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.guard import Refusal
@@ -337,13 +338,17 @@ class ByHand(Socket):
 
 
 @contextlib.asynccontextmanager
-async def wiretape(*arguments: object, env: dict[str, str] | None = None, **more: Any) -> AsyncIterator[AsyncForked]:
-    """Start the command; it is killed at the end of the block if it still runs."""
+async def wiretape(
+    *arguments: object, env: dict[str, str] | None = None, is_fresh: bool = False, **more: Any
+) -> AsyncIterator[Process]:
+    """Start the command, forked unless it `is_fresh`; it is killed at the end of the block if it still runs."""
     quiet = {
         name: value for name, value in os.environ.items() if not name.startswith(("WIRETAPE_", "OPENAI_", "ANTHR"))
     }
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
-    process = await AsyncForked.start([*CLI, *map(str, arguments)], env=quiet | (env or {}), **streams)
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+    start, python = (subprocess.Popen, [sys.executable]) if is_fresh else (Forked, [])
+    command = [*python, *CLI, *map(str, arguments)]
+    process = await Process.of(start(command, env=quiet | (env or {}), cwd=ROOT, **streams))
     try:
         yield process
     finally:
@@ -353,9 +358,7 @@ async def wiretape(*arguments: object, env: dict[str, str] | None = None, **more
 
 
 @contextlib.asynccontextmanager
-async def recording(
-    tape: Path, upstream: str, *arguments: object, **more: Any
-) -> AsyncIterator[tuple[AsyncForked, str]]:
+async def recording(tape: Path, upstream: str, *arguments: object, **more: Any) -> AsyncIterator[tuple[Process, str]]:
     """Start `wiretape record` on a free port; give it with its base URL once it is ready."""
     told = ("--db", tape, "--upstream", upstream, "--listen", ":0", *arguments)
     async with wiretape("record", *told, **more) as process:
@@ -363,9 +366,7 @@ async def recording(
         yield process, (await process.stdout.readline()).decode().rstrip("\n")
 
 
-async def finish(
-    process: AsyncForked, number: signal.Signals | None = None, seconds: float = 20.0
-) -> tuple[int, str, str]:
+async def finish(process: Process, number: signal.Signals | None = None, seconds: float = 20.0) -> tuple[int, str, str]:
     """Signal the command, if told, and wait for its end; give its exit code and the rest of what it said."""
     if number is not None:
         process.send_signal(number)

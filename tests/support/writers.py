@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.forked import Forked, Passed
+from tests.support.forked import Forked
 from tests.support.frames import SESSION
 from wiretape.recorder.tape import journal, lock
 
@@ -128,7 +128,7 @@ def writer(
             command = (sys.executable, "-P", *program, *map(str, given), str(tape), purpose)
             process = subprocess.Popen(command, pass_fds=given)
         else:
-            process = Forked((*program, *map(Passed, given), str(tape), purpose))
+            process = Forked((*program, *map(str, given), str(tape), purpose), pass_fds=given)
         if has_guest:
             _connected_by_the_dead(listener.getsockname()).close()
         connection = _connected_by_the_dead(listener.getsockname())

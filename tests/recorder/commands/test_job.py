@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked import CLI, ROOT, AsyncForked
+from tests.support.forked import CLI, ROOT, Process
 from tests.support.relay import DONE, chunk, kept, on_loop, until, wiretape
 from tests.support.relay import select as selected
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
@@ -188,7 +188,7 @@ async def test_a_stream_is_read_to_its_end_while_its_command_is_stopped(tmp_path
     assert found.row["paused"] == 0
 
 
-def recorder_of(process: AsyncForked) -> int:
+def recorder_of(process: Process) -> int:
     """Return the process that records for a `wiretape run`: the one of its children that is in another session."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     (recorder,) = (int(child) for child in children if os.getsid(int(child)) == int(child))
@@ -201,7 +201,7 @@ WAITS = "import sys; print('ready', flush=True); sys.stdin.read(1); print('gone 
 @on_loop
 async def test_a_command_goes_on_without_a_recorder_that_is_killed_and_the_loss_is_said(tmp_path: Path) -> None:
     command = ("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", WAITS)
-    async with wiretape(*command, stdin=subprocess.PIPE) as process:
+    async with wiretape(*command, stdin=subprocess.PIPE, is_fresh=True) as process:
         assert process.stdout is not None
         await process.stdout.readline()
         os.kill(recorder_of(process), signal.SIGKILL)
@@ -213,7 +213,7 @@ async def test_a_command_goes_on_without_a_recorder_that_is_killed_and_the_loss_
 @on_loop
 async def test_a_recorder_ends_in_good_order_when_its_run_is_killed(tmp_path: Path) -> None:
     command = ("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", WAITS)
-    async with wiretape(*command, stdin=subprocess.PIPE) as process:
+    async with wiretape(*command, stdin=subprocess.PIPE, is_fresh=True) as process:
         assert process.stdout is not None
         await process.stdout.readline()
         recorder = recorder_of(process)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.forked import AsyncForked
+from tests.support.forked import Process
 from tests.support.relay import DONE, Answer, chunk, fetch, finish, on_loop, post, recording, select
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.recorder.sanitize import safe
@@ -31,7 +31,7 @@ def choose(asked: ReceivedRequest) -> Scene:
     return answer([(0, b"{}")], status=429) if b"limited" in asked.body else answer(STREAM)
 
 
-async def started(process: AsyncForked) -> tuple[str, list[str]]:
+async def started(process: Process) -> tuple[str, list[str]]:
     """Give the base URL of the metrics, and what was printed until then."""
     assert process.stderr is not None
     lines = []

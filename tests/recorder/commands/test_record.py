@@ -56,7 +56,10 @@ async def ended(tape: Path, path: str) -> Kept:
 @on_loop
 async def test_it_prints_one_url_and_ends_well_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     tape = tmp_path / "tape.db"
-    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--label", "a=1") as (process, base):
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url, "--label", "a=1", is_fresh=True) as (process, base),
+    ):
         got = await fetch(base, post("/x", headers=[("x-wiretape-label", "b=2")]))
         await fetch(base, post("/bad"))
         await fetch(base, b"GET //evil.test/x HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -98,7 +101,7 @@ async def test_verbose_lists_every_upstream_and_every_variable(tmp_path: Path) -
 @on_loop
 async def test_a_running_stream_ends_before_it_does(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, is_fresh=True) as (process, base):
         async with dial(base) as (reader, writer):
             writer.write(post("/long"))
             await until(lambda: upstream.requests)
@@ -118,7 +121,7 @@ async def test_a_second_signal_cuts(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
     async with (
         ScriptedUpstream(choose) as upstream,
-        recording(tape, upstream.url) as (process, base),
+        recording(tape, upstream.url, is_fresh=True) as (process, base),
         dial(base) as (reader, writer),
     ):
         writer.write(post("/held"))
@@ -138,7 +141,7 @@ async def test_a_signal_that_was_to_be_ignored_is(tmp_path: Path) -> None:
     ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     async with (
         ScriptedUpstream(choose) as upstream,
-        recording(tmp_path / "tape.db", upstream.url, preexec_fn=ignore) as (process, base),
+        recording(tmp_path / "tape.db", upstream.url, preexec_fn=ignore, is_fresh=True) as (process, base),
     ):
         process.send_signal(signal.SIGHUP)
         assert (await fetch(base, post("/x"))).complete
@@ -151,7 +154,8 @@ async def test_a_port_that_is_taken_is_one_line_and_exit_7(tmp_path: Path) -> No
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        async with recording(tmp_path / "tape.db", "http://127.0.0.1:1", "--listen", f":{port}") as (process, base):
+        told = ("http://127.0.0.1:1", "--listen", f":{port}")
+        async with recording(tmp_path / "tape.db", *told, is_fresh=True) as (process, base):
             code, out, err = await finish(process)
     assert (code, base, out) == (7, "", "")
     assert err == (
@@ -163,7 +167,7 @@ async def test_a_port_that_is_taken_is_one_line_and_exit_7(tmp_path: Path) -> No
 @on_loop
 async def test_a_tape_that_is_taken_is_one_line_and_exit_6(tape: Path) -> None:
     with file.writing(tape, "wiretape db vacuum"):
-        async with recording(tape, "http://127.0.0.1:1") as (process, nothing):
+        async with recording(tape, "http://127.0.0.1:1", is_fresh=True) as (process, nothing):
             code, _, err = await finish(process)
     assert (code, nothing, err.count("\n")) == (6, "", 1)
     assert f"is being written by wiretape db vacuum (pid {os.getpid()}): stop it, or use another tape" in err
@@ -215,7 +219,7 @@ def test_it_fails_if_anything_could_not_be_stored(
 @on_loop
 async def test_when_the_relay_is_killed_the_tape_holds_an_exact_prefix(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, is_fresh=True) as (process, base):
         async with dial(base) as (reader, writer):
             writer.write(post("/long"))
             got = await reader.readuntil(b'"content": "20"')
@@ -233,7 +237,7 @@ async def test_when_the_relay_is_killed_the_tape_holds_an_exact_prefix(tmp_path:
 @on_loop
 async def test_when_the_writer_is_killed_the_tape_holds_everything(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url) as (process, base):
+    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, is_fresh=True) as (process, base):
         async with dial(base) as (reader, writer):
             writer.write(post("/long"))
             got = await reader.readuntil(b'"content": "20"')

@@ -69,7 +69,7 @@ async def test_where_an_sdk_is_pointed_already_is_the_upstream(tmp_path: Path) -
 async def test_it_ends_as_its_command_ends(tmp_path: Path) -> None:
     script = "import os; os.kill(os.getpid(), {})"  # the tests of signals have a code of the command's own
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
-        code = (await ran(tmp_path / "tape.db", *NOWHERE, script=script.format(number.value)))[0]
+        code = (await ran(tmp_path / "tape.db", *NOWHERE, script=script.format(number.value), is_fresh=True))[0]
         assert code == -number
 
 
@@ -113,7 +113,8 @@ def ignore_children() -> None:
 
 @on_loop
 async def test_the_exit_code_is_known_where_ends_of_children_are_ignored(tmp_path: Path) -> None:
-    assert (await ran(tmp_path / "tape.db", *NOWHERE, script="exit(7)", preexec_fn=ignore_children))[0] == 7
+    told = {"is_fresh": True, "preexec_fn": ignore_children}
+    assert (await ran(tmp_path / "tape.db", *NOWHERE, script="exit(7)", **told))[0] == 7
 
 
 @on_loop
@@ -140,7 +141,8 @@ async def test_standard_streams_are_the_commands(tmp_path: Path) -> None:
 async def test_a_signal_is_passed_on_and_the_command_decides(tmp_path: Path, number: signal.Signals) -> None:
     script = f"import signal as s; s.signal({number:d}, lambda *_: exit(42)); print('ready', flush=True); s.pause()"
     command = ("run", "--db", tmp_path / "t.db", *NOWHERE, "--", sys.executable, "-c", script)
-    async with wiretape(*command, start_new_session=True) as process:  # away from the terminal of these tests
+    away = {"start_new_session": True, "is_fresh": True}  # from the terminal of these tests
+    async with wiretape(*command, **away) as process:
         assert process.stdout is not None
         assert await process.stdout.readline() == b"ready\n"
         assert (await finish(process, number))[0] == 42
@@ -285,7 +287,9 @@ async def test_an_interrupt_by_a_terminal_reaches_the_command_once(tmp_path: Pat
     )
     outer, inner = os.openpty()
     command = ("run", "--db", tmp_path / "tape.db", *NOWHERE, "--", sys.executable, "-c", script)
-    async with wiretape(*command, stdin=inner, start_new_session=True, preexec_fn=at_a_terminal) as process:
+    async with wiretape(
+        *command, stdin=inner, start_new_session=True, is_fresh=True, preexec_fn=at_a_terminal
+    ) as process:
         assert process.stdout is not None
         await process.stdout.readline()
         os.write(outer, b"\x03")
@@ -302,7 +306,7 @@ def ignore() -> None:
 @on_loop
 async def test_a_signal_that_is_ignored_is_ignored_by_the_command_as_well(tmp_path: Path) -> None:
     script = "import os, signal as s; os.kill(os.getppid(), 1); os.kill(os.getpid(), 1); print('still here')"
-    code, out, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, preexec_fn=ignore)
+    code, out, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, is_fresh=True, preexec_fn=ignore)
     assert (code, out) == (0, "still here\n")
 
 
@@ -314,5 +318,5 @@ def close_streams() -> None:
 @on_loop
 async def test_closed_standard_streams_are_nobody_elses(tmp_path: Path) -> None:
     script = "import os; os.write(2, os.read(0, 1)); exit(7)"
-    code, _, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, preexec_fn=close_streams)
+    code, _, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, is_fresh=True, preexec_fn=close_streams)
     assert code == 7

@@ -100,10 +100,10 @@ async def test_connections_that_do_nothing_do_not_end_the_recorder(tmp_path: Pat
 @on_loop
 async def test_a_start_that_fails_for_want_of_descriptors_says_so(tmp_path: Path) -> None:
     command = ("record", "--db", tmp_path / "tape.db", "--upstream", "http://127.0.0.1:9", "--listen", ":0")
-    async with wiretape(*command, preexec_fn=limit(20, 20)) as process:
+    async with wiretape(*command, is_fresh=True, preexec_fn=limit(16, 16)) as process:
         code, out, err = await finish(process)
     assert (code, out, err.count("\n")) == (1, "", 1), err
-    assert "no file descriptors are left (the limit is 20)" in err
+    assert "no file descriptors are left (the limit is 16)" in err
 
 
 @on_loop

@@ -78,7 +78,7 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
     died, running = (f"SELECT id FROM exchanges WHERE ended_by {how}" for how in ("= 'died'", "IS NULL"))
     async with (
         ScriptedUpstream(choose) as upstream,
-        recording(tape, upstream.url, "--workers", "2") as (process, base),
+        recording(tape, upstream.url, "--workers", "2", is_fresh=True) as (process, base),
         streaming(base, "/held") as readers,
     ):
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
@@ -110,7 +110,10 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
 @on_loop
 async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_all(tmp_path: Path) -> None:
     tape = tmp_path / "tape.db"
-    async with ScriptedUpstream(choose) as upstream, recording(tape, upstream.url, "--workers", "3") as (process, base):
+    async with (
+        ScriptedUpstream(choose) as upstream,
+        recording(tape, upstream.url, "--workers", "3", is_fresh=True) as (process, base),
+    ):
         assert len(children(process.pid, "wiretape.recorder.relay.worker")) == 2
         async with streaming(base, "/long") as readers:
             os.kill(writer_of(tape), signal.SIGKILL)
@@ -154,7 +157,7 @@ async def test_a_killed_recorder_takes_its_workers_along(tmp_path: Path) -> None
     tape = tmp_path / "tape.db"
     async with (
         ScriptedUpstream(choose) as upstream,
-        recording(tape, upstream.url, "--workers", "2") as (process, base),
+        recording(tape, upstream.url, "--workers", "2", is_fresh=True) as (process, base),
         streaming(base, "/held"),
     ):
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)

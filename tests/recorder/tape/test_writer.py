@@ -101,7 +101,7 @@ def connected(process: WriterProcess) -> Iterator[WriterProcess]:
 
 
 def test_what_is_sent_is_committed_and_acknowledged_without_being_asked_for(tape: Path) -> None:
-    with writer(tape) as process:
+    with writer(tape, is_fresh=True) as process:
         ready = process.answer()
         assert ready == journal.Ready(str(tape), [])
         process.send([begin("e1"), head("e1")])
@@ -176,7 +176,7 @@ def test_frames_are_committed_in_groups(tape: Path) -> None:
 
 
 def test_signals_do_not_end_a_writer_but_the_end_of_file_does(tape: Path) -> None:
-    with writer(tape) as process:
+    with writer(tape, is_fresh=True) as process:
         process.answer()
         for name in (signal.SIGINT, signal.SIGTERM):
             process.process.send_signal(name)
@@ -187,7 +187,7 @@ def test_signals_do_not_end_a_writer_but_the_end_of_file_does(tape: Path) -> Non
 
 
 def test_the_end_of_file_without_a_farewell_interrupts_what_is_open(tape: Path) -> None:
-    with writer(tape) as process:
+    with writer(tape, is_fresh=True) as process:
         process.send([*exchange("e1"), begin("e2"), head("e2"), *body("e2", STREAM[:2])])
         cut = journal.encode(99, next(iter(body("e2", STREAM))))[:-1]
         process.connection.sendall(cut)
@@ -221,7 +221,7 @@ def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_ack
 ) -> None:
     chance = random.Random(seed)
     pieces = [chance.randbytes(chance.randrange(1, 2000)) for _ in range(chance.randrange(1, 3000))]
-    with writer(tape) as process:
+    with writer(tape, is_fresh=True) as process:
         process.answer()
         process.send([begin("e1"), head("e1")])
         process.acknowledged()
@@ -232,7 +232,7 @@ def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_ack
         assert isinstance(ack, journal.Ack)
         assert len(bodies_of(tape)["e1"]) >= len(b"".join(pieces[: ack.seq - 2]))
     assert outcomes_of(tape) == {"e1": None}
-    with writer(tape, session=other_session("session-2")) as process:
+    with writer(tape, session=other_session("session-2"), is_fresh=True) as process:
         process.send([journal.Heartbeat(AT)])
         process.answer()
         process.acknowledged()
@@ -288,7 +288,7 @@ def test_a_writer_that_may_not_write_says_so_in_one_line_and_leaves_all_as_it_wa
         other.execute(statement)
         other.commit()
     before = snapshot(tape.parent)
-    with writer(tape) as process:
+    with writer(tape, is_fresh=True) as process:
         answer = process.answer()
         assert isinstance(answer, journal.Fatal)
         assert (answer.exit_code, process.end()) == (code, code)
@@ -388,7 +388,7 @@ def test_no_credential_ever_reaches_the_disk(tape: Path) -> None:
 
 
 def test_a_tape_that_is_taken_away_is_the_end_and_said(tape: Path) -> None:
-    with writer(tape) as process:
+    with writer(tape, is_fresh=True) as process:
         assert process.answer() == journal.Ready(str(tape), [])
         process.send([begin("e1")])
         process.acknowledged()

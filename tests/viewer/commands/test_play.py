@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import forked
-from tests.support.commands import on_terminal, run
+from tests.support.commands import on_terminal, run, started
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, FAILED, TOOLS, TRUNCATED
 
 
@@ -50,7 +49,7 @@ def test_a_terminal_gets_text_and_no_raw_bytes(tape: Path) -> None:
 
 
 def test_a_loop_says_once_how_its_stream_ended(tape: Path) -> None:
-    with playing(tape, TRUNCATED, "--no-wait", "--loop") as process:
+    with started("play", TRUNCATED, "--db", str(tape), "--no-wait", "--loop") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         body = b"".join(data for _, data in COMPLETE_READS[:4])
@@ -62,12 +61,6 @@ def test_a_loop_says_once_how_its_stream_ended(tape: Path) -> None:
 @pytest.mark.parametrize("speed", ["nan", "inf", "-1", "1e-300", "1e7"])
 def test_what_is_no_speed_is_refused(tape: Path, speed: str) -> None:
     assert "use 0, or 1e-06 to 1e+06" in run(tape, "play", COMPLETE, "--speed", speed, code=2).output
-
-
-def playing(tape: Path, *arguments: str) -> forked.Forked:
-    return forked.Forked(
-        [*forked.CLI, "play", *arguments, "--db", str(tape)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
 
 
 def test_each_read_is_one_write_and_none_before_it_came(tape: Path) -> None:
@@ -84,7 +77,7 @@ def test_each_read_is_one_write_and_none_before_it_came(tape: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="whether it has stopped is read in /proc, which only Linux has")
 def test_what_was_due_while_ctrl_z_stopped_it_comes_as_much_later(tape: Path) -> None:
-    with playing(tape, TOOLS, "--speed", "5") as process:
+    with started("play", TOOLS, "--db", str(tape), "--speed", "5") as process:
         assert process.stdout is not None
         first = os.read(process.stdout.fileno(), 1 << 16)
         began = time.monotonic()  # the next read is due in 0.6 s
@@ -103,7 +96,7 @@ def test_what_was_due_while_ctrl_z_stopped_it_comes_as_much_later(tape: Path) ->
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGPIPE])
 def test_a_reader_that_leaves_and_ctrl_c_end_it_quietly(tape: Path, number: signal.Signals) -> None:
-    with playing(tape, TOOLS, "--loop") as process:
+    with started("play", TOOLS, "--db", str(tape), "--loop") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         os.read(process.stdout.fileno(), 1 << 16)

@@ -1,7 +1,6 @@
 """The command `serve`, from the outside: what it prints, and how it ends."""
 
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -9,14 +8,13 @@ import httpx
 import pytest
 
 from tests.support import forked
-from tests.support.commands import run
+from tests.support.commands import run, started
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS
 
 
 def test_the_base_url_is_told_on_stdout_and_in_a_file_that_is_gone_in_the_end(tape: Path, tmp_path: Path) -> None:
     ready = tmp_path / "url"
-    command = [*forked.CLI, "serve", "--db", str(tape), "--no-wait", "--ready-file", str(ready)]
-    with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with started("serve", "--db", str(tape), "--no-wait", "--ready-file", str(ready)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         base = process.stdout.readline().decode()

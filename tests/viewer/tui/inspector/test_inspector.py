@@ -347,7 +347,7 @@ def test_an_exchange_that_failed_says_why_and_one_that_is_gone_too(tape: Path) -
 def _long(tmp_path: Path) -> Path:
     """Make a tape with a line of two megabytes, brackets, an unreadable event and bytes that are no UTF-8."""
     parts = [
-        (100, event({"content": "x" * 2_000_000})),
+        (100, event({"content": "x" * 1_100_000})),
         (110, event({"content": "[/ [bold] [@click=app.bell()] \x1b]0;t\x07" + HOSTILE})),
         (120, b'data: {"broken": \xff\n\n'),
         (130, DONE),
