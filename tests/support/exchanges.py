@@ -3,10 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import Connection
+
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
+from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer import rows
+from wiretape.viewer.exchange import opened as opening
+from wiretape.viewer.exchange.opened import OpenedExchange
+from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.rows import DetailRow, ListRow, RequestRow
+from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.stats.dashboard import Ended
 from wiretape.viewer.stats.tools.request import Judged
@@ -61,3 +68,14 @@ ONE = Ended(
     response_model="m-2", exchange=FACTS, judged=Judged("complete", None, 500 * MS), body=body(), flags=["stall"],
     input_tokens=7, output_tokens=None,
 )  # fmt: skip
+
+
+def opened(connection: Connection, id: str) -> OpenedExchange:
+    return opening.opened(exchange.stored(connection, queries.find(connection, id)), Thresholds())
+
+
+LOOK = Look(times="utc", wall_ns=1_772_366_460 * 10**9)
+
+
+def plain(parts: Any) -> str:
+    return "".join(text for text, _ in parts)

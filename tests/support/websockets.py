@@ -58,3 +58,9 @@ def websocket(
         extensions=extensions, sent=Sent(*timed(sent)),
     )  # fmt: skip
     return facts, reads, body
+
+
+UPSTREAM, CLIENT = side(), side(client=True)
+CAME = [bytes(UPSTREAM.send_data(message)) for message in response(1, "Hel", "lo", output_tokens=2)]
+CAME += [bytes(UPSTREAM.ping(b"\xff")), bytes(UPSTREAM.close(1000, "bye"))]
+SENT = [bytes(CLIENT.send_data(ASK)), bytes(CLIENT.pong(b"\xff")), bytes(CLIENT.close(1000))]

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from tests.support.frames import opened, record
 from tests.support.frames import websocket as frames
-from tests.support.websockets import ASK, response, side, websocket
+from tests.support.websockets import ASK, CAME, CLIENT, SENT, UPSTREAM, response, websocket
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.cli import group
@@ -18,11 +18,6 @@ from wiretape.viewer.exchange.opened import opened as open_exchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.attribution import Attribution
 from wiretape.viewer.timing.verdicts import verdicts
-
-UPSTREAM, CLIENT = side(), side(client=True)
-CAME = [bytes(UPSTREAM.send_data(message)) for message in response(1, "Hel", "lo", output_tokens=2)]
-CAME += [bytes(UPSTREAM.ping(b"\xff")), bytes(UPSTREAM.close(1000, "bye"))]
-SENT = [bytes(CLIENT.send_data(ASK)), bytes(CLIENT.pong(b"\xff")), bytes(CLIENT.close(1000))]
 
 
 def shown(there: Path, *arguments: str) -> bytes:

@@ -16,7 +16,7 @@ from tests.support.commands import run
 from tests.support.compressors import zstd
 from tests.support.frames import begin, bodies_of, body, end, head, opened, record, upload, websocket
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD
-from tests.viewer.test_websocket import CAME, SENT
+from tests.support.websockets import CAME, SENT
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.tape import cut, journal
 from wiretape.recorder.tape.schema import FROM_CLIENT

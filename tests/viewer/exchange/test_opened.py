@@ -6,19 +6,15 @@ import zlib
 
 from sqlalchemy import Connection
 
+from tests.support.exchanges import opened
 from tests.support.sample_tape import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import opened as opening
-from wiretape.viewer.exchange.opened import OpenedExchange, Stored
+from wiretape.viewer.exchange.opened import Stored
 from wiretape.viewer.exchange.transcript import UNKNOWN
-from wiretape.viewer.source.tape import exchange, queries
 
 ID = "e" * 16
-
-
-def opened(connection: Connection, id: str) -> OpenedExchange:
-    return opening.opened(exchange.stored(connection, queries.find(connection, id)), Thresholds())
 
 
 def test_an_exchange_is_decoded_and_judged(connection: Connection) -> None:

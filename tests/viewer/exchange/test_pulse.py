@@ -5,8 +5,8 @@ from array import array
 
 from sqlalchemy import Connection
 
+from tests.support.exchanges import opened
 from tests.support.sample_tape import COMPLETE, LIVE, MS
-from tests.viewer.exchange.test_opened import opened
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.states import Silence

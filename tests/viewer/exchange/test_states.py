@@ -1,12 +1,12 @@
 """How an exchange stands, in signs, words and cells; and a line of the list."""
 
 import struct
-from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
 from tests.support.cases import each_case
+from tests.support.exchanges import LOOK, plain
 from tests.support.exchanges import listed as row
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
@@ -17,12 +17,6 @@ from wiretape.viewer.listing import layout
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import cells, formatting, sparkline
 from wiretape.viewer.text.cells import Part
-
-LOOK = Look(times="utc", wall_ns=1_772_366_460 * 10**9)
-
-
-def plain(parts: Any) -> str:
-    return "".join(text for text, _ in parts)
 
 
 def cells_of(name: str, values: ListRow, look: Look = LOOK, width: int = 20) -> list[Part]:

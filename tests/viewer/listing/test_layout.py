@@ -4,9 +4,9 @@ from rich.cells import cell_len
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
+from tests.support.exchanges import LOOK, plain
 from tests.support.exchanges import listed as row
 from tests.support.sample_tape import HOSTILE
-from tests.viewer.exchange.test_states import LOOK, plain
 from wiretape.viewer.listing import layout
 from wiretape.viewer.source.tape import live
 

@@ -5,34 +5,21 @@ import json
 import pytest
 
 from tests.support.cases import each_case
-from tests.viewer.stats.tools.test_tools import exchange, measure_as
+from tests.support.tools import (
+    ARGUMENTS,
+    CALL,
+    COMPLETED,
+    CREATED,
+    DONE,
+    RESPONSE,
+    WORD,
+    WORDS_DONE,
+    measure_as,
+    named,
+    stream,
+)
 from wiretape.viewer.stats.tools.summary import measure
 from wiretape.viewer.stats.tools.tools import AUTHORITIES, TOOLS
-
-
-def stream(*events, end=None, **facts):
-    """Give an exchange whose events come 10 ms apart; one that is None is a read of its own without an event."""
-    reads = [{"t_ms": 10 * no, "text": text} for no, text in enumerate(events, 1) if text]
-    return exchange(reads, end or 10 * len(events) + 5, **facts)
-
-
-def named(kind, **fields):
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n"
-
-
-PLACE = {"output_index": 0, "content_index": 0}
-CREATED = named("response.created", response={"id": "r", "status": "in_progress"})
-CALL = named("response.output_item.added", output_index=1, item={"type": "function_call", "name": "f"})
-ARGUMENTS = named("response.function_call_arguments.delta", output_index=1, delta="{}")
-SUMMARY = named("response.reasoning_summary_text.delta", output_index=0, summary_index=0, delta="s")
-THOUGHT = named("response.reasoning_text.delta", **PLACE, delta="t")
-WORD = named("response.output_text.delta", **PLACE, delta="w")
-WORDS_DONE = named("response.output_text.done", **PLACE, text="ww")
-COMPLETED = named(
-    "response.completed",
-    response={"id": "r", "status": "completed", "usage": {"input_tokens": 3, "output_tokens": 5, "total_tokens": 8}},
-)
-RESPONSE = (CREATED, SUMMARY, THOUGHT, WORD, WORD, WORDS_DONE, CALL, ARGUMENTS, COMPLETED)
 
 
 def test_responses_are_measured_from_other_events_by_each_tool():
@@ -92,7 +79,6 @@ def completion(text, **more):
 
 
 USAGE = f"data: {json.dumps({'object': 'text_completion', 'choices': [], 'usage': {'completion_tokens': 3}})}\n\n"
-DONE = "data: [DONE]\n\n"
 
 
 @each_case("tool", ["vllm", "vllm@0.32", "vllm@0.20"])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.cases import each_case
-from tests.viewer.stats.tools.test_request import request
+from tests.support.tools import request
 from wiretape.viewer.stats.tools.clients import aiperf, genai_perf, guidellm, llmperf
 from wiretape.viewer.stats.tools.request import ToolError
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.cases import each_case
-from tests.viewer.stats.tools.test_request import request
+from tests.support.tools import request
 from wiretape.viewer.stats.tools.engines import sglang, vllm, vllm_0_20, vllm_0_30
 from wiretape.viewer.stats.tools.request import ToolError
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cases import each_case
+from tests.support.tools import CHUNK, request
 from wiretape.recorder.decode.decoder import ItemRun, decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Read
@@ -15,17 +16,6 @@ from wiretape.viewer.stats.tools.summary import measure
 from wiretape.viewer.stats.tools.tools import EARLIER, TOOLS
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
-CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
-
-
-def request(*parts, **facts):
-    reads, body = [], b""
-    for seq, data in enumerate(parts):
-        reads.append(Read(seq, (seq + 1) * 10, None, len(body), len(data)))
-        body += data
-    known = {"status": 200, "ended_by": "end", "end_ns": 99, **facts}
-    exchange = Exchange(known["status"], "text/event-stream", None, known["ended_by"], None, None, known["end_ns"])
-    return seen.request(exchange, decode(exchange, reads, body), derive(exchange, reads, body))
 
 
 def test_events_and_comments_have_the_instant_of_the_read_with_their_last_byte():

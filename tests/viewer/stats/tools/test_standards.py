@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.cases import each_case
-from tests.viewer.stats.tools.test_request import CHUNK, request
+from tests.support.tools import CHUNK, request
 from wiretape.viewer.stats.tools.clients import mlperf, otel
 from wiretape.viewer.stats.tools.request import MeasuredRequest, ToolError
 

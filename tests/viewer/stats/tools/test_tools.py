@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cases import each_case
-from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.exchange import Exchange, Read
-from wiretape.viewer.stats.tools.summary import Observed, measure, measure_observed, report_of
+from tests.support.tools import MS, chunk, exchange, measure_as, words
+from wiretape.viewer.stats.tools.summary import Observed, measure
 from wiretape.viewer.stats.tools.tools import AUTHORITIES, EARLIER, TOOLS, ToolMetric, authority
 
 ORACLES = json.loads((Path(__file__).parents[3] / "data" / "oracles.json").read_text("utf-8"))
@@ -22,19 +20,6 @@ EXPECTED = [
     if example != "ex5_population"
     for tool in oracle["expected"]["authorities"]
 ]
-MS = 1_000_000
-
-
-def exchange(given, end_ms, status=200, ended_by="end", **facts):
-    """Give an exchange, what its body says, and its measures."""
-    reads, body = [], b""
-    for seq, read in enumerate(given):
-        data = read["text"].encode()
-        reads.append(Read(seq, read["t_ms"] * MS, None, len(body), len(data)))
-        body += data
-    kind = facts.pop("content_type", "text/event-stream")
-    found = Exchange(status, kind, None, ended_by, None, None, end_ms * MS, **facts)
-    return found, decode(found, reads, body), derive(found, reads, body)
 
 
 def example(name):
@@ -46,12 +31,6 @@ def population():
         status = row.get("status", 200)
         ended_by = row.get("end") or ("end" if status else "refused")
         yield exchange(row["reads"], row.get("t_eof") or row["reads"][-1]["t_ms"] + 1, status, ended_by)
-
-
-def measure_as(tool, exchanges, count_tokens=None):
-    """Measure a population as a tool does."""
-    measured = (measure_observed(tool, Observed(*one), count_tokens) for one in exchanges)
-    return report_of(tool, measured, is_tokenized=count_tokens is not None)
 
 
 def near(figures):
@@ -183,11 +162,6 @@ def test_opentelemetry_has_durations_and_first_chunks_of_failed_operations():
     assert {"error.type 429", "error.type 502", "error.type connect_error"} <= set(found.failures)
 
 
-def chunk(delta, **more):
-    payload = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}], **more}
-    return f"data: {json.dumps(payload)}\n\n"
-
-
 ANSWER = chunk({"content": "a"})
 DONE = "data: [DONE]\n\n"
 
@@ -279,10 +253,6 @@ def test_an_unknown_tool_is_refused_and_the_known_ones_are_named():
 
 def usage(count, **more):
     return f"data: {json.dumps({'choices': [], 'usage': {'completion_tokens': count, **more}})}\n\n"
-
-
-def words(text, special):
-    return len(text.split()) + special
 
 
 def answered(*texts, tokens=None, started_s=0.0):

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tests.support.cases import each_case
-from tests.viewer.stats.tools.test_apis import DONE, RESPONSE, stream
-from tests.viewer.stats.tools.test_tools import chunk, measure_as, words
+from tests.support.tools import DONE, RESPONSE, chunk, measure_as, stream, words
 from wiretape.viewer.stats.tools.summary import measure
 
 TRACERS = ["langfuse", "litellm", "traceloop"]
