@@ -1,6 +1,6 @@
-"""What the tests of the official SDKs share: each gets through a recorder what the tape has of it.
+"""A recorder for the tests of the official SDKs: each SDK receives the same answers that the tape holds.
 
-An SDK is imported by the tests that use it: each is heavy, and not every process of a test run comes to them.
+The tests import their SDK themselves: each is slow to load, and few processes of a test run need it.
 """
 
 from collections.abc import Iterator

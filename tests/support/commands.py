@@ -34,7 +34,7 @@ def started(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def on_terminal(tape: Path, *arguments: str, columns: int = 100, terminal: str = "xterm-256color") -> str:
-    """Run a command with a pseudo-terminal for stdout, and give what came out of it."""
+    """Run a command with a pseudo-terminal for stdout, and return its output."""
     outer, inner = pty.openpty()
     environment = os.environ | {"WIRETAPE_DB": str(tape), "COLUMNS": str(columns), "TERM": terminal}
     process = Forked([*CLI, *arguments], stdout=inner, stderr=inner, env=environment)

@@ -61,7 +61,7 @@ def cut_everywhere(body: str | bytes, stride: int = 29, **facts: Any) -> Iterato
 
 
 def said(measures: Measures) -> dict[str, Any]:
-    """Return what does not depend on how a body was cut: the outcome and the answer, without what is unknown."""
+    """Return the known measures that are independent of the cuts: the outcome and the answer."""
     names = (
         "api",
         "outcome",

@@ -1,7 +1,6 @@
-"""Programs of ours as processes, forked from one that has loaded the libraries: a start takes 20 ms, not 500.
+"""Programs of wiretape, forked from a server with the libraries loaded: a start takes 20 ms instead of 500.
 
-A fresh interpreter is only needed by a test of the interpreter itself, and of the start and the end of a process: of
-what is imported, of its encoding, of -P, of signals and exit codes.
+Tests of imports, encodings, -P, signals, exit codes and kill -9 start an interpreter of their own.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 CLI = ("-m", "wiretape.viewer.cli")
-"""What the command `wiretape` runs, as arguments of Python."""
+"""Arguments of Python that run the command `wiretape`."""
 
 _WRITER = [sys.executable, "-P", "-m", "wiretape.recorder.tape.writer"]
 _RECORDERS = ("record", "run", "demo")
@@ -45,13 +44,13 @@ _LOADED = (
 )
 _REQUEST_BYTES = 1 << 17
 _PASSED = 256
-"""Descriptors that were received are numbered from here on, until they get the numbers that they have to have."""
+"""First number for received descriptors, above all their final numbers."""
 _SUBREAPER = 36
 """The option of prctl(2) by which a process adopts the orphans among its descendants."""
 
 
 class _Server:
-    """The process that forks. What it forks are children of the process that asks, which can wait for them."""
+    """A client of the forking process: the programs are children of the client, so it can wait for them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -93,7 +92,7 @@ class Forked(subprocess.Popen[bytes]):
         super().__init__(command, **{"stdin": subprocess.DEVNULL, "cwd": ROOT} | more)
 
     def _execute_child(self, args: Sequence[str], executable: None, *how: Any) -> None:
-        """Have this process forked, where `subprocess.Popen` forks and executes."""
+        """Fork through the server in place of fork and exec."""
         if sys.platform != "linux":  # where no process can adopt another
             super()._execute_child([sys.executable, *args], executable, *how)
             return
@@ -189,7 +188,7 @@ class Process:
         return await asyncio.to_thread(self._program.wait)
 
     async def communicate(self, data: bytes = b"") -> tuple[bytes, bytes]:
-        """Send `data` and the end of file, and return what comes until the program has ended."""
+        """Send `data` and the end of file, and return the output up to the end of the program."""
         if self._program.stdin is not None and not self._program.stdin.closed:
             self._program.stdin.write(data)
             self._program.stdin.close()

@@ -27,18 +27,18 @@ def rows(pilot: Pilot[Any]) -> StreamRows:
 
 
 def cursor(pilot: Pilot[Any]) -> str:
-    """Give the line of the cursor."""
+    """Return the line of the cursor."""
     return next((line for line in seen(pilot.app).splitlines() if line.startswith("▌")), "")
 
 
 def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Press keys as a terminal sends them; what they bring about is to be waited for."""
+    """Send key events as a terminal does, without waiting for their effect."""
     for key in keys:
         pilot.app.post_message(Key(key, key if len(key) == 1 else None))
 
 
 async def type_filter(pilot: Pilot[Any], text: str) -> FilterInput:
-    """Go into the filter, put a text in its place, and give the box."""
+    """Replace the text of the filter, and return its input box."""
     press(pilot, "slash")
     box = pilot.app.screen.query_one(FilterInput)
     await wait_for(pilot, lambda: box.has_focus)

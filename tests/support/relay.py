@@ -1,4 +1,4 @@
-"""What the tests of the relay share: a recorder before a scripted upstream, clients of the wire, a look at the tape.
+"""A recorder before a scripted upstream, HTTP clients, the command as a process, and a reader of the tape.
 
 The client's side is read by h11 and the tape by plain sqlite3, so that nothing is judged by the code that made it.
 """
@@ -46,7 +46,7 @@ def run(main: Coroutine[Any, Any, Any], loop: Callable[[], asyncio.AbstractEvent
 
 
 def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Let pytest call an async test: on the loop of its `relay`, or of its `loop`, or on uvloop."""
+    """Run an async test on the loop of its `relay`, on its `loop`, or on uvloop."""
 
     @functools.wraps(test)
     def call(**fixtures: Any) -> None:
@@ -59,7 +59,7 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """Wait until the condition holds, and give what it gave."""
+    """Wait for a true value of the condition, and return the value."""
     async with asyncio.timeout(seconds):
         while not (found := condition()):  # noqa: ASYNC110 - what a tape or a peer shows has no event
             await asyncio.sleep(0.005)
@@ -67,7 +67,7 @@ async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
 
 
 def chunk(text: str, **more: Any) -> bytes:
-    """Give one event with a chat-completion chunk."""
+    """Return one event with a chat-completion chunk."""
     choice = {"index": 0, "delta": {"content": text}, "finish_reason": more.pop("finish", None)}
     payload = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
     return b"data: " + json.dumps(payload).encode() + b"\n\n"
@@ -106,7 +106,7 @@ def select(tape: Path, statement: str, *values: Any) -> list[sqlite3.Row]:
 
 
 def kept(tape: Path, path: str) -> Kept | None:
-    """Give the exchange of this path, once it has ended; the tape must be consistent in itself."""
+    """Return the finished exchange of this path, or None; fail if the tape is inconsistent."""
     rows = select(tape, "SELECT e.*, m.outcome, m.outcome_detail, m.flags, m.content FROM exchanges e"
                         " JOIN measures m ON m.exchange_no = e.no WHERE e.path = ?", path)  # fmt: skip
     if not rows:
@@ -132,7 +132,7 @@ def kept(tape: Path, path: str) -> Kept | None:
 
 
 def writer_of(tape: Path) -> int:
-    """Give the process that writes a tape, as its lock names it."""
+    """Return the pid of the writer in the lock file of a tape."""
     return int(Path(f"{tape}.lock").read_text("utf-8").split("\n")[1])
 
 
@@ -141,7 +141,7 @@ def writer_of(tape: Path) -> int:
 
 @dataclass(slots=True)
 class Answer:
-    """What a client got; `complete` says whether the body ended as its framing has it."""
+    """A response as a client received it; `complete` if the body ended as its framing demands."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Answer:
 
 
 def address(base: str) -> tuple[str, int]:
-    """Give the host and the port of a base URL."""
+    """Return the host and the port of a base URL."""
     parts = urlsplit(base)
     assert parts.hostname
     assert parts.port
@@ -171,7 +171,7 @@ async def dial(base: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.S
 
 
 def post(target: str, body: bytes = b"{}", headers: Sequence[tuple[str, str]] = (), method: str = "POST") -> bytes:
-    """Give a request's bytes."""
+    """Return the bytes of a request."""
     lines = [f"{method} {target} HTTP/1.1", "host: localhost", *(f"{name}: {value}" for name, value in headers)]
     if body:
         lines.append(f"content-length: {len(body)}")
@@ -251,7 +251,7 @@ def make_authority(there: Path) -> Path:
 
 
 def serving(authority: Path, name: str) -> ssl.SSLContext:
-    """Give what a server needs to serve with one of an authority's certificates."""
+    """Return the TLS context of a server with one of an authority's certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / f"{name}.pem", authority / f"{name}.key")
     return context
@@ -293,7 +293,7 @@ async def serving_raw(relay: "Relay", upstream: Callable[..., Coroutine[Any, Any
 
 
 class ByHand(Socket):
-    """A socket of which a test tells what it reads, and what becomes of what is written."""
+    """A socket whose input and whose room for output are set by the test."""
 
     def __init__(self) -> None:
         self.is_closed = self.is_paused = self.has_kernel_time = False
@@ -367,7 +367,7 @@ async def recording(tape: Path, upstream: str, *arguments: object, **more: Any) 
 
 
 async def finish(process: Process, number: signal.Signals | None = None, seconds: float = 20.0) -> tuple[int, str, str]:
-    """Signal the command, if told, and wait for its end; give its exit code and the rest of what it said."""
+    """Wait for the end of the command, after a signal if one is given; return its exit code and remaining output."""
     if number is not None:
         process.send_signal(number)
     async with asyncio.timeout(seconds):
@@ -380,7 +380,7 @@ async def finish(process: Process, number: signal.Signals | None = None, seconds
 
 
 class Relay:
-    """A recorder before a scripted upstream; a scene is played to whoever asks for the target that `plays` gave."""
+    """A recorder before a scripted upstream, which plays a scene to requests for the target from `plays`."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
@@ -429,7 +429,7 @@ class Relay:
         return self.recorder.base
 
     def plays(self, scene: Scene) -> str:
-        """Give a new target that this scene is played for."""
+        """Return a new target, whose requests get this scene."""
         target = f"/v1/scene-{len(self._scenes)}"
         self._scenes[target.encode()] = scene
         return target
@@ -452,7 +452,7 @@ class Relay:
         return found
 
     async def shows(self, scene: Scene, **request: Any) -> tuple[Answer, Kept]:
-        """Play a scene to one client: what it got, and what the tape has."""
+        """Play a scene to one client, and return its answer and the exchange on the tape."""
         target = self.plays(scene)
         got = await self.get(target, **request)
         return got, await self.kept(target)

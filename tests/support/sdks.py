@@ -1,4 +1,4 @@
-"""Answers for the official SDKs, and what the tape has of them."""
+"""Scenes for the official SDKs, and the measures of their exchanges on the tape."""
 
 import json
 import sqlite3

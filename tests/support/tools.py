@@ -1,4 +1,4 @@
-"""Streams as other tools see them, and what those tools measure."""
+"""Streams as other tools see them, and the figures of those tools."""
 
 import json
 
@@ -25,7 +25,7 @@ MS = 1_000_000
 
 
 def exchange(given, end_ms, status=200, ended_by="end", **facts):
-    """Give an exchange, what its body says, and its measures."""
+    """Return an exchange, its decoded body and its measures."""
     reads, body = [], b""
     for seq, read in enumerate(given):
         data = read["text"].encode()
@@ -52,7 +52,7 @@ def words(text, special):
 
 
 def stream(*events, end=None, **facts):
-    """Give an exchange whose events come 10 ms apart; one that is None is a read of its own without an event."""
+    """Return an exchange with events 10 ms apart; None is a read without an event."""
     reads = [{"t_ms": 10 * no, "text": text} for no, text in enumerate(events, 1) if text]
     return exchange(reads, end or 10 * len(events) + 5, **facts)
 
