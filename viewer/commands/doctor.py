@@ -140,11 +140,11 @@ def _of_shipping(path: Path) -> Iterator[Finding]:
     """Look at a tape's shipping progress, by destination."""
     from wiretape.recorder.tape import file
     from wiretape.viewer.ship import acknowledged
-    from wiretape.viewer.source.tape import shipping
+    from wiretape.viewer.source.tape import following
 
     with file.reading(path) as connection:
-        for name, until in acknowledged.destinations(path, shipping.identity(connection)):
-            waiting = shipping.waiting(connection, until)
+        for name, until in acknowledged.destinations(path, following.identity(connection)):
+            waiting = following.waiting(connection, until)
             yield judge_shipping(name, waiting.exchanges, waiting.lag_ns(SYSTEM.wall_ns()))
 
 

@@ -4,8 +4,10 @@ Lines are laid out by `report.tables`.
 """
 
 import contextlib
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -171,6 +173,25 @@ def _gaps(source: "Source", rows: "list[TableRow]") -> Iterator[bytes | None]:
         yield from map(source.gaps(ids).get, ids)
 
 
+@contextlib.contextmanager
+def _interrupts(seconds: float) -> Iterator[Callable[[], None]]:
+    """Yield a function that waits for the next poll, and raises `KeyboardInterrupt` for an interrupt until then.
+
+    By itself Python raises it wherever it happens to be; within a callback of a library it would be lost.
+    """
+    came = threading.Event()
+
+    def pause() -> None:
+        if came.wait(seconds):
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        yield pause
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _follow(
     source: "Source",
     fields: tuple[str, ...],
@@ -182,10 +203,9 @@ def _follow(
 ) -> NoReturn:
     from wiretape.viewer.report import tables
     from wiretape.viewer.source.base import Selection
-    from wiretape.viewer.source.tape import following
 
     recent: list[TableRow] | None = None
-    with contextlib.suppress(KeyboardInterrupt), following.interrupts(source.poll_s) as pause:
+    with contextlib.suppress(KeyboardInterrupt), _interrupts(source.poll_s) as pause:
 
         def wait() -> None:
             output.raise_if_unread()

@@ -27,7 +27,7 @@ from wiretape.recorder.errors import TapeGone, WiretapeError
 from wiretape.recorder.tape import lock
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
-from wiretape.viewer.source.tape import shipping
+from wiretape.viewer.source.tape import following
 
 _OTHERS_SECONDS = 2.0
 PATIENCE_SECONDS = 10.0
@@ -154,8 +154,8 @@ class Shipper:
         Raises the errors of its sink; `NotTaken` if `once`, or when it is over: the rest stays on the tape.
         """
         self._connection, self._until = connection, None
-        shipping.read_through(connection)
-        self.acknowledged.identify(shipping.identity(connection), self.sink.tenant)
+        following.read_through(connection)
+        self.acknowledged.identify(following.identity(connection), self.sink.tenant)
         self.sink.begin(connection, self.acknowledged, self.warn)
         if not self._is_prepared:
             self._retry(self.sink.prepare, once)
@@ -196,7 +196,7 @@ class Shipper:
 
     def _found(self) -> ShippingReport:
         until = min(self.acknowledged.of(lane).until for lane in self.sink.lanes)
-        waiting = shipping.waiting(self._connection, until)
+        waiting = following.waiting(self._connection, until)
         self.last = ShippingReport(self.shipped, waiting.exchanges, waiting.lag_ns(self.clock.wall_ns()), waiting.first)
         self.tell(self.last)
         return self.last

@@ -12,6 +12,7 @@ from wiretape.recorder.destinations import TENANT
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
+from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.tables import EngineTable
 
@@ -85,7 +86,7 @@ class Sink(ABC):
     """A destination of a tape. Its `lanes` are shipped one after the other, each with a progress of its own."""
 
     lanes: Sequence[str]
-    poll_seconds: ClassVar[float] = 0.5
+    poll_seconds: ClassVar[float] = POLL_SECONDS["shipping"]
     """Delay before a settled exchange is shipped; those that follow meanwhile join its batch."""
     rounds: ClassVar[int] = 8
     """Maximum number of rounds of tries where only the present exchanges are shipped."""

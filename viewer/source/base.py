@@ -54,6 +54,28 @@ Progress = Callable[[Iterable[str]], Iterable[str]]
 """Passes items on, and shows how many have passed."""
 
 
+FollowerKind = Literal["page", "screen", "command", "run page", "shipping", "retry", "server", "archive"]
+POLL_SECONDS: Final[dict[FollowerKind, float]] = {
+    "page": 0.1,  # the live page of an exchange
+    "screen": 0.15,  # the terminal's list, inspector, conversations and comparisons
+    "command": 0.2,  # `ls -F` of a tape, metrics: people do not notice a fifth of a second
+    "run page": 1.0,  # the live page of all exchanges
+    "shipping": 0.5,  # ClickHouse, OTLP: exchanges that settle meanwhile join the batch
+    "retry": 0.5,  # a tape that cannot be read
+    "server": 2.0,  # `ls -F` of a server
+    "archive": 60.0,  # Parquet files
+}
+"""Interval between two polls of a source, in seconds, by follower."""
+
+REST: Final = 4
+"""Rest after a reading, as a multiple of its duration."""
+
+
+def pause_s(follower: FollowerKind, took_ns: int) -> float:
+    """Return the delay after a reading, in seconds: slow readings take a fifth of the time at most."""
+    return max(POLL_SECONDS[follower], REST * took_ns / 1e9)
+
+
 class Unsupported(WiretapeError):
     """A question that a source cannot answer."""
 
@@ -111,25 +133,33 @@ class Failures:
     count: int
 
 
+Version = tuple[int, int]
+"""A value that changes with each write of others to a tape, and with each connection to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The state of a list at the last poll."""
+    """The state of a tape at a poll: the highest number of an exchange, the last settlement, and the running exchanges.
 
-    version: int
-    total: int = 0
+    Exchanges are `unsettled` until they are measured.
+    """
+
+    version: Version = (0, 0)
     newest: int = 0
+    settled: int = 0
     unsettled: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The changes of a list since the last poll.
+    """The changes of a list since the last poll; `total` counts all exchanges, `running` those that still run.
 
-    `fits` are the exchanges that are new, still run or ran then, and fit the filter; `unfit` those that do not. `rows`
-    are those of the newest of `fits`. `running` counts the exchanges that still run. `deleted`: some are gone.
+    `fits` are the exchanges that are new, still run or have settled since, and fit the filter; `unfit` those that do
+    not. `rows` are those of the newest of `fits`. `deleted`: some are gone, or the tape was replaced.
     """
 
     seen: Seen
+    total: int
     running: int
     recorder: "RecorderRun | None"
     fits: list[int] = field(default_factory=list)
@@ -229,7 +259,7 @@ class Place(ABC):
     """The kind of source in messages."""
     file: Path | None = None
     """The file of a tape."""
-    retry_s: float = 0.5
+    retry_s: float = POLL_SECONDS["retry"]
     """Delay before a screen repeats a failed query, in seconds."""
     lacks: Collection[Capability] = ()
 
@@ -273,8 +303,8 @@ class Source(ABC):
 
     empty: str = "the source holds no exchanges yet"
     """The message for a source without exchanges."""
-    poll_s: float = 0.2
-    """Interval of polls for new exchanges, in seconds."""
+    poll_s: float = POLL_SECONDS["command"]
+    """Interval between two polls of a command that follows it, in seconds."""
 
     def tape(self, capability: Capability, asked: str = "") -> "Connection":
         """Return the tape's connection for a question that only tapes answer. Raises `Unsupported`."""

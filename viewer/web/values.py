@@ -26,6 +26,7 @@ from wiretape.viewer.listing import notices
 from wiretape.viewer.page import run, sources, stream
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.base import FollowerKind
 from wiretape.viewer.source.tape import conditions, live, queries
 from wiretape.viewer.source.tape import exchange as tape_exchange
 from wiretape.viewer.source.tape.conditions import Condition
@@ -60,8 +61,8 @@ class Settings:
 class PageSource(Protocol):
     """A source of a page's content, read again and again."""
 
-    pause_seconds: float
-    """Shortest interval between two readings."""
+    follower: FollowerKind
+    """The kind of follower, which says how often it is read."""
 
     rest_seconds: float
     """Longest interval between two readings: silences grow even on a tape that nobody writes to."""
@@ -73,7 +74,7 @@ class PageSource(Protocol):
 class RunSource:
     """The exchanges that a filter selects: the newest ones."""
 
-    pause_seconds = 1.0
+    follower: FollowerKind = "run page"
     rest_seconds = 0.0
 
     def __init__(self, settings: Settings) -> None:
@@ -162,7 +163,7 @@ _GROWING: Final = (
 class ExchangeSource:
     """One exchange, by its id."""
 
-    pause_seconds = 0.1
+    follower: FollowerKind = "page"
     rest_seconds = 1.0
 
     def __init__(self, settings: Settings, id: str) -> None:

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from sqlalchemy import Connection
 
@@ -12,15 +11,9 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.base import POLL_SECONDS, pause_s
+from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.web.values import PageSource
-
-POLL_SECONDS: Final = 0.1
-AGAIN_SECONDS: Final = 0.5
-"""Interval between attempts to read an unreadable tape."""
-
-SHARE: Final = 5
-"""Rest after a reading, as a multiple of its duration: a page takes a sixth of a CPU at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,7 @@ class SourceWatch:
                 self._tell(Reading(self._last.value, safe(str(error))))
             except Exception as error:  # noqa: BLE001 - any failure is reported on the page
                 self._tell(Reading(self._last.value, safe(f"a fault of wiretape's own: {error!r}")))
-            self._ended.wait(AGAIN_SECONDS)
+            self._ended.wait(POLL_SECONDS["retry"])
 
     def _follow(self, connection: Connection) -> None:
         """Read as long as the file is the one that was opened."""
@@ -63,13 +56,13 @@ class SourceWatch:
         is_other = None not in (file, self._file) and file != self._file
         self._file = file or self._file
         while not self._ended.is_set() and _identity(self._tape) == file:
-            began, latest = SYSTEM.now(), queries.version(connection)
-            wait = POLL_SECONDS
+            began, latest = SYSTEM.now(), following.version(connection)
+            wait = POLL_SECONDS["page"]
             if latest != version or began >= due:
                 version = latest
                 value = self._source.read(connection)
                 self._tell(Reading(value | {"live": value["live"] | {"replaced": is_other}}))
-                wait = max(self._source.pause_seconds, SHARE * (SYSTEM.now() - began) / 1e9)
+                wait = pause_s(self._source.follower, SYSTEM.now() - began)
                 due = began + int(self._source.rest_seconds * 1e9)
             self._ended.wait(wait)
 

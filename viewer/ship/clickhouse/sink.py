@@ -11,7 +11,7 @@ from wiretape.viewer.ship.clickhouse.batches import Encoder
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, RowSink, ShippedLabels, ShippingReport
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.client import Centre, Unavailable
-from wiretape.viewer.source.tape import shipping
+from wiretape.viewer.source.tape import following
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 2000, tables.STREAMS.name: 500}
 _MOST_BYTES: Final = 2 << 20
@@ -57,7 +57,7 @@ class CentreSink(RowSink):
         if not (is_last or self._runs_due.is_due):
             return
         encoder = self._encoders[tables.SESSIONS.name]
-        runs = shipping.runs(self.connection, encoder.sources)
+        runs = following.runs(self.connection, encoder.sources)
         if rows := [run for run in runs if run not in self._told or run is runs[-1]]:
             self._insert(encoder, encoder.encode(rows, added=self.added(report)))
         self._told.update(rows)
@@ -66,7 +66,7 @@ class CentreSink(RowSink):
     def _read(self, encoder: Encoder, progress: Progress) -> Iterator[tuple[int, int, bytes]]:
         """Yield encoded rows, some at once: the version of the last, their number, and their bytes."""
         after, most = progress.until, self._at_once(encoder, progress.until)
-        while rows := shipping.settled(self.connection, encoder.sources, after, progress.sending, most):
+        while rows := following.settled(self.connection, encoder.sources, after, progress.sending, most):
             after = rows[-1][0]
             yield after, len(rows), encoder.encode([row[2:] for row in rows], [row[1] for row in rows])
             del rows  # their memory is for the next
@@ -75,7 +75,7 @@ class CentreSink(RowSink):
     def _at_once(self, encoder: Encoder, after: int) -> int:
         """Return the number of rows per read: for bodies only as many as are held in memory."""
         most, is_large = ROWS_AT_ONCE[encoder.table.name], encoder.table is tables.STREAMS
-        return shipping.fitting(self.connection, after, most, _MOST_BYTES) if is_large else most
+        return following.fitting(self.connection, after, most, _MOST_BYTES) if is_large else most
 
     def _insert(self, encoder: Encoder, data: bytes | bytearray) -> None:
         columns = [column.name for column in encoder.table.columns]

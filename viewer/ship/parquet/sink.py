@@ -17,9 +17,10 @@ from wiretape.viewer.ship.parquet import compaction, layout
 from wiretape.viewer.ship.parquet.files import SUFFIX, Files, cause
 from wiretape.viewer.ship.parquet.layout import Maker
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, RowSink, ShippedLabels, ShippingReport
+from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.tables import EngineTable
-from wiretape.viewer.source.tape import shipping
+from wiretape.viewer.source.tape import following
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 10_000, tables.STREAMS.name: 1000}
 """Maximum number of rows of a batch."""
@@ -36,7 +37,7 @@ _SHOWN: Final = 300
 class ArchiveSink(RowSink):
     """Ships to an archive. A failure there is not retried with `once`: a disk does not mend by itself."""
 
-    poll_seconds = 60.0
+    poll_seconds = POLL_SECONDS["archive"]
     """Interval between files, in seconds: engines like few and large ones."""
     rounds = 1
 
@@ -79,7 +80,9 @@ class ArchiveSink(RowSink):
         days, last = dict[str, list[int]](), progress.until
         columns = [column.source for column in table.columns if column.source is not None and column.name in _PLANNED]
         left = _ALL if progress.sending is not None else MOST_ROWS[table.name]  # a fixed batch has its own end
-        while found := shipping.settled(self.connection, columns, last, progress.sending, min(left, _VERSIONS_AT_ONCE)):
+        while found := following.settled(
+            self.connection, columns, last, progress.sending, min(left, _VERSIONS_AT_ONCE)
+        ):
             for version, _, started, *_ in found:
                 days.setdefault(layout.day(started), []).append(version)
             last, left = found[-1][0], left - len(found)
@@ -92,14 +95,14 @@ class ArchiveSink(RowSink):
         """Yield exchanges as tables, some at once."""
         maker, most = self._makers[table.name], ROWS_AT_ONCE[table.name]
         for first in range(0, len(versions), most):
-            if found := shipping.of_versions(self.connection, maker.sources, versions[first : first + most]):
+            if found := following.of_versions(self.connection, maker.sources, versions[first : first + most]):
                 yield maker.table([row[2:] for row in found], [row[1] for row in found])
 
     def _ship_runs(self, report: ShippingReport) -> None:
         """Write the runs of recorders, a file a day, where they or the progress of shipping have changed."""
         maker, days, date = self._makers[tables.SESSIONS.name], dict[str, list[Any]](), ""
         started = maker.sources.index(tables.SESSIONS.column("started_at").source)
-        for run in shipping.runs(self.connection, maker.sources):
+        for run in following.runs(self.connection, maker.sources):
             date = layout.day(run[started])
             days.setdefault(date, []).append(run)
         last, waiting = date, (report.waiting, report.first)  # only that day's file has the tape's progress

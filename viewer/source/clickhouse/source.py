@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.stats.tools.summary import Addend
 
 
-POLL_SECONDS: Final = 2.0
 LATEST_SECONDS: Final = 3600
 """Age of an exchange beyond which it is not searched for."""
 
@@ -192,7 +191,7 @@ class ServerSource(Queried):
     """A server that is connected."""
 
     empty = "the server holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
-    poll_s = POLL_SECONDS
+    poll_s = base.POLL_SECONDS["server"]
 
     def absent(self, tool: str) -> list[str]:
         """Return the metrics of a tool that need bytes."""
@@ -253,7 +252,7 @@ class ServerSource(Queried):
         starts = sorted(map(listing.start_of, page.numbers))
         started = (starts[0], starts[-1]) if starts else None
         first = self.visible(page.numbers[:PAGE])
-        return base.Listed(page.numbers, took, first, base.Change(base.Seen(0, total), 0, None), started, page)
+        return base.Listed(page.numbers, took, first, base.Change(base.Seen(), total, 0, None), started, page)
 
     def further(self, filter: Filter | None, order: base.Order | None, page: base.Page) -> base.Page:
         return self._page(filter, order, page)

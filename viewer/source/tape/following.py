@@ -1,159 +1,227 @@
-"""Following a tape: the exchanges that fit, in batches, as they end.
+"""Following a tape: its changes since a poll, and the settled exchanges that programs ship, in their order.
 
-The tape numbers settled exchanges in the order of the commits: a follower selects higher numbers than its last one.
-Each query is short, as in `queries`, which fetches the rows; the format of batches is left to the commands.
+The writer numbers settled exchanges in the order of the commits: a follower selects higher numbers than its last one.
+Each query is short, as in `queries`, but nothing that only lists and statistics need is loaded here: shipping is a
+process of its own that stays, and takes little memory.
 """
 
-import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select, true
+from sqlalchemy import JSON, Column, Connection, Integer, bindparam, func, select, type_coerce
 
-from wiretape.recorder.tape.schema import exchanges, measures, sessions, settlements
-from wiretape.viewer.rows import TableRow
-from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED, Statement, among
-from wiretape.viewer.source.tape.conditions import Condition
-
-POLL_SECONDS = 0.2
-"""Maximum delay before a finished exchange is seen; people do not notice a fifth of a second."""
-
+from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, exchanges, measures, sessions, settlements
+from wiretape.viewer.source.base import Seen, Version
+from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement
 
 PAGE = 50
-"""Number of exchanges per query."""
+"""Number of exchanges that a follower takes at once."""
+
+_OPENINGS = itertools.count(1)
+_JOINED = (
+    settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
+    .join(sessions, sessions.c.no == exchanges.c.session_no)
+    .outerjoin(measures, measures.c.exchange_no == exchanges.c.no)
+)
+_STREAMED = _JOINED.outerjoin(FROM_UPSTREAM.bodies, FROM_UPSTREAM.bodies.c.exchange_no == exchanges.c.no).outerjoin(
+    FROM_CLIENT.bodies, FROM_CLIENT.bodies.c.exchange_no == exchanges.c.no
+)
+_SIZES = select(
+    func.coalesce(exchanges.c.request_size, 0)
+    + func.coalesce(FROM_UPSTREAM.bodies.c.size, 0)
+    + func.coalesce(FROM_CLIENT.bodies.c.size, 0)
+).select_from(_STREAMED)
+_NUMBERS = select(settlements.c.version, exchanges.c.no).select_from(
+    settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
+)
+_SETTLED = _NUMBERS.where(settlements.c.version > bindparam("after")).order_by(settlements.c.version)
+_BEGUN = select(exchanges.c.no).where(exchanges.c.no > bindparam("newest"))
+_OPENING = "opening"
+_CACHE_KIB = 256
+_LAST = (1 << 63) - 1
+
+_EARLIEST_US = 10**15
+"""Versions below are numbers of exchanges: those of tapes that are older than versions, and made ones."""
+
+
+def _limited(statement: Statement) -> Statement:
+    """Limit settled exchanges, in their order, to those after a version and not after another, and in number."""
+    version = settlements.c.version
+    limited = statement.where(version > bindparam("after"), version <= bindparam("until")).order_by(version)
+    return limited.limit(bindparam("most", type_=Integer))
+
+
+class Changes(NamedTuple):
+    """The numbers of the exchanges that are new since a poll, and of those settled since, or derived again.
+
+    Those that still run are `seen.unsettled`: any of them may have grown.
+    """
+
+    seen: Seen
+    new: frozenset[int] = frozenset()
+    settled: frozenset[int] = frozenset()
+
+
+def version(connection: Connection) -> Version:
+    """Return a value that is another whenever somebody else has written to the tape, or over another connection."""
+    with connection.begin():
+        return current_version(connection)
+
+
+def current_version(connection: Connection) -> Version:
+    """Return the `version` within a transaction."""
+    if _OPENING not in connection.info:
+        connection.info[_OPENING] = next(_OPENINGS)
+    return connection.info[_OPENING], int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+
+def start(connection: Connection) -> Seen:
+    """Return the state of a tape from which `changes` goes on, within a transaction."""
+    ends = (connection.execute(select(func.max(last))).scalar() for last in (exchanges.c.no, settlements.c.version))
+    newest, settled = (end or 0 for end in ends)
+    return Seen(current_version(connection), newest, settled, frozenset(_unsettled(connection)))
+
+
+def changes(connection: Connection, seen: Seen) -> Changes | None:
+    """Return the changes since a state, within a transaction; None if nobody has written to the tape."""
+    version = current_version(connection)
+    if version == seen.version:
+        return None
+    new = frozenset(connection.execute(_BEGUN, {"newest": seen.newest}).scalars())
+    rows = connection.execute(_SETTLED, {"after": seen.settled}).all()
+    settled = frozenset(row.no for row in rows)
+    newest, last = max(new, default=seen.newest), rows[-1].version if rows else seen.settled
+    return Changes(Seen(version, newest, last, (seen.unsettled | new) - settled), new, settled)
+
+
+def _unsettled(connection: Connection) -> set[int]:
+    """Return those that run or are not measured yet; nearly always they are those that run, which an index has."""
+    running = set(connection.execute(select(exchanges.c.no).where(exchanges.c.ended_by.is_(None))).scalars())
+    total, measured = (
+        connection.execute(select(func.count()).select_from(table)).scalar_one() for table in (exchanges, measures)
+    )
+    if measured + len(running) == total:
+        return running
+    unmeasured = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
+    return set(connection.execute(unmeasured).scalars())
 
 
 class Follower:
-    """Takes exchanges as they end, each once, those settled after a version first; of a tape, or of one session of it.
+    """Takes exchanges as they settle, each once, those after a version first; of a tape, or of one session of it.
 
     Exchanges settled after `until`, if given, are left out. It may go on over another connection to the tape.
     """
 
     def __init__(self, version: int = 0, session: str | None = None, *, until: int | None = None) -> None:
-        joined = settlements.join(exchanges, exchanges.c.no == settlements.c.exchange_no)
-        self._ended = select(settlements.c.version, exchanges.c.no).select_from(joined)
+        self._statement = _limited(_NUMBERS).params(until=_LAST if until is None else until, most=PAGE)
         if session is not None:
             own = select(sessions.c.no).where(sessions.c.uuid == session).scalar_subquery()
-            self._ended = self._ended.where(exchanges.c.session_no == own)
-        if until is not None:
-            self._ended = self._ended.where(settlements.c.version <= until)
+            self._statement = self._statement.where(exchanges.c.session_no == own)
         self.version = version
         """All that were settled up to this one have been taken."""
 
-    def skip(self, connection: Connection) -> None:
-        """Skip the exchanges that have been settled before now."""
-        self.version = connection.execute(select(func.max(settlements.c.version))).scalar() or 0
-
     def take(self, connection: Connection) -> list[int]:
-        """Return the numbers of the next exchanges that have ended, at most a page of them; none: there are no more."""
-        statement = self._ended.where(settlements.c.version > self.version)
+        """Return the numbers of the next settled exchanges, at most a page of them; none: there are no more."""
         with connection.begin():
-            rows = connection.execute(statement.order_by(settlements.c.version).limit(PAGE)).all()
+            rows = connection.execute(self._statement.params(after=self.version)).all()
         self.version = rows[-1].version if rows else self.version
         return [row.no for row in rows]
 
 
-@contextlib.contextmanager
-def interrupts(seconds: float = POLL_SECONDS) -> Iterator[Callable[[], None]]:
-    """Yield a function that waits for the next poll, and raises `KeyboardInterrupt` for an interrupt until then.
+class Waiting(NamedTuple):
+    """The number of exchanges to ship, and the version of the first, or None without any."""
 
-    By itself Python raises it wherever it happens to be; within a callback of a library it would be lost.
-    """
-    came = threading.Event()
+    exchanges: int
+    first: int | None
 
-    def pause() -> None:
-        if came.wait(seconds):
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, lambda *_: came.set())
-    try:
-        yield pause
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def lag_ns(self, wall_ns: int) -> int | None:
+        """Return the time since the first was settled, or None if there is none, or its time is unknown."""
+        if self.first is None or self.first < _EARLIEST_US:
+            return None
+        return max(wall_ns - self.first * 1000, 0)
 
 
-def pause() -> None:
-    """Wait for the next poll."""
-    threading.Event().wait(POLL_SECONDS)
-
-
-def ended(
-    connection: Connection,
-    fields: tuple[str, ...],
-    where: Condition | None = None,
-    *,
-    last: int = 10,
-    wait: Callable[[], None] = pause,
-) -> Iterator[list[TableRow]]:
-    """Yield the newest `last` that have ended, then, for ever, those that end; each once, in the order of ending.
-
-    Of exchanges that end between two polls the times of their ends decide. `wait` is called before each poll.
-    """
-    batches = ended_numbers(connection, where, last=last, wait=wait)
-    yield list(queries.numbered(connection, fields, next(batches)))
-    for numbers in batches:
-        if batch := list(queries.numbered(connection, fields, numbers, where)):
-            yield batch
-
-
-def ended_numbers(
-    connection: Connection, where: Condition | None = None, *, last: int | None = None, wait: Callable[[], None] = pause
-) -> Iterator[list[int]]:
-    """Yield the numbers of the newest `last` that fit and have ended, or of all; then of all that end, fit or not."""
-    follower = Follower()
-    with connection.begin():  # one snapshot: an exchange that ends later is read later, and only once
-        follower.skip(connection)
-        newest, running = _unsettled(connection)
-        numbers = _last_ended(connection, last, where)
-    yield numbers
-    while True:
-        wait()
-        settled = set[int]()
-        while page := follower.take(connection):
-            settled.update(page)
-        last_begun = max(settled, default=0)
-        running |= _between(connection, newest, last_begun)
-        if ended := settled & running:  # others were derived again
-            yield _in_order_of_ending(_ended(connection, ended))
-        newest, running = max(newest, last_begun), running - settled
-
-
-def _unsettled(connection: Connection) -> tuple[int, set[int]]:
-    """Return the highest number of an exchange, and the numbers of those that are open or not yet measured."""
-    running = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
-    newest = connection.execute(select(func.max(exchanges.c.no))).scalar()
-    return newest or 0, set(connection.execute(running).scalars())
-
-
-def _between(connection: Connection, newest: int, last: int) -> set[int]:
-    """Return the numbers of the exchanges that have begun after one, up to another."""
-    statement = select(exchanges.c.no).where(exchanges.c.no > newest, exchanges.c.no <= last)
+def identity(connection: Connection) -> str | None:
+    """Return the id of a tape, which another tape of its name lacks: its first session; None before that."""
     with connection.begin():
-        return set(connection.execute(statement).scalars())
+        uuid: str | None = connection.execute(select(sessions.c.uuid).order_by(sessions.c.no).limit(1)).scalar()
+    return uuid
 
 
-def _ended(connection: Connection, numbers: set[int]) -> Sequence[Any]:
+def read_through(connection: Connection) -> None:
+    """Keep few pages of the tape in memory: each is read once."""
+    connection.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    connection.rollback()
+
+
+def waiting(connection: Connection, after: int) -> Waiting:
+    """Return the count of exchanges settled after a version, with the first version of them."""
+    statement = select(func.count(), func.min(settlements.c.version)).where(settlements.c.version > after)
     with connection.begin():
-        return connection.execute(_ends().where(among(numbers))).all()
+        count, first = connection.execute(statement).one()
+    return Waiting(count, first)
 
 
-def _last_ended(connection: Connection, count: int | None, where: Condition | None) -> list[int]:
-    statement = _ends().where(measures.c.exchange_no.is_not(None), true() if where is None else where)
-    rows = connection.execute(statement.order_by(exchanges.c.no.desc()).limit(count)).all()
-    return _in_order_of_ending(rows)
+def settled(
+    connection: Connection, columns: Sequence[Column[Any]], after: int, until: int | None, most: int
+) -> list[tuple[Any, ...]]:
+    """Return the exchanges settled after a version and not after `until`, in that order, with a limit.
+
+    A row has the version, the labels, and then the columns.
+    """
+    statement = _statement(tuple(columns)).params(after=after, until=_LAST if until is None else until, most=most)
+    with connection.begin():
+        return cells.fetch(connection, statement)
 
 
-def _ends() -> Statement:
-    return select(exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns).select_from(JOINED)
+def fitting(connection: Connection, after: int, most: int, size: int) -> int:
+    """Return the number of exchanges settled after a version that fit the limits of count and bytes; one at least."""
+    with connection.begin():
+        sizes = connection.execute(_limited(_SIZES).params(after=after, until=_LAST, most=most)).scalars().all()
+    count: int = sum(so_far <= size for so_far in itertools.accumulate(sizes))
+    return max(count, 1)
 
 
-def _in_order_of_ending(rows: Sequence[Any]) -> list[int]:
-    def ended(row: Any) -> tuple[datetime, int]:
-        lasted = timedelta(microseconds=(row.end_ns or 0) / 1000)
-        return datetime.fromisoformat(row.started_at) + lasted, row.no
+def of_versions(
+    connection: Connection, columns: Sequence[Column[Any]], versions: Sequence[int]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of `settled` that have these versions: those that were not deleted, or derived again, since."""
+    with connection.begin():
+        return cells.fetch(connection, _by_version(tuple(columns)).params(versions=versions))
 
-    return [row.no for row in sorted(rows, key=ended)]
+
+@functools.cache
+def _statement(columns: tuple[Column[Any], ...]) -> Statement:
+    """Return the statement of `settled`, which is built once: that takes as long as running it."""
+    return _limited(_selected(columns))
+
+
+@functools.cache
+def _by_version(columns: tuple[Column[Any], ...]) -> Statement:
+    chosen = settlements.c.version.in_(bindparam("versions", expanding=True))
+    return _selected(columns).where(chosen).order_by(settlements.c.version)
+
+
+def _selected(columns: tuple[Column[Any], ...]) -> Statement:
+    first = (settlements.c.version, exchanges.c.labels)
+    needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
+    statement = select(*first, *map(_as_stored, columns)).select_from(_STREAMED if needs_bodies else _JOINED)
+    if needs_bodies:  # bytes that are not here may be at the centre
+        statement = statement.where(func.coalesce(func.length(FROM_UPSTREAM.bodies.c.data), 1) > 0)
+    return statement
+
+
+def _as_stored(column: Column[Any]) -> Expression:
+    """Return a column with JSON as the text that the tape has, checked all the same."""
+    is_json = isinstance(cells.declared(column), JSON)
+    return type_coerce(column, cells.text_of(column)) if is_json else column
+
+
+def runs(connection: Connection, columns: Sequence[Column[Any]]) -> list[tuple[Any, ...]]:
+    """Return the runs of recorders on a tape, in their order."""
+    statement = select(*map(_as_stored, columns)).order_by(sessions.c.no)
+    with connection.begin():
+        return cells.fetch(connection, statement)

@@ -6,8 +6,9 @@ that is large, and is the same on every screen. The use of the rows is left to `
 """
 
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -22,11 +23,12 @@ from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer import rows
 from wiretape.viewer.listing.ranking import RankedExchange
-from wiretape.viewer.rows import LISTED, DetailRow, ListRow, PreviewRow
-from wiretape.viewer.source.base import Change, Seen
-from wiretape.viewer.source.tape import queries
+from wiretape.viewer.rows import LISTED, DetailRow, ListRow, PreviewRow, TableRow
+from wiretape.viewer.source.base import Change
+from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, among, column, last_read
 from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.following import Changes
 
 LONGEST: Final = 256
 """Maximum number of characters read of a text for the list."""
@@ -63,6 +65,7 @@ _MOST_ROWS: Final = 256
 MOST_GAPS: Final = 128
 """More gaps are not read for the list: their sparkline, of 24 cells, is exact enough for a column."""
 
+_ENDS: Final = select(exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns).select_from(JOINED)
 _MOST_VALUES: Final = 200
 _MOST_STARTED: Final = 10_000
 
@@ -138,36 +141,73 @@ def _listed() -> Statement:
 
 
 def change(
-    connection: Connection, seen: Seen | None, where: Condition | None = None, looked_at: Iterable[int] = ()
+    connection: Connection, known: Change | None, where: Condition | None = None, looked_at: Iterable[int] = ()
 ) -> Change | None:
-    """Return the changes of the tape since it was `seen` (None: never); None if nobody has written to it.
+    """Return the changes of the tape since those `known` (None: nothing is); None if nobody has written to it.
 
     Rows are read of those that are new and of those that are `looked_at`, the newest of them at most.
     """
-    version = queries.version(connection)
-    if seen is not None and seen.version == version:
-        return None
-    known = seen or Seen(version)
     with connection.begin():  # one snapshot: later changes are seen the next time
+        changes = following.changes(connection, known.seen) if known else Changes(following.start(connection))
+        if changes is None:
+            return None
+        seen, new, settled = changes
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
-        new = _new(connection, known) if seen else set()
-        newest = connection.execute(select(func.max(exchanges.c.no))).scalar() or 0
-        unsettled = _unmeasured(connection, known.unsettled | new) if seen else _all_unmeasured(connection)
         running = connection.execute(select(func.count()).where(exchanges.c.ended_by.is_(None))).scalar_one()
         recorder = reading.newest_run(connection)
-        affected = sorted(known.unsettled | new if seen else unsettled)
+        affected = sorted(seen.unsettled | settled)
         fitting = _fitting(connection, affected, where)
     kept = [no for no in affected if no in fitting]
     shown = new.union(looked_at)
+    is_other = known is not None and known.seen.version[0] != seen.version[0]
     return Change(
-        Seen(version, total, newest, frozenset(unsettled)),
+        seen,
+        total,
         running,
         recorder,
         kept,
         [no for no in affected if no not in fitting],
         listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:]),
-        deleted=seen is not None and total < seen.total + len(new),
+        deleted=is_other or (known is not None and total < known.total + len(new)),
     )
+
+
+def ended(
+    connection: Connection,
+    fields: tuple[str, ...],
+    where: Condition | None = None,
+    *,
+    last: int = 10,
+    wait: Callable[[], None],
+) -> Iterator[list[TableRow]]:
+    """Yield the newest `last` that have ended, then, for ever, those that end; each once, in the order of ending.
+
+    Of exchanges that end between two polls the times of their ends decide. `wait` is called before each poll.
+    """
+    measured = measures.c.exchange_no.is_not(None)
+    newest = queries.filtered(_ENDS.where(measured), where).order_by(exchanges.c.no.desc()).limit(last)
+    with connection.begin():  # one snapshot: an exchange that ends later is read later, and only once
+        seen = following.start(connection)
+        numbers = _in_order_of_ending(connection.execute(newest).all())
+    yield list(queries.numbered(connection, fields, numbers))
+    while True:
+        wait()
+        with connection.begin():
+            changes = following.changes(connection, seen)
+            if changes is None:
+                continue
+            ran = changes.settled & (seen.unsettled | changes.new)  # others were derived again
+            numbers, seen = _in_order_of_ending(connection.execute(_ENDS.where(among(ran))).all()), changes.seen
+        if batch := list(queries.numbered(connection, fields, numbers, where)):
+            yield batch
+
+
+def _in_order_of_ending(rows: Sequence[Any]) -> list[int]:
+    def ended(row: Any) -> tuple[datetime, int]:
+        lasted = timedelta(microseconds=(row.end_ns or 0) / 1000)
+        return datetime.fromisoformat(row.started_at) + lasted, row.no
+
+    return [row.no for row in sorted(rows, key=ended)]
 
 
 def values(connection: Connection, field: str) -> list[str]:
@@ -280,27 +320,6 @@ def _numbers_of(connection: Connection, statement: Any) -> list[int]:
 
 def _short(name: str) -> Expression:
     return func.substr(column(name), 1, LONGEST, type_=column(name).type) if name in _TEXTS else column(name)
-
-
-def _new(connection: Connection, known: Seen) -> set[int]:
-    return set(connection.execute(select(exchanges.c.no).where(exchanges.c.no > known.newest)).scalars())
-
-
-def _unmeasured(connection: Connection, candidates: Collection[int] | None = None) -> set[int]:
-    """Return those, of these exchanges or of all, that still run or are not measured yet."""
-    statement = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
-    if candidates is not None:
-        statement = statement.where(among(candidates))
-    return set(connection.execute(statement).scalars())
-
-
-def _all_unmeasured(connection: Connection) -> set[int]:
-    """Return all of them; nearly always they are those that run, which an index has."""
-    running = set(connection.execute(select(exchanges.c.no).where(exchanges.c.ended_by.is_(None))).scalars())
-    total, measured = (
-        connection.execute(select(func.count()).select_from(table)).scalar_one() for table in (exchanges, measures)
-    )
-    return running if measured + len(running) == total else _unmeasured(connection)
 
 
 def _fitting(connection: Connection, affected: list[int], where: Condition | None) -> set[int]:

@@ -420,12 +420,6 @@ def has_bytes() -> Condition:
     return or_(_measures.c.flags.is_(None), not_(flagged(NOT_SHIPPED)))
 
 
-def version(connection: Connection) -> int:
-    """Return a number that changes when another connection has written to the tape."""
-    with connection.begin():
-        return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
-
-
 def advice(connection: Connection) -> str | None:
     """Return the advice about measures that an older decoder derived, or None if there is nothing to do.
 

@@ -15,7 +15,9 @@ from wiretape.recorder.decode.operation import GENERATIONS, operation
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.listing.conversations import ConversationLink, Conversations
+from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, CONVERSATION, JOINED, among
+from wiretape.viewer.source.tape.following import current_version
 
 _LINKS: Final = select(
     exchanges.c.no, exchanges.c.id, measures.c.exchange_no,
@@ -33,7 +35,7 @@ class Resolver:
 
     def __init__(self) -> None:
         self.conversations = Conversations()
-        self._version: int | None = None
+        self._version: Version | None = None
         self._newest = 0
         self._open: set[int] = set()
         """Those that were not measured yet."""
@@ -53,7 +55,7 @@ class Resolver:
 
     def update(self, connection: Connection) -> None:
         """Read the changes, within a transaction."""
-        version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        version = current_version(connection)
         if version == self._version:
             return
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()

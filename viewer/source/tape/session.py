@@ -1,14 +1,15 @@
 """The exchanges of a tape, or of one run of a recorder, as they end."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Column, Connection, select
 
-from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.clock import SYSTEM, wall_ns
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.source.tape.columns import JOINED, among
 from wiretape.viewer.stats import prices
@@ -32,13 +33,13 @@ _FACTS = select(
 ).select_from(JOINED)  # fmt: skip
 
 
-def ended(connection: Connection, session: str, wait: Callable[[], None] = following.pause) -> Iterator[Traced]:
-    """Yield every exchange of a session that has ended, then, for ever, those that end; `wait` precedes each poll."""
+def ended(connection: Connection, session: str) -> Iterator[Traced]:
+    """Yield every exchange of a session that has ended, then, for ever, those that end."""
     follower = following.Follower(session=session)
     while True:
         while numbers := follower.take(connection):
             yield from traced(connection, numbers)
-        wait()
+        SYSTEM.sleep(POLL_SECONDS["command"])
 
 
 def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:

@@ -24,7 +24,7 @@ from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import DetailRow, Headers, ListRow, RequestRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
-from wiretape.viewer.source.tape import conditions, following, live, queries
+from wiretape.viewer.source.tape import conditions, live, queries
 from wiretape.viewer.source.tape.columns import among, column
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.decoder import LARGE
@@ -121,7 +121,6 @@ class TapeSource(Queried):
     """An open tape."""
 
     empty = queries.EMPTY
-    poll_s = following.POLL_SECONDS
 
     def __init__(self, place: base.Place, path: Path, connection: Connection) -> None:
         super().__init__(place, connection)
@@ -179,7 +178,7 @@ class TapeSource(Queried):
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
     ) -> Iterator[list[TableRow]]:
-        return following.ended(self.connection, fields, condition(selection), last=last, wait=wait)
+        return live.ended(self.connection, fields, condition(selection), last=last, wait=wait)
 
     def listed(self, filter: Filter | None, order: base.Order | None, clock: Clock) -> base.Listed:
         """Return the whole list: by time the oldest first."""
@@ -202,7 +201,7 @@ class TapeSource(Queried):
         return live.listed(self.connection, numbers)
 
     def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> base.Change | None:
-        return live.change(self.connection, known.seen, condition(Selection(filter)), visible)
+        return live.change(self.connection, known, condition(Selection(filter)), visible)
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""

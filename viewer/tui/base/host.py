@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOK_SECONDS: Final = 0.15
-"""Interval between a screen's checks for changes of the tape, in seconds."""
 _CLOSING_SECONDS: Final = 0.2
 _STEPS: Final = 10_000
 """Number of SQLite instructions, a few milliseconds' worth, between checks for superseded questions."""
@@ -102,12 +100,11 @@ class _Question:
 class Reader:
     """A source in a thread of its own; the first question opens it.
 
-    One that was missing, failed or has been replaced is opened again by the next question; `openings` counts how often.
+    One that was missing, failed or has been replaced is opened again by the next question.
     """
 
     def __init__(self, place: "Place") -> None:
         self.place, self.name = place, place.name
-        self.openings = 0
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tape", daemon=True)
         self._opened = contextlib.ExitStack()
@@ -210,7 +207,6 @@ class TapeReader(Reader):
             self._disconnect()
         if self._source is None:
             self._source = self._opened.enter_context(self.place.opened())
-            self.openings += 1
             driver: Any = self._source.tape("bodies").connection.driver_connection
             driver.set_progress_handler(self._is_stale, _STEPS)
             self._file = file
@@ -223,5 +219,4 @@ class SourceReader(Reader):
     def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
         if self._source is None:
             self._source = self._opened.enter_context(self.place.opened())
-            self.openings += 1
         return ask(self._source)

@@ -21,9 +21,10 @@ from wiretape.viewer.exchange.race import ALIGNMENTS, Drawing, Lane, LanePart, R
 from wiretape.viewer.exchange.states import ORPHAN
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import diff, formatting
 from wiretape.viewer.text.diff import Divergence
-from wiretape.viewer.tui.base.host import LOOK_SECONDS, Host, host
+from wiretape.viewer.tui.base.host import Host, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.compare.lane import LanePane, ScoreTable
 from wiretape.viewer.tui.dialogs import offers
@@ -134,7 +135,7 @@ class CompareScreen(PlaybackScreen):
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._sides = [Side(host(self), no, self._show_title) for no in self._numbers]
         _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
-        self.set_interval(LOOK_SECONDS, self._poll)
+        self.set_interval(POLL_SECONDS["screen"], self._poll)
 
     def on_unmount(self) -> None:
         """Abandon pending reads."""

@@ -18,9 +18,10 @@ from wiretape.recorder.plurals import counted
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.listing.ranking import LABELS, ORDERS, RankedExchange
 from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import formatting
 from wiretape.viewer.tui.base import paint
-from wiretape.viewer.tui.base.host import LOOK_SECONDS, host
+from wiretape.viewer.tui.base.host import host
 from wiretape.viewer.tui.base.keys import BACK, HELP
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.dialogs import offers
@@ -31,6 +32,8 @@ from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from wiretape.viewer.source.base import Version
 
 _LEGEND: Final = "< best of the column, where it may be judged · + still grows · gaps: ▁ <3 … ▆ 300 ms ▇ 1 █ 3 s"
 
@@ -97,7 +100,7 @@ class CompareManyScreen(Screen[None]):
         self._read: list[RankedExchange] = []
         self._entries: list[RankedExchange] = []
         self._known: dict[int, str] = {}
-        self._version: tuple[int, int] | None = None
+        self._version: Version | None = None
         self._by: str | None = None
         self._reverse = False
         self._is_reading = False
@@ -115,7 +118,7 @@ class CompareManyScreen(Screen[None]):
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._table.focus()
         _: Worker[None] = self.run_worker(self._load, group="load")
-        self.set_interval(LOOK_SECONDS, self._poll)
+        self.set_interval(POLL_SECONDS["screen"], self._poll)
 
     def copies(self) -> list[tuple[str, str]]:
         """Return the texts to copy: commands for the exchange under the cursor, the ids of all."""
@@ -179,14 +182,14 @@ class CompareManyScreen(Screen[None]):
         finally:
             self._is_reading = False
 
-    def _question(self, connection: "Connection") -> tuple[tuple[int, int], list[RankedExchange] | None]:
+    def _question(self, connection: "Connection") -> tuple["Version", list[RankedExchange] | None]:
         """Return the exchanges, None if nobody has written since they were read, and the version of the tape."""
-        from wiretape.viewer.source.tape import live, queries
+        from wiretape.viewer.source.tape import following, live
 
-        version = queries.version(connection), host(self).tape.openings
+        version = following.version(connection)
         return version, None if version == self._version else live.entries(connection, self._numbers)
 
-    def _take(self, version: tuple[int, int], entries: list[RankedExchange]) -> None:
+    def _take(self, version: "Version", entries: list[RankedExchange]) -> None:
         """Show the entries read; a number that belongs to another exchange now, on another tape, is gone."""
         self._version = version
         self._read = [one for one in entries if self._known.setdefault(one.no, one.row.id) == one.row.id]

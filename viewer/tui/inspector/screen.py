@@ -19,9 +19,10 @@ from wiretape.viewer.exchange.notes import Notes
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pages import is_dead
 from wiretape.viewer.exchange.pulse import Pulse
+from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.timing.playback import Playback
-from wiretape.viewer.tui.base.host import LOOK_SECONDS, host, in_thread
+from wiretape.viewer.tui.base.host import host, in_thread
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.dialogs.offers import Copy
@@ -151,7 +152,7 @@ class InspectorScreen(PlaybackScreen):
         if self._known is not None:
             await self._read_notes(self._known.row.id)
         await self._loader.open()
-        self.set_interval(LOOK_SECONDS, self._poll)
+        self.set_interval(POLL_SECONDS["screen"], self._poll)
 
     def _poll(self) -> None:
         opened, end_ns = self._opened, self._pulse.end_ns

@@ -21,8 +21,9 @@ from wiretape.viewer.listing import drilling, outline
 from wiretape.viewer.listing.outline import Line
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text.cells import Part
-from wiretape.viewer.tui.base.host import LOOK_SECONDS, Superseded, host
+from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.widgets.bar import HeaderLine
@@ -32,16 +33,16 @@ from wiretape.viewer.tui.widgets.footer import KeyLine
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from wiretape.viewer.source.base import Version
+
 _MOST_OPENED: Final = 200
-_SHARE: Final = 5
-"""Maximum share of the time spent on reading, as a divisor: the same for tapes of any size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationsData:
     """The data read: the version of the tape, its conversations, their totals, the exchanges of the opened ones."""
 
-    version: int | None = None
+    version: "Version | None" = None
     totals: str = "reading …"
     conversations: list[ConversationRow] = field(default_factory=list)
     turns: dict[str, list[TurnRow]] = field(default_factory=dict)
@@ -207,16 +208,13 @@ class ConversationsScreen(Screen[None]):
             began = clock.now()
             if self.is_current:
                 await self._read()
-            await asyncio.sleep(max(LOOK_SECONDS, (_SHARE - 1) * (clock.now() - began) / 1e9))
+            await asyncio.sleep(pause_s("screen", clock.now() - began))
 
     async def _read(self) -> None:
         opened, shown, trouble = frozenset(self._opened), self.shown, self._trouble
-        openings = host(self).tape.openings
         question = partial(_read, text=self._filter_text, clock=host(self).clock, shown=self.shown, opened=opened)
         try:
             self.shown, self._trouble = await host(self).tape.ask(question), None
-            if host(self).tape.openings != openings and openings:  # another file: its version says nothing
-                self.action_reload()
         except Superseded:
             return
         except (WiretapeError, FilterError) as error:
@@ -244,9 +242,9 @@ def _read(
 ) -> ConversationsData:
     """Read the changes since the last reading; in the tape's thread."""
     from wiretape.viewer.query.parser import parse
-    from wiretape.viewer.source.tape import conditions, conversations, queries
+    from wiretape.viewer.source.tape import conditions, conversations, following
 
-    version = queries.version(connection)
+    version = following.version(connection)
     where = conditions.condition(parse(text, clock)) if text.strip() else None
     if version == shown.version:
         missing = opened - shown.turns.keys()

@@ -86,7 +86,6 @@ class Listing:
         self.trouble: WiretapeError | None = None
         self._host = host
         self._name = f"{id(self)}"  # another list's questions are none of this one's
-        self._openings = 0
         self._loaded: Query | None = None
         self._asked_ns: int | None = None
         self._page: Page | None = None
@@ -97,7 +96,7 @@ class Listing:
         """The number of exchanges; None if it is not known yet."""
         if self._page is not None:
             return None if self._counts is None else self._counts[0]
-        return None if self.change is None else self.change.seen.total
+        return None if self.change is None else self.change.total
 
     @property
     def is_loading(self) -> bool:
@@ -152,7 +151,7 @@ class Listing:
             self._asked_ns = None
             self._fail(error)
             return None
-        self._asked_ns, self.trouble, self._openings = None, None, self._host.listed.openings
+        self._asked_ns, self.trouble = None, None
         self.took_ns, self.change, self.started, self._loaded = loaded.took_ns, loaded.change, loaded.started, query
         self._page, self._counts = loaded.page, None
         self.catalog = Catalog(loaded.numbers, by_time=query.order is None and loaded.page is None)
@@ -219,7 +218,7 @@ class Listing:
         except WiretapeError as error:
             self._fail(error)
             return None
-        if self._host.listed.openings != self._openings or (change is not None and change.deleted):
+        if change is not None and change.deleted:
             self.change = None
         if change is None or self.change is not known or self.query is not query:
             return None
@@ -259,7 +258,7 @@ class Listing:
         with contextlib.suppress(Superseded, WiretapeError):
             terms = await self._host.listed.read(partial(_terms, filter=query.filter), f"terms {self._name}")
             if self.query is query and self.change is not None:
-                return notices.none_match(self.change.seen.total, terms, self.change.running)
+                return notices.none_match(self.change.total, terms, self.change.running)
         return None
 
     async def details(self, number: int) -> "Details | None":

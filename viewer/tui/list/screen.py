@@ -27,9 +27,9 @@ from wiretape.viewer.listing import drilling, notices
 from wiretape.viewer.listing.catalog import Marks
 from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.rows import ListRow
-from wiretape.viewer.source.base import Unsupported
+from wiretape.viewer.source.base import POLL_SECONDS, Unsupported
 from wiretape.viewer.text.cells import Part
-from wiretape.viewer.tui.base.host import LOOK_SECONDS, Host, Superseded, host, in_thread
+from wiretape.viewer.tui.base.host import Host, Superseded, host, in_thread
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.list import offers
@@ -249,7 +249,7 @@ class StreamsScreen(Screen[None]):
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._host.listed.place.retry_s if self.listing.trouble else LOOK_SECONDS)
+            await asyncio.sleep(self._host.listed.place.retry_s if self.listing.trouble else POLL_SECONDS["screen"])
             if self.listing.is_loading:
                 continue
             in_sight = self._rows.in_sight()
@@ -415,8 +415,8 @@ class StreamsScreen(Screen[None]):
             "toggle_filter": text,
             "clear": marked or (text and self.filter.is_on),
             "preview": not self.has_class("-short"),
-            "only": self.listing.change.seen.total > 0,
-            "filter": self.listing.change.seen.total > 0,
+            "only": self.listing.change.total > 0,
+            "filter": self.listing.change.total > 0,
         }
         return frozenset(idle | {action for action, does in applies.items() if not does})
 
@@ -623,7 +623,7 @@ class StreamsScreen(Screen[None]):
             if isinstance(listing.trouble, NotFound | SchemaMissing) and place.file is not None:
                 return notices.no_tape(place.file)
             return notices.failed(listing.trouble, place.noun)
-        if listing.change is not None and not listing.change.seen.total:
+        if listing.change is not None and not listing.change.total:
             if not self._host.listed.place.supports("changes"):
                 return notices.nothing_shipped(self._host.listed.name)
             return notices.empty(listing.recorder, self._host.clock.wall_ns())

@@ -19,14 +19,12 @@ from sqlalchemy.exc import NoResultFound
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
-from wiretape.viewer.source.tape import decoder, exchange, queries
+from wiretape.viewer.source.base import REST, Version
+from wiretape.viewer.source.tape import decoder, exchange, following
 from wiretape.viewer.source.tape.decoder import Decoder
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
 P = ParamSpec("P")
-
-_PATIENCE: Final = 4
-"""A growing exchange is not read again before this many times as long as reading it took."""
 
 _MOST_KEYS: Final = 1000
 GONE: Final = "this exchange is not on the tape any more"
@@ -49,7 +47,7 @@ class Loader:
         self._decoding: asyncio.Task[asyncio.Task[OpenedExchange] | None] | None = None
         self._decoder: Decoder | None = None
         self._answer: asyncio.Task[OpenedExchange] | None = None
-        self._version: tuple[int, int] | None = None
+        self._version: Version | None = None
         self._not_before_ns = 0
         self._reading = asyncio.Lock()
         self._is_reading = False
@@ -68,7 +66,7 @@ class Loader:
         """Read the facts that need no decoding."""
         with ErrorReporter(self._fails):
             await (self._decoding or self.begin())
-            self._version = await self._written()
+            self._version = await self._host.tape.ask(following.version, self._key)
             await self._know()
             if self.opened is not None:  # the process was faster
                 self._opens(self.opened)
@@ -87,7 +85,7 @@ class Loader:
                 recorder = await self._ask(exchange.recorder)
                 self.known = dataclasses.replace(self.known, recorder=recorder)
                 self._knows(self.known)
-                version = await self._written()
+                version = await self._host.tape.ask(following.version, self._key)
                 if version != self._version and self._host.clock.now() >= self._not_before_ns:
                     self._version = version
                     await self._know()
@@ -108,10 +106,6 @@ class Loader:
     async def _ask(self, question: Callable[..., Any]) -> Any:
         return await self._host.tape.ask(functools.partial(question, no=self._no), self._key)
 
-    async def _written(self) -> tuple[int, int]:
-        """Return a value that changes whenever the tape is written to or replaced."""
-        return await self._host.tape.ask(queries.version, self._key), self._host.tape.openings
-
     async def _know(self) -> None:
         known: Known = await self._ask(exchange.known)
         if self.known is not None and known.row.id != self.known.row.id:
@@ -129,7 +123,7 @@ class Loader:
         else:
             self._take(await answer)
         now = self._host.clock.now()
-        self._not_before_ns = now + _PATIENCE * (now - began)
+        self._not_before_ns = now + REST * (now - began)
 
     async def _decode_apart(self) -> "asyncio.Task[OpenedExchange] | None":
         """Start to decode a large exchange in a process of its own; return None if it is not large."""

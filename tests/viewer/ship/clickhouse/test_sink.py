@@ -37,7 +37,7 @@ from wiretape.viewer.ship.clickhouse.batches import second
 from wiretape.viewer.ship.sink import NotTaken, ShippedLabels
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.client import UnusableServer
-from wiretape.viewer.source.tape.shipping import fitting, waiting
+from wiretape.viewer.source.tape.following import fitting, waiting
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from wiretape.viewer.ship.otlp import sink as ship
 from wiretape.viewer.ship.otlp.client import CollectorClient
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.ship.sink import NotTaken
-from wiretape.viewer.source.tape import shipping
+from wiretape.viewer.source.tape import following
 
 CLOCK = Clock(sleep=lambda _: None)
 
@@ -86,7 +86,7 @@ def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
 def test_where_nothing_was_taken_it_begins_after_a_version_which_it_keeps(
     connection: Connection, tmp_path: Path
 ) -> None:
-    first = shipping.waiting(connection, 0).first
+    first = following.waiting(connection, 0).first
     assert first is not None
     for since in (10**18, 0):
         with (receiver := Receiver()).shipper(tmp_path / "t.db", since=since) as shipper:
@@ -215,7 +215,7 @@ def test_an_exchange_waits_until_its_metrics_are_taken_too(connection: Connectio
     receiver.takes_metrics = False
     with receiver.shipper(tmp_path / "t.db") as shipper:
         assert finish(shipper, connection) > 3
-    assert dict(destinations(tmp_path / "t.db", shipping.identity(connection))) == {"otlp at collector.test": 0}
+    assert dict(destinations(tmp_path / "t.db", following.identity(connection))) == {"otlp at collector.test": 0}
     sent, receiver.takes_metrics = len(receiver.ids), True
     with receiver.shipper(tmp_path / "t.db") as shipper:
         assert finish(shipper, connection) == 0

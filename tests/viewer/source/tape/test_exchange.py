@@ -50,10 +50,6 @@ def test_texts_on_the_tape_are_there_before_their_events(connection: Connection)
     assert (voice.reasoning.text, voice.calls[0].name.text) == ("Think. ", "get_weather")
 
 
-def test_the_version_of_a_tape_stays_while_nobody_writes(connection: Connection) -> None:
-    assert queries.version(connection) == queries.version(connection)
-
-
 def test_what_still_runs_weighs_what_has_come_of_it(connection: Connection) -> None:
     live = queries.find(connection, LIVE)
     assert exchange.weight(connection, live) == queries.detail(connection, live).bytes > 0

@@ -22,7 +22,8 @@ from tests.support.sample_tape import (
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.query.parser import parse
-from wiretape.viewer.source.tape import conditions, following, queries
+from wiretape.viewer.source.base import POLL_SECONDS, Seen, pause_s
+from wiretape.viewer.source.tape import conditions, following, live, queries
 
 LATER, LAST = "9000000000000008", "9000000000000009"
 
@@ -50,6 +51,10 @@ def growing(tape: Path, tmp_path: Path) -> Path:
     return copy
 
 
+def at_once() -> None:
+    """Poll without delay."""
+
+
 def followed(path: Path, steps: list[list[journal.Frame]], expression: str = '""') -> list[list[str]]:
     """Give the ids of each batch but the first; before each poll one step is written, and nothing is waited for."""
     pending = iter(steps)
@@ -62,17 +67,21 @@ def followed(path: Path, steps: list[list[journal.Frame]], expression: str = '""
 
     batches = []
     with queries.opened(path) as connection, contextlib.suppress(Over):
-        for batch in following.ended(connection, ("id",), conditions.condition(parse(expression)), wait=wait):
+        for batch in live.ended(connection, ("id",), conditions.condition(parse(expression)), wait=wait):
             batches.append([row["id"] for row in batch])
     return batches[1:]
 
 
 def test_the_last_that_ended_come_first(growing: Path) -> None:
     with queries.opened(growing) as connection:
-        assert [row["id"] for row in next(following.ended(connection, ("id",), last=3))] == [LIMITED, FAILED, ODD]
-        assert next(following.ended(connection, ("id",), last=0)) == []
+        assert [row["id"] for row in next(live.ended(connection, ("id",), last=3, wait=at_once))] == [
+            LIMITED,
+            FAILED,
+            ODD,
+        ]
+        assert next(live.ended(connection, ("id",), last=0, wait=at_once)) == []
         where = conditions.condition(parse("is:ok"))
-        assert [row["id"] for row in next(following.ended(connection, ("id",), where))] == [COMPLETE, TOOLS]
+        assert [row["id"] for row in next(live.ended(connection, ("id",), where, wait=at_once))] == [COMPLETE, TOOLS]
 
 
 def test_an_exchange_comes_when_it_ends_and_once(growing: Path) -> None:
@@ -118,6 +127,35 @@ def test_what_is_derived_again_does_not_come_again(growing: Path) -> None:
 
     came: list[str] = []
     with queries.opened(growing) as connection, contextlib.suppress(Over):
-        for batch in following.ended(connection, ("id",), last=0, wait=wait):
+        for batch in live.ended(connection, ("id",), last=0, wait=wait):
             came += [row["id"] for row in batch]
     assert came == [LATER]
+
+
+def test_a_tapes_version_changes_with_each_write_and_each_connection(growing: Path) -> None:
+    with queries.opened(growing) as connection, queries.opened(growing) as other:
+        before = following.version(connection)
+        assert following.version(connection) == before != following.version(other)
+        write(growing, [begin(LATER, 8, b"{}")])
+        assert following.version(connection) != before
+
+
+def test_a_poll_tells_new_settled_and_running_exchanges(growing: Path) -> None:
+    def polled(seen: Seen) -> following.Changes | None:
+        with connection.begin():
+            return following.changes(connection, seen)
+
+    with queries.opened(growing) as connection:
+        with connection.begin():
+            first = following.start(connection)
+        assert (first.newest, first.unsettled, polled(first)) == (7, {7}, None)
+        write(growing, [begin(LATER, 8, b"{}"), begin(LAST, 9, b"{}"), *ending(LAST, COMPLETE_READS)])
+        found = polled(first)
+        assert found is not None
+        assert (found.new, found.settled, found.seen.unsettled) == ({8, 9}, {9}, {7, 8})
+        assert polled(found.seen) is None
+
+
+def test_a_slow_reading_takes_a_fifth_of_the_time() -> None:
+    assert pause_s("screen", 0) == POLL_SECONDS["screen"]
+    assert pause_s("screen", 10**9) == 4.0

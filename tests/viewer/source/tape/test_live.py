@@ -65,11 +65,11 @@ def test_what_is_not_on_the_tape_is_left_out(connection: Connection) -> None:
 def test_the_first_look_says_what_there_is(connection: Connection) -> None:
     found = watching.change(connection, None)
     assert found is not None
-    assert (found.seen.total, found.running, found.fits, found.seen.newest) == (7, 1, [7], 7)
+    assert (found.total, found.running, found.fits, found.seen.newest) == (7, 1, [7], 7)
     assert found.seen.unsettled == {7}
     assert found.recorder is not None
     assert found.recorder.upstreams == [["", "https://api.example.com"]]
-    assert watching.change(connection, found.seen) is None
+    assert watching.change(connection, found) is None
 
 
 def test_changes_are_what_is_new_and_what_ran(tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_changes_are_what_is_new_and_what_ran(tmp_path: Path) -> None:
         seen = watching.change(connection, None, where("is:live"))
         assert seen is not None
         write(path, second, *response(second.id, parts), end(second.id, parts), settle=True)
-        later = watching.change(connection, seen.seen, where("is:live"), [1])
+        later = watching.change(connection, seen, where("is:live"), [1])
         assert later is not None
         # The second recorder has marked what the first one left open.
-        assert (later.seen.total, later.running, later.fits, later.unfit) == (2, 0, [], [1, 2])
-        again = watching.change(connection, seen.seen, None, [1])
+        assert (later.total, later.running, later.fits, later.unfit) == (2, 0, [], [1, 2])
+        again = watching.change(connection, seen, None, [1])
         assert again is not None
         assert [(row.no, row.outcome) for row in again.rows] == [(1, "interrupted"), (2, "complete")]
 
@@ -98,13 +98,39 @@ def test_that_exchanges_were_deleted_is_a_change_even_where_others_came(tmp_path
         with file.writing(path, "a test") as writing:
             assert sum(retention.erase(writing, ids[1:])) == 1
         write(path, begin("c" * 16, 2, b"{}"))
-        after = watching.change(connection, before.seen)
+        after = watching.change(connection, before)
         assert after is not None
-        assert (after.seen.total, after.deleted) == (2, True)
+        assert (after.total, after.deleted) == (2, True)
         write(path, begin("d" * 16, 3, b"{}"))
-        last = watching.change(connection, after.seen)
+        last = watching.change(connection, after)
         assert last is not None
-        assert (last.seen.total, last.deleted) == (3, False)
+        assert (last.total, last.deleted) == (3, False)
+
+
+def test_an_exchange_that_is_derived_again_is_a_change(tmp_path: Path) -> None:
+    path, one = tmp_path / "tape.db", begin("a" * 16, 1, b"{}")
+    write(path, one, *response(one.id, COMPLETE_READS), end(one.id, COMPLETE_READS), settle=True)
+    with file.writing(path, "a test") as writing:
+        writing.exec_driver_sql("UPDATE measures SET outcome = 'truncated'")
+        writing.commit()
+    with queries.opened(path) as connection:
+        before = watching.change(connection, None)
+        assert before is not None
+        assert (before.fits, watching.listed(connection, [1])[0].outcome) == ([], "truncated")
+        with file.writing(path, "a test") as writing:
+            assert any(Store(writing).rebuild())
+        after = watching.change(connection, before, looked_at=[1])
+        assert after is not None
+        assert (after.fits, [row.outcome for row in after.rows]) == ([1], ["complete"])
+
+
+def test_another_connection_counts_as_another_tape(tape: Path) -> None:
+    with queries.opened(tape) as connection:
+        before = watching.change(connection, None)
+    with queries.opened(tape) as connection:
+        after = watching.change(connection, before)
+        assert after is not None
+        assert after.deleted
 
 
 def test_an_exchange_that_has_ended_is_unsettled_until_it_is_measured(tmp_path: Path) -> None:
@@ -122,7 +148,7 @@ def test_an_empty_tape_has_nothing_and_nobody(tmp_path: Path) -> None:
     with queries.opened(tmp_path / "tape.db") as connection:
         found = watching.change(connection, None)
         assert found is not None
-        assert (found.seen.total, found.recorder, found.seen.newest) == (0, None, 0)
+        assert (found.total, found.recorder, found.seen.newest) == (0, None, 0)
         assert watching.numbers(connection) == []
 
 
