@@ -17,8 +17,7 @@ from wiretape.viewer.query.fields import FIELDS, HAS, KNOWABLE
 from wiretape.viewer.query.values import Searches
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.columns import CONVERSATION
-from wiretape.viewer.source.tape.pricing import Pricing
-from wiretape.viewer.source.tape.resolver import Resolver
+from wiretape.viewer.source.tape.functions import Pricing, Resolver
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""

@@ -11,6 +11,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.lock import Identity, identity
 from wiretape.viewer.source.base import POLL_SECONDS, pause_s
 from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.web.values import PageSource
@@ -31,7 +32,7 @@ class SourceWatch:
         self._tape, self._source, self._came = tape, source, came
         self._ended = threading.Event()
         self._last = Reading()
-        self._file: tuple[int, int] | None = None
+        self._file: Identity | None = None
         # The thread only reads: ending it loses no data.
         threading.Thread(target=self._run, name="watch", daemon=True).start()
 
@@ -52,10 +53,10 @@ class SourceWatch:
 
     def _follow(self, connection: Connection) -> None:
         """Read as long as the file is the one that was opened."""
-        file, version, due = _identity(self._tape), None, 0
+        file, version, due = identity(self._tape), None, 0
         is_other = None not in (file, self._file) and file != self._file
         self._file = file or self._file
-        while not self._ended.is_set() and _identity(self._tape) == file:
+        while not self._ended.is_set() and identity(self._tape) == file:
             began, latest = SYSTEM.now(), following.version(connection)
             wait = POLL_SECONDS["page"]
             if latest != version or began >= due:
@@ -70,12 +71,3 @@ class SourceWatch:
         if not self._ended.is_set():
             self._last = reading
             self._came(reading)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the identity of a file, to notice that another one has its name; None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

@@ -24,7 +24,8 @@ from wiretape.viewer.source.clickhouse import driver
 from wiretape.viewer.source.clickhouse.client import NotAtCentre
 from wiretape.viewer.source.clickhouse.ddl import literal
 from wiretape.viewer.source.clickhouse.tables import EXCHANGES
-from wiretape.viewer.source.tape import columns, pricing
+from wiretape.viewer.source.tape import columns
+from wiretape.viewer.source.tape.functions import cost_of
 from wiretape.viewer.stats.prices import UNITS
 
 _PLACES: Final = {
@@ -293,7 +294,7 @@ class _Cost(columns.Cost):
         known = config.read().prices
 
         def cost(facts: Any) -> float | None:
-            units = pricing.cost(known, *facts)
+            units = cost_of(known, *facts)
             return None if units is None else units / float(UNITS)
 
         return cost
@@ -302,7 +303,7 @@ class _Cost(columns.Cost):
 class _Currency(columns.Currency):
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
         known = config.read().prices
-        return lambda facts: None if pricing.cost(known, *facts) is None else known.currency
+        return lambda facts: None if cost_of(known, *facts) is None else known.currency
 
 
 class _Names(IdentifierPreparer):

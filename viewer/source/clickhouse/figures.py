@@ -26,8 +26,8 @@ from wiretape.viewer.source.clickhouse.client import MemoryExceeded, NotAtCentre
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, cache_total, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.functions import ADDITIVE, MOST_TOKENS
 from wiretape.viewer.source.tape.overview import FLAGGED, OUTCOME, group_of, sortable
-from wiretape.viewer.source.tape.pricing import ADDITIVE, MOST_TOKENS
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import EDGES, filled
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound, Quantity

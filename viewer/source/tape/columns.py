@@ -45,13 +45,13 @@ _CACHED: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 CONVERSATION: Final = "conversation_of"
 CONTINUED: Final = "continued_by"
 ABOVE: Final = "number_above"
-"""SQL functions (`resolver`): an exchange's conversation, the id that it continues, its parent's number in the tree."""
+"""SQL functions (`functions`): an exchange's conversation, the id that it continues, its parent's number in the tree."""
 
 
 COST: Final = "cost_of"
 CURRENCY: Final = "currency_of"
 CACHE_TOTAL: Final = "cache_total_of"
-"""SQL functions (`pricing`): cost, currency, and all tokens of a request with known cached tokens.
+"""SQL functions (`functions`): cost, currency, and all tokens of a request with known cached tokens.
 
 Costs are in units of `wiretape.viewer.stats.prices`.
 """

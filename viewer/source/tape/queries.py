@@ -39,8 +39,7 @@ from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, RequestR
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.pricing import Pricing
-from wiretape.viewer.source.tape.resolver import Resolver, begun
+from wiretape.viewer.source.tape.functions import Pricing, Resolver, begun
 
 K = TypeVar("K")
 

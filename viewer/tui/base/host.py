@@ -198,11 +198,9 @@ class TapeReader(Reader):
             connection.rollback()  # an open one would keep the writer's log from being reset
 
     def _connected(self) -> "Browsed":
-        try:
-            status = self.path.stat()
-            file = (status.st_dev, status.st_ino)
-        except OSError:  # opening it reports the error
-            file = None
+        from wiretape.recorder.tape.lock import identity
+
+        file = identity(self.path)
         if self._source is not None and file != self._file:
             self._disconnect()
         if self._source is None:

@@ -1,7 +1,8 @@
-"""The conversations of a tape, as SQL functions of the number of an exchange.
+"""SQL functions of a connection to a tape: the conversations of its exchanges, and their costs.
 
-They are derived from all exchanges when a statement first needs them, and updated after that from new and newly
-measured exchanges. Of an exchange that is not measured yet, only the request is read.
+Conversations are derived from all exchanges when a statement first needs them, and updated after that from new and
+newly measured exchanges; of an exchange that is not measured yet, only the request is read. Prices are read when a
+statement first uses them.
 """
 
 import sqlite3
@@ -16,8 +17,18 @@ from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.listing.conversations import ConversationLink, Conversations
 from wiretape.viewer.source.base import Version
-from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, CONVERSATION, JOINED, among
+from wiretape.viewer.source.tape.columns import (
+    ABOVE,
+    CACHE_TOTAL,
+    CONTINUED,
+    CONVERSATION,
+    COST,
+    CURRENCY,
+    JOINED,
+    among,
+)
 from wiretape.viewer.source.tape.following import current_version
+from wiretape.viewer.stats.prices import Names, Prices, usage
 
 _LINKS: Final = select(
     exchanges.c.no, exchanges.c.id, measures.c.exchange_no,
@@ -28,6 +39,12 @@ _LINKS: Final = select(
 ).select_from(JOINED).order_by(exchanges.c.no)  # fmt: skip
 _MOST_OPEN: Final = 1000
 """Maximum number of unmeasured exchanges whose requests are read: the newest."""
+
+ADDITIVE: Final = "reasoning_additive"
+"""The flag of usage whose output does not count reasoning."""
+
+MOST_TOKENS: Final = (1 << 52) - 1
+"""More are no count."""
 
 
 class Resolver:
@@ -112,3 +129,57 @@ def _link(row: Any, body: bytes | None) -> ConversationLink:
     }  # fmt: skip
     tied: dict[str, Any] = {name: found.get(field) for name, field in named.items()}
     return ConversationLink(row.no, row.id, asked in GENERATIONS, **tied)
+
+
+class Pricing:
+    """Knows the prices for the statements of one engine."""
+
+    def __init__(self) -> None:
+        self._prices: Prices | None = None
+
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Add the functions to a connection."""
+        connection.create_function(COST, 13, self._cost)
+        connection.create_function(CURRENCY, 1, self._currency)
+        connection.create_function(CACHE_TOTAL, 4, _cache_total, deterministic=True)
+
+    def prepare(self, _connection: Connection, _cursor: object, statement: str, *__: object) -> None:
+        """Read the prices before a statement that asks for a cost. Raises `ConfigError`."""
+        if self._prices is None and (f"{COST}(" in statement or f"{CURRENCY}(" in statement):
+            from wiretape.viewer import config
+
+            self._prices = config.read().prices
+
+    @property
+    def _known(self) -> Prices:
+        return self._prices or Prices()
+
+    def _currency(self, cost: object) -> str | None:
+        """Return the currency of a cost; None if there is no cost, or there are no prices."""
+        return self._known.currency if cost is not None and self._known else None
+
+    def _cost(self, *facts: object) -> int | None:
+        return cost_of(self._known, *facts)
+
+
+def cost_of(prices: Prices, outcome: object, flags: object, started_at: object, *rest: object) -> int | None:
+    """Return the cost of an exchange by prices, given the arguments of `COST`, or None if it is unknown."""
+    names, (input, output, reasoning, *cached) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
+    if outcome != "complete" or not isinstance(started_at, str):
+        return None
+    besides = (reasoning or 0) if isinstance(flags, str) and ADDITIVE in flags.split() else 0
+    return prices.cost(names, started_at, usage(names.api, input, output, *cached, reasoning_besides=besides))
+
+
+def _cache_total(api: object, input: object, read: object, write: object) -> int | None:
+    known = usage(_text(api), _count(input), None, _count(read), _count(write))
+    return None if known.cache_hit_rate is None else known.total_input
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: object) -> int | None:
+    """Return an unchecked cell if it holds a count, or None."""
+    return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else None
