@@ -144,7 +144,7 @@ class ClickHouse(base.Place):
     """A server by its URL. `connect` makes a client for questions, `connect_to_pull` one that waits longer."""
 
     noun = "server"
-    retry_s = 5.0
+    retry_s = base.POLL_SECONDS["server retry"]
     lacks = frozenset({"bodies", "changes", "conversations", "notes", "pages", "following", "stages"})
 
     def __init__(self, target: Target, connect: Connect, connect_to_pull: Connect | None = None) -> None:

@@ -45,7 +45,7 @@ _CACHED: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 CONVERSATION: Final = "conversation_of"
 CONTINUED: Final = "continued_by"
 ABOVE: Final = "number_above"
-"""SQL functions (`functions`): an exchange's conversation, the id that it continues, its parent's number in the tree."""
+"""SQL functions (`functions`): an exchange's conversation, the id that it continues, and its parent's number."""
 
 
 COST: Final = "cost_of"

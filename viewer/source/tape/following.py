@@ -91,7 +91,7 @@ def changes(connection: Connection, seen: Seen) -> Changes | None:
     if version == seen.version:
         return None
     new = frozenset(connection.execute(_BEGUN, {"newest": seen.newest}).scalars())
-    rows = connection.execute(_SETTLED, {"after": seen.settled}).all()
+    rows = _in_order(connection, _SETTLED.params(after=seen.settled))
     settled = frozenset(row.no for row in rows)
     newest, last = max(new, default=seen.newest), rows[-1].version if rows else seen.settled
     return Changes(Seen(version, newest, last, (seen.unsettled | new) - settled), new, settled)
@@ -107,6 +107,11 @@ def _unsettled(connection: Connection) -> set[int]:
         return running
     unmeasured = select(exchanges.c.no).select_from(JOINED).where(measures.c.exchange_no.is_(None))
     return set(connection.execute(unmeasured).scalars())
+
+
+def _in_order(connection: Connection, statement: Statement) -> list[Any]:
+    """Return the rows of settled exchanges, except those whose version is damaged: they have no place in the order."""
+    return [row for row in connection.execute(statement) if row.version is not None]
 
 
 class Follower:
@@ -126,7 +131,7 @@ class Follower:
     def take(self, connection: Connection) -> list[int]:
         """Return the numbers of the next settled exchanges, at most a page of them; none: there are no more."""
         with connection.begin():
-            rows = connection.execute(self._statement.params(after=self.version)).all()
+            rows = _in_order(connection, self._statement.params(after=self.version))
         self.version = rows[-1].version if rows else self.version
         return [row.no for row in rows]
 
@@ -209,7 +214,7 @@ def _selected(columns: tuple[Column[Any], ...]) -> Statement:
     first = (settlements.c.version, exchanges.c.labels)
     needs_bodies = any(column.table in (FROM_UPSTREAM.bodies, FROM_CLIENT.bodies) for column in columns)
     statement = select(*first, *map(_as_stored, columns)).select_from(_STREAMED if needs_bodies else _JOINED)
-    if needs_bodies:  # bytes that are not here may be at the centre
+    if needs_bodies:  # bytes that are not here may be on the server
         statement = statement.where(func.coalesce(func.length(FROM_UPSTREAM.bodies.c.data), 1) > 0)
     return statement
 

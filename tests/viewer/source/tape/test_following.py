@@ -156,6 +156,22 @@ def test_a_poll_tells_new_settled_and_running_exchanges(growing: Path) -> None:
         assert polled(found.seen) is None
 
 
+@pytest.mark.damages
+def test_a_damaged_version_does_not_end_following(growing: Path) -> None:
+    with file.writing(growing, "a test") as writing:
+        writing.exec_driver_sql("UPDATE settlements SET version = 'none' WHERE exchange_no = 1")
+        writing.commit()
+    with queries.opened(growing, report=print) as connection:
+        follower = following.Follower()
+        assert (follower.take(connection), follower.take(connection)) == ([2, 3, 4, 5, 6], [])
+        seen = live.change(connection, None)
+        for no, id in ((8, LATER), (9, LAST)):
+            write(growing, [begin(id, no, b"{}"), *ending(id, COMPLETE_READS)])
+            seen = live.change(connection, seen)
+            assert seen is not None
+            assert (no in seen.fits, seen.seen.unsettled) == (True, {7})
+
+
 def test_a_slow_reading_takes_a_fifth_of_the_time() -> None:
     assert pause_s("screen", 0) == POLL_SECONDS["screen"]
     assert pause_s("screen", 10**9) == 4.0
