@@ -681,7 +681,7 @@ def _refuse(relays: Channels, fatal: journal.Fatal, path: Path) -> None:
         for relay in list(relays.live):
             relay.introduce(_FRAMES_SECONDS)
         for relay in relays.mains():
-            if relay.relay.after is not None:  # it has recorded
+            if relay.session_no or relay.relay.after is not None:  # it has recorded
                 relay.answer(verify(path, relay))
 
 
