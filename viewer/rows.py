@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.dialect import Chunk, Piece
 from wiretape.recorder.decode.exchange import Read
-from wiretape.recorder.decode.metrics import METRICS
+from wiretape.recorder.decode.metrics import SHOWN
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import TapeDamaged
 
@@ -60,9 +60,9 @@ WORKED_OUT: Final = ("conversation", "continues", *PAID)
 """Fields that are computed on request only: neither the tape nor a list has them by default."""
 
 FIELDS: Final = _FIRST + tuple(
-    name for name in map(field_name, METRICS) if name not in _FIRST and name not in DETAIL_FIELDS
+    name for name in map(field_name, SHOWN) if name not in {*_FIRST, *TEXT_FIELDS, *DETAIL_FIELDS}
 )
-"""The fields of an exchange: the contract. A metric that is new stands at its end."""
+"""The fields of an exchange: the contract. A derived value that is new stands at its end."""
 
 LIST_FIELDS: Final = tuple(name for name in FIELDS if name != "conversation")
 """Default fields of a list; `conversation` is left out, as computing it needs all exchanges."""
@@ -126,7 +126,7 @@ class ListRow:
 class DetailRow(ListRow):
     """All data of an exchange except its events, reads and bytes.
 
-    `metrics` has the metrics without an attribute, by field name. Fields of `WORKED_OUT` are known on request.
+    `others` has the derived values without an attribute, by field name. Fields of `WORKED_OUT` are known on request.
     """
 
     request_model: str | None
@@ -147,7 +147,7 @@ class DetailRow(ListRow):
     usage: JsonObject | None
     conversation_key_from: str | None
     asked: str | None
-    metrics: Mapping[str, float | None]
+    others: Mapping[str, Any]
     conversation: str | None = None
     continues: str | None = None
     cost: float | None = None
@@ -261,9 +261,9 @@ def _required(record: type[ListRow]) -> tuple[str, ...]:
 LISTED: Final = tuple(name for name in _required(ListRow) if name != "no")
 """The fields of a `ListRow` as queries name them."""
 
-_NAMED: Final = tuple(name for name in _required(DetailRow) if name not in ("no", "metrics"))
-_METRICS: Final = tuple(name for name in map(field_name, METRICS) if name not in _NAMED)
-DETAILED: Final = _NAMED + _METRICS
+_NAMED: Final = tuple(name for name in _required(DetailRow) if name not in ("no", "others"))
+_OTHERS: Final = tuple(name for name in map(field_name, SHOWN) if name not in _NAMED)
+DETAILED: Final = _NAMED + _OTHERS
 """The fields of a `DetailRow` as queries name them."""
 
 CONVERSATION_FIELDS: Final = tuple(one.name for one in dataclasses.fields(ConversationRow))
@@ -338,12 +338,12 @@ def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> TableRow:
 def detail(no: int, *values: object) -> DetailRow:
     """Return the row of an exchange's stored values, which are those of `DETAILED`."""
     cells = exchange(DETAILED, values)
-    return DetailRow(no=no, metrics={name: cells.pop(name) for name in _METRICS}, **cells)
+    return DetailRow(no=no, others={name: cells.pop(name) for name in _OTHERS}, **cells)
 
 
 def value(row: ListRow, name: str) -> Any:
     """Return the value of a field by its name."""
-    return row.metrics[name] if isinstance(row, DetailRow) and name in row.metrics else getattr(row, name)
+    return row.others[name] if isinstance(row, DetailRow) and name in row.others else getattr(row, name)
 
 
 def record(row: DetailRow, headers: tuple[Headers, Headers]) -> TableRow:

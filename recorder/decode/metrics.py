@@ -1,9 +1,9 @@
-"""The metrics of one exchange: one entry each, from which everything else that names a metric is derived.
+"""The derived values of one exchange: one entry each, from which everything else that names it is derived.
 
-An entry is a field of `Timing`, or of `Measures`, that is made by `metric`: its name and type, its meaning and unit,
-its formula, and what filters and statistics call it. The tape's column, the fields of lists and exports, the filter's
-field, the statistics and every text about it come from there. Adding a metric is one entry and a migration that adds
-its column.
+An entry is a field of `Timing`, or of `Measures`: its name and type, its meaning, its formula, and its aliases in
+filters; of a metric also its unit and its name in statistics. The tape's column, the fields of lists, details, exports
+and servers, the filter's field, the statistics and every text about it come from there. Adding a value is one entry and
+a migration that adds its column.
 
 Integer nanoseconds since T0 (the moment before the upstream request is issued) or between two timestamps, None where
 unknown and never 0 in its place. A gap is between two output chunks, and 0 if one read brought both; gaps between reads
@@ -23,9 +23,11 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from operator import sub
-from typing import TYPE_CHECKING, Any, Final
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Reads
@@ -226,9 +228,21 @@ class Metric:
     withheld: tuple[str, ...] = ()
 
 
-def value(meaning: str, formula: Formula | None = None, default: object = None, metric: Metric | None = None) -> Any:
-    """Define a derived value; `formula` is None where decoding gives it."""
-    return field(default=default, metadata={"doc": meaning, "formula": formula, "metric": metric})
+def value(
+    meaning: str,
+    formula: Formula | None = None,
+    default: object = None,
+    metric: Metric | None = None,
+    aliases: tuple[str, ...] = (),
+    is_shown: bool = True,
+) -> Any:
+    """Define a derived value; `formula` is None where decoding gives it. Filters take `aliases` for its name."""
+    more = {"metric": metric, "aliases": aliases, "is_shown": is_shown}
+    return field(default=default, metadata={"doc": meaning, "formula": formula, **more})
+
+
+internal: Final = partial(value, is_shown=False)
+"""Define a value that no list, filter or export has as a field."""
 
 
 def metric(meaning: str, formula: Formula | None, unit: str, default: Any = None, **more: Any) -> Any:
@@ -355,13 +369,13 @@ class Timing:
         aliases=("icl.max",),
         statistic="each_icl_max",
     )
-    icl: bytes = value(
+    icl: bytes = internal(
         "all gaps between output chunks, in ns: a byte (4 or 8), then little-endian numbers of so many bytes",
         lambda t: struct.pack(f"<{len(t.gaps)}q", *t.gaps),
         b"",
     )
-    gap_hist: bytes = value("gaps by the bit length of their ns: 64 little-endian uint32", Timeline.histogram, b"")
-    sparkline: str = value("gaps from first to last output, as up to 24 characters", lambda t: sparkline(t.at), "")
+    gap_hist: bytes = internal("gaps by the bit length of their ns: 64 little-endian uint32", Timeline.histogram, b"")
+    sparkline: str = internal("gaps from first to last output, as up to 24 characters", lambda t: sparkline(t.at), "")
     reads: int = count("socket reads of the body", lambda t: len(t.reads))
     bytes: int = metric("bytes of the body as they came", lambda t: sum(t.reads.size), "bytes", 0)
     chunks: int = count("chunks: payloads of the stream that its API's dialect knows", lambda t: t.chunks)
@@ -383,7 +397,7 @@ def tokens(meaning: str, aliases: tuple[str, ...]) -> Any:
 class Measures(Timing):
     """Every derived value of one exchange, beginning with its timing; the meaning of each field is its metadata."""
 
-    decoder_version: int = value("version of the decoder that derived this", default=DECODER_VERSION)
+    decoder_version: int = internal("version of the decoder that derived this", default=DECODER_VERSION)
     outcome: str = value("how the exchange ended, judged by what came", default="open")
     outcome_detail: str | None = value("the kind of that outcome")
     error_code: str | None = value("the code or type of the error that upstream reported")
@@ -418,15 +432,15 @@ class Measures(Timing):
     refusal: str | None = value("the refusal")
     tool_calls: list[JsonObject] | None = value("tool calls: index, id, name, arguments")
     choices: list[JsonObject] | None = value("the choices beside the first")
-    conversation_key: str | None = value("the conversation that the client names; of a redacted header, its hash")
+    conversation_key: str | None = internal("the conversation that the client names; of a redacted header, its hash")
     conversation_key_from: str | None = value("the header, or the field of the request's body, that names it")
-    conversation_parent: str | None = value("the conversation that started this one, as the client names it")
-    previous_response_id: str | None = value("the response_id of the exchange that the request says it continues")
-    messages_hash: str | None = value("hash of the request's messages, without system prompts and tools")
-    continues_hash: str | None = value("hash of those before their last answer: messages_hash of what is continued")
-    continued_answer_hash: str | None = value("hash of that answer: answer_hash of what is continued")
-    answer_hash: str | None = value("hash of the text and the tool calls of the answer")
-    retries: int | None = value("how often the client had sent the same request before, as its SDK says")
+    conversation_parent: str | None = internal("the conversation that started this one, as the client names it")
+    previous_response_id: str | None = internal("the response_id of the exchange that the request says it continues")
+    messages_hash: str | None = internal("hash of the request's messages, without system prompts and tools")
+    continues_hash: str | None = internal("hash of those before their last answer: messages_hash of what is continued")
+    continued_answer_hash: str | None = internal("hash of that answer: answer_hash of what is continued")
+    answer_hash: str | None = internal("hash of the text and the tool calls of the answer")
+    retries: int | None = internal("how often the client had sent the same request before, as its SDK says")
     asked: str | None = value("the last text of the user in the request: its beginning, on one line")
 
 
@@ -436,6 +450,14 @@ METRICS: Final = {
     if (entry := one.metadata["metric"]) is not None
 }
 """Every metric, by its name on the tape."""
+
+SHOWN: Final = {one.name: one for one in dataclasses.fields(Measures) if one.metadata["is_shown"]}
+"""Every value that is a field of an exchange, metric or not, by its name on the tape."""
+
+
+def kinds(one: dataclasses.Field[Any]) -> tuple[Any, ...]:
+    """Return the types of a value, None last if it can be unknown."""
+    return get_args(one.type) if isinstance(one.type, UnionType) else (one.type,)
 
 
 _FORMULAS: Final = [(one.name, one.metadata["formula"]) for one in dataclasses.fields(Timing)]

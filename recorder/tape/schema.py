@@ -8,8 +8,7 @@ PostgreSQL. Unknown is NULL, never 0. SQLite keeps the text of a definition: its
 import functools
 from collections.abc import Iterator
 from dataclasses import Field, fields
-from types import UnionType
-from typing import Any, Final, NamedTuple, get_args, get_origin
+from typing import Any, Final, NamedTuple, get_origin
 
 from sqlalchemy import (
     JSON,
@@ -30,7 +29,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, PrimaryKeyConstraint
 from sqlalchemy.types import TypeEngine
 
-from wiretape.recorder.decode.metrics import METRICS, Measures, Metric, Timing
+from wiretape.recorder.decode.metrics import METRICS, Measures, Metric, Timing, kinds
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.tape import definitions
 from wiretape.recorder.tape.cells import check_when_read, declared
@@ -225,14 +224,14 @@ read_gaps = Table(
 
 _TIMING: Final = {field.name for field in fields(Timing)}
 _TYPES: Final[dict[Any, TypeEngine[Any]]] = {
-    int: BigInteger(), float: Float(), str: Text(), tuple: Text(), bytes: LargeBinary(),
+    int: BigInteger(), float: Float(), str: Text(), bool: Boolean(), tuple: Text(), bytes: LargeBinary(),
 }  # fmt: skip
 """The column type of a value, by its Python type; others are JSON."""
 
 
 def _derived(field: Field[Any]) -> Column[Any]:
     """Return the column of a field of `Measures`."""
-    kind, *others = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
+    kind, *others = kinds(field)
     metric: Metric | None = field.metadata["metric"]
     is_count = kind is int and not others and not (metric and metric.unit)
     type = Integer() if is_count else _TYPES.get(get_origin(kind) or kind) or _JSON

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OUTCOMES
-from wiretape.recorder.decode.metrics import METRICS, Metric
+from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric, kinds
 from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.viewer import rows
 from wiretape.viewer.query.operators import Kind
@@ -66,11 +66,19 @@ def _measured(metric: Metric) -> Field:
     return Field(name, kind, (name,), "whole", metric.aliases, name in ("reads", "bytes"))
 
 
+def _plain(name: str) -> Field:
+    """Return the field of a derived value that is no metric."""
+    entry = SHOWN[rows.stored_name(name)]
+    kind, *others = kinds(entry)
+    kinds_of: dict[type, Kind] = {int: "count", float: "rate"}
+    return Field(name, kinds_of.get(kind, "text"), (name,), "whole", entry.metadata["aliases"], not others)
+
+
 def _gap_percentile(name: str) -> Field:
     return Field(name, "duration", ("icl",), "whole", (name.removesuffix("_ms").replace("_", "."),), True)
 
 
-_ROWS: Final = (
+_NAMED: Final = (
     _text("id", "prefix", is_always_known=True),
     _text("upstream", "host", "host", is_always_known=True),
     _text("path", "path", is_always_known=True),
@@ -105,6 +113,8 @@ _ROWS: Final = (
     Field("cost", "rate", ("cost",)),
     Field("cache_hit_rate", "share", ("cache_hit_rate",), "whole", ("cache.hit",)),
 )  # fmt: skip
+_OF_ROWS: Final = {"labels", *(field.name for field in _NAMED)}
+_ROWS: Final = (*_NAMED, *(_plain(name) for name in rows.FIELDS if name not in _OF_ROWS))
 
 FIELDS: Final[dict[str, Field]] = {field.name: field for field in _ROWS}
 """Every field by the name that a filter prints."""

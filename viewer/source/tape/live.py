@@ -291,7 +291,7 @@ def filled(row: R, figures: Measures) -> R:
     values["flags"] = [flag for flag in figures.flags if flag in _FLAGS]
     changed = {name: value for name, value in values.items() if hasattr(row, name)}
     if isinstance(row, DetailRow):
-        changed["metrics"] = {name: values.get(name, value) for name, value in row.metrics.items()}
+        changed["others"] = {name: values.get(name, value) for name, value in row.others.items()}
     return replace(row, **changed)
 
 

@@ -70,7 +70,7 @@ class Side:
         if is_same and self._known == known.row:
             return False
         self._known = known.row
-        first_ns = rows.ns(known.row.metrics["ttf_byte_ms"])
+        first_ns = rows.ns(known.row.others["ttf_byte_ms"])
         self.lane = Lane(opened.transcript, self.pulse.end_ns, first_ns, is_live=runs)
         return True
 

@@ -1,0 +1,58 @@
+"""A copy of the source with one more derived value and the migration that adds its column."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MIGRATION = '''"""One more column."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{head}"
+
+
+def upgrade():
+    op.add_column("measures", sa.Column("{column}", {type}, nullable=True))
+'''
+RUN = """
+import json, sys
+from click.testing import CliRunner
+from wiretape.viewer.cli import group
+results = [CliRunner().invoke(group, command, catch_exceptions=False) for command in json.loads(sys.argv[1])]
+print(json.dumps([result.stdout for result in results]))
+"""
+"""Run commands in the copy, and print what each has printed."""
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def runner(copy: Path, entry: str, column: str, type: str) -> Callable[..., list[str]]:
+    """Return a function that runs commands of a copy of the source on its tape; `entry` is of `Timing`."""
+    shutil.copytree(ROOT / ".package", copy / ".package", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("recorder", "viewer", "migrations"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
+    replace(copy / "recorder" / "decode" / "metrics.py", "    reads: int =", f"{entry}    reads: int =")
+    replace(copy / "recorder" / "tape" / "schema.py", f'REVISION = "{head}"', 'REVISION = "9999"')
+    migration = copy / "migrations" / "versions" / "9999_one_more.py"
+    migration.write_text(MIGRATION.format(head=head, column=column, type=type))
+
+    def run(*commands: str) -> list[str]:
+        environment = os.environ | {"PYTHONPATH": str(copy / ".package"), "WIRETAPE_DB": str(copy / "tape.db")}
+        command = [sys.executable, "-c", RUN, json.dumps([command.split() for command in commands])]
+        done = subprocess.run(command, env=environment, cwd=copy, capture_output=True, check=True)
+        printed: list[str] = json.loads(done.stdout)
+        return printed
+
+    return run
