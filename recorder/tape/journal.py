@@ -27,7 +27,6 @@ ANSWER_BYTES = 1 << 20
 _HEAD = struct.Struct("<IQ")
 _SHOWN_CHARACTERS = 256
 _MESSAGE_CHARACTERS = 2000
-_SHOWN_TEXTS = ("id", "method", "path", "model", "outcome", "outcome_detail", "operation")
 
 
 class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
@@ -347,8 +346,8 @@ def encode_answer(answer: Answer) -> bytes:
 def _clip(finished: Finished) -> Finished:
     texts = {
         name: clipped(value, _SHOWN_CHARACTERS)
-        for name in _SHOWN_TEXTS
-        if (value := getattr(finished, name)) is not None and len(value) > _SHOWN_CHARACTERS
+        for name, value in msgspec.structs.asdict(finished).items()
+        if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS
     }
     return msgspec.structs.replace(finished, **texts) if texts else finished
 

@@ -5,7 +5,7 @@ Damage is noted (`wiretape.recorder.tape.cells`) and left out. Queries over many
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from operator import lt
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from sqlalchemy.types import NullType
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import Exchange, Reads, Sent
+from wiretape.recorder.decode.metrics import kinds
 from wiretape.recorder.errors import NotShipped, TapeDamaged
 from wiretape.recorder.process import LOST_MS, RecorderRun, is_gone
 from wiretape.recorder.tape import cells, packing
@@ -134,33 +135,20 @@ def request_needed(row: Any) -> bytes | None:
     return body and encoding.uncoded(row.request_headers or [], body)
 
 
+_STORED: Final = {one.name: kinds(one)[-1]() for one in fields(Exchange) if one.name in exchanges.c}
+"""The facts that are columns of the tape, with the values that stand for unknown ones: None, 0, False or no text."""
+
+
 def exchange_of(row: Any) -> Exchange:
     """Return the facts in an exchange's row, or in an object that has its columns as attributes."""
     headers = dict(reversed(row.response_headers or []))
     return Exchange(
-        status=row.status,
         content_type=headers.get("content-type"),
         content_encoding=encoding.coding_of(row.response_headers or []),
-        ended_by=row.ended_by,
-        connected_ns=row.connected_ns,
-        headers_ns=row.headers_ns,
-        end_ns=row.end_ns,
-        gap_bytes=row.gap_bytes or 0,
-        paused=row.paused or 0,
-        surplus=bool(row.surplus),
-        coarse_clock=bool(row.coarse_clock),
-        h2_offered=bool(row.h2_offered),
-        framing=row.framing,
         request_missing=_request_missing(row),
-        method=row.method or "",
-        path=row.path or "",
-        request_model=row.request_model,
         request=request_needed(row),
-        connection_reused=row.connection_reused,
-        clock_error_ns=row.clock_error_ns,
-        clock=row.clock,
-        rebuilt=bool(row.rebuilt),
         extensions=headers.get("sec-websocket-extensions"),
+        **{name: default if (value := getattr(row, name)) is None else value for name, default in _STORED.items()},
     )
 
 

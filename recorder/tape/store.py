@@ -55,8 +55,13 @@ from wiretape.recorder.tape.schema import (
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = [place for place, column in enumerate(measures.c) if isinstance(cells.declared(column), JSON)]
 _FLAGS, _ICL = map(measures.c.keys().index, ("flags", "icl"))
+_OF_FINISHED = [one for one in journal.Finished.__struct_fields__ if one in measures.c]
 _values_of = attrgetter(*measures.c.keys()[1:])
 _INSERT_MEASURES = f"INSERT OR REPLACE INTO measures ({_MEASURES}) VALUES ({', '.join('?' * len(measures.c))})"
+_UNKNOWN = {one.name: one.server_default and one.type.python_type() for one in exchanges.c if one.name != "no"}
+"""The columns of an exchange of which nothing is known yet."""
+_OF_BEGIN, _OF_HEAD = (_UNKNOWN.keys() & one.__struct_fields__ for one in (journal.Begin, journal.Head))
+_OF_RELAYED = (_UNKNOWN.keys() & Relayed.__struct_fields__) - {"client_bytes"}
 _INSERT: Final = {
     table: f"INSERT INTO {table.name} ({', '.join(table.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     for table in (*FROM_UPSTREAM, *FROM_CLIENT)
@@ -675,11 +680,9 @@ class Store:
             request = {"body": _stored_request(upload.data(0), end), "body_size": end.size, "body_sha256": end.sha256}
             frame, is_coming, is_truncated = msgspec.structs.replace(frame, **request), False, end.truncated
         path, headers = self._redactor.path(frame.path), self._redactor.headers(frame.headers)
-        row = {
-            "id": frame.id,
+        row = _UNKNOWN | {name: getattr(frame, name) for name in _OF_BEGIN}
+        row |= {
             "session_no": session_no,
-            "started_at": frame.started_at,
-            "method": frame.method,
             "path": path,
             "upstream": self._redactor.url(frame.upstream),
             "request_model": _model_in(headers, frame.body) or _model_of_path(frame.method, path),
@@ -689,28 +692,6 @@ class Store:
             "request_sha256": frame.body_sha256,
             "request_truncated": is_truncated,
             "labels": compact_json(self._redactor.labels(frame.labels)) if frame.labels else "{}",
-            "status": None,
-            "response_headers": None,
-            "connection_reused": None,
-            "connected_ns": None,
-            "sent_ns": None,
-            "headers_ns": None,
-            "end_ns": None,
-            "client_closed_ns": None,
-            "ended_by": None,
-            "ended_detail": None,
-            "framing": None,
-            "bytes": 0,
-            "gap_bytes": 0,
-            "paused": 0,
-            "surplus": False,
-            "coarse_clock": frame.coarse_clock,
-            "h2_offered": frame.h2_offered,
-            "clock": None,
-            "clock_error_ns": None,
-            "client_bytes": None,
-            "client_gap_bytes": None,
-            "rebuilt": frame.rebuilt,
         }
         known = self._touched[frame.id] = _Open(None, uploaded=0 if is_coming else None, changes=row)
         size = _KEPT_BESIDES + len(frame.body or b"")
@@ -755,18 +736,8 @@ class Store:
             if frame.framing == "websocket":
                 known.facts = None  # they are of one direction: both are read back
             headers = self._redactor.headers(frame.headers)
-            known.change(
-                {
-                    "status": frame.status,
-                    "response_headers": _texts_json(headers).decode(),
-                    "framing": frame.framing,
-                    "connected_ns": frame.connected_ns,
-                    "sent_ns": frame.sent_ns,
-                    "headers_ns": frame.headers_ns,
-                    "connection_reused": frame.connection_reused,
-                    "clock": frame.clock,
-                }
-            )
+            values = {name: getattr(frame, name) for name in _OF_HEAD}
+            known.change(values | {"response_headers": _texts_json(headers).decode()})
             if known.facts is not None:
                 known.facts.response_headers = headers
 
@@ -918,28 +889,14 @@ def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
     facts_shown = facts.id, facts.method, facts.path
     if measured is None:
         return journal.Finished(*facts_shown, facts.request_model, facts.exchange.status, "not measured")
-    return journal.Finished(
-        *facts_shown,
-        facts.request_model or measured.response_model,
-        facts.exchange.status,
-        measured.outcome,
-        measured.outcome_detail,
-        measured.ttft_ns,
-        measured.icl_p50_ns,
-        measured.max_stall_ns,
-        measured.duration_ns,
-        measured.output_tokens,
-        list(measured.flags),
-        measured.operation,
-    )
+    model = facts.request_model or measured.response_model
+    figures = {name: getattr(measured, name) for name in _OF_FINISHED} | {"flags": list(measured.flags)}
+    return journal.Finished(*facts_shown, model, facts.exchange.status, **figures)
 
 
 def _facts_relayed(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
     """Return the relay's facts that were not stored, without the head of an answer whose head is stored."""
-    names = ["client_closed_ns", "connected_ns", "sent_ns", "paused", "surplus", "clock", "clock_error_ns"]
-    names.append("connection_reused")
-    if not is_answered:
-        names += ["status", "framing", "headers_ns"]
+    names = _OF_RELAYED - {"status", "framing", "headers_ns"} if is_answered else _OF_RELAYED
     return {name: value for name in names if (value := getattr(relayed, name)) is not None}
 
 
