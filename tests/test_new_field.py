@@ -4,36 +4,43 @@ import json
 
 from tests.support.extended import runner
 
-ENTRY = """\
+ENTRIES = """\
     pace: str | None = value(
         "the pace of the answer", lambda t: "slow" if len(t.gaps) > 5 else None, aliases=("speed",)
     )
+    is_long: bool | None = value("whether it has many chunks", lambda t: t.chunks > 5 if t.chunks else None)
+    rest_ns: int | None = value("the last gap", lambda t: t.gaps[-1] if t.gaps else None)
 """
+COLUMNS = {"pace": "Text", "is_long": "Boolean", "rest_ns": "BigInteger"}
 
 
 def test_lists_filters_details_exports_and_servers_have_it(tmp_path_factory):
-    run = runner(tmp_path_factory.mktemp("source"), ENTRY, "pace", "sa.Text()")
-    _, everything, found, short, known, table, topic, exported, schema, shown, server = run(
+    run = runner(tmp_path_factory.mktemp("source"), ENTRIES, COLUMNS)
+    _, listed, table, topic, exported, schema, shown, server, *found = run(
         "db fixture --exchanges 30 --chunks 10",
         "ls --format json -n 100",
-        "ls --format json -n 100 -f pace:sl*",
-        "ls --format json -n 100 -f speed:slow",
-        "ls --format json -n 100 -f has:pace",
         "ls --columns id,pace -n 100",
         "help fields",
         "export --format csv",
         "export --schema --format tsv",
         "show @ --format json",
         "fleet init --print --to clickhouse://host/name",
+        *(f"ls --format json -n 100 -f {one}" for one in ("pace:sl*", "speed:slow", "has:pace", "is_long:yes")),
+        "ls --format json -n 100 -f rest>0ms",
     )
-    everything, found, short, known = (json.loads(text) for text in (everything, found, short, known))
-    assert list(everything[0])[-1] == "pace"
-    slow = [row["id"] for row in everything if row["pace"] == "slow"]
-    assert 0 < len(slow) < len(everything)
-    assert [[row["id"] for row in rows] for rows in (found, short, known)] == [slow] * 3
+    rows = json.loads(listed)
+    assert list(rows[0])[-3:] == ["pace", "is_long", "rest_ms"]
+    slow = [row["id"] for row in rows if row["pace"] == "slow"]
+    long = [row["id"] for row in rows if row["is_long"]]
+    rested = [row["id"] for row in rows if row["rest_ms"]]
+    assert all(0 < len(some) < len(rows) for some in (slow, long, rested))
+    assert [[row["id"] for row in json.loads(one)] for one in found] == [slow, slow, slow, long, rested]
     assert table.count("slow") == len(slow)
     assert "pace, speed" in topic
-    assert exported.splitlines()[0].endswith(",pace")
+    assert exported.splitlines()[0].endswith(",pace,is_long,rest_ms")
     assert "exchanges\tpace\ttext\t\tthe pace of the answer\n" in schema
-    assert json.loads(shown)["pace"] in ("slow", None)
+    assert "exchanges\tis_long\tboolean\t\twhether it has many chunks\n" in schema
+    assert "exchanges\trest_ms\tnumber\tms\tthe last gap\n" in schema
+    assert json.loads(shown).keys() >= {"pace", "is_long", "rest_ms"}
     assert "    pace Nullable(String) COMMENT 'the pace of the answer'" in server
+    assert "    rest_ns Nullable(Int64) COMMENT 'the last gap; ns'" in server

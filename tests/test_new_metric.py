@@ -13,7 +13,7 @@ ENTRY = """\
 
 def test_lists_filters_exports_and_statistics_have_it(tmp_path_factory):
     _, everything, found, fields, exported, schema, statistics, meanings, histogram = runner(
-        tmp_path_factory.mktemp("source"), ENTRY, "last_gap_ns", "sa.BigInteger()"
+        tmp_path_factory.mktemp("source"), ENTRY, {"last_gap_ns": "BigInteger"}
     )(
         "db fixture --exchanges 30 --chunks 10",
         "ls --format json -n 100",

@@ -1,4 +1,4 @@
-"""A copy of the source with one more derived value and the migration that adds its column."""
+"""A copy of the source with more derived values and the migration that adds their columns."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MIGRATION = '''"""One more column."""
+MIGRATION = '''"""More columns."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,7 +19,8 @@ down_revision = "{head}"
 
 
 def upgrade():
-    op.add_column("measures", sa.Column("{column}", {type}, nullable=True))
+    for name, type in {columns}.items():
+        op.add_column("measures", sa.Column(name, getattr(sa, type)(), nullable=True))
 '''
 RUN = """
 import json, sys
@@ -37,16 +38,16 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-def runner(copy: Path, entry: str, column: str, type: str) -> Callable[..., list[str]]:
-    """Return a function that runs commands of a copy of the source on its tape; `entry` is of `Timing`."""
+def runner(copy: Path, entries: str, columns: dict[str, str]) -> Callable[..., list[str]]:
+    """Return a function that runs commands of a copy of the source on its tape; `entries` are of `Timing`."""
     shutil.copytree(ROOT / ".package", copy / ".package", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("recorder", "viewer", "migrations"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
-    replace(copy / "recorder" / "decode" / "metrics.py", "    reads: int =", f"{entry}    reads: int =")
+    replace(copy / "recorder" / "decode" / "metrics.py", "    reads: int =", f"{entries}    reads: int =")
     replace(copy / "recorder" / "tape" / "schema.py", f'REVISION = "{head}"', 'REVISION = "9999"')
-    migration = copy / "migrations" / "versions" / "9999_one_more.py"
-    migration.write_text(MIGRATION.format(head=head, column=column, type=type))
+    migration = copy / "migrations" / "versions" / "9999_more.py"
+    migration.write_text(MIGRATION.format(head=head, columns=columns))
 
     def run(*commands: str) -> list[str]:
         environment = os.environ | {"PYTHONPATH": str(copy / ".package"), "WIRETAPE_DB": str(copy / "tape.db")}

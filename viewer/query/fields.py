@@ -69,9 +69,10 @@ def _measured(metric: Metric) -> Field:
 def _plain(name: str) -> Field:
     """Return the field of a derived value that is no metric."""
     entry = SHOWN[rows.stored_name(name)]
-    kind, *others = kinds(entry)
-    kinds_of: dict[type, Kind] = {int: "count", float: "rate"}
-    return Field(name, kinds_of.get(kind, "text"), (name,), "whole", entry.metadata["aliases"], not others)
+    type, *others = kinds(entry)
+    numbers: dict[Any, Kind] = {int: "count", float: "rate"}
+    kind = "duration" if name.endswith("_ms") else numbers.get(type, "text")
+    return Field(name, kind, (name,), "whole", entry.metadata["aliases"], not others)
 
 
 def _gap_percentile(name: str) -> Field:

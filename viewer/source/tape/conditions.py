@@ -237,18 +237,18 @@ def _fits_label(pattern: Pattern | None) -> Check:
     return lambda one: one.is_not(null()) if pattern is None else _like(one, [pattern])
 
 
-_NOT_REUSED: Final = case((exchanges.c.connection_reused.is_(false()), "no"))
-
-
 def _texts(field: str) -> list[Expression]:
     if field == "flags":  # a space around each
         return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
     own: dict[str, Callable[[], Expression]] = {
         "request_body": lambda: cast(_request(), Text),
         "tool_calls": _called,
-        "connection_reused": lambda: case((column("connection_reused"), "yes"), else_=_NOT_REUSED),
     }
-    return [own[name]() if name in own else column(name) for name in FIELDS[field].rows]
+    return [own[name]() if name in own else _text(column(name)) for name in FIELDS[field].rows]
+
+
+def _text(one: Expression) -> Expression:
+    return case((one, "yes"), (one.is_(false()), "no")) if one.type.python_type is bool else one
 
 
 def _request() -> Expression:

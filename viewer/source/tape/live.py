@@ -54,12 +54,6 @@ MEASURED: Final = (
 R = TypeVar("R", bound=ListRow)
 
 _FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
-
-
-_TEXTS: Final = frozenset({
-    "method", "path", "upstream", "model", "outcome_detail", "error_code", "error_message", "finish_reason",
-    "ended_detail", "flags", "sparkline",
-})  # fmt: skip
 _TAILS: Final = ("content", "reasoning", "refusal")
 _MOST_ROWS: Final = 256
 MOST_GAPS: Final = 128
@@ -319,7 +313,8 @@ def _numbers_of(connection: Connection, statement: Any) -> list[int]:
 
 
 def _short(name: str) -> Expression:
-    return func.substr(column(name), 1, LONGEST, type_=column(name).type) if name in _TEXTS else column(name)
+    whole = column(name)
+    return func.substr(whole, 1, LONGEST, type_=whole.type) if whole.type.python_type is str else whole
 
 
 def _fitting(connection: Connection, affected: list[int], where: Condition | None) -> set[int]:
