@@ -1,4 +1,4 @@
-"""A new field, of any type, is one entry and a migration: what a copy of the source shows that has both."""
+"""A new field of any type is one entry and a migration: a copy of the source with both shows it everywhere."""
 
 import json
 

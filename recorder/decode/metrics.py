@@ -215,15 +215,13 @@ Formula = Callable[[Timeline], Any]
 class Metric:
     """The description of a metric beside its type and its formula.
 
-    `unit` is "ns" where the name ends in `_ns`, and "" of a count. Filters take `aliases` for its name. `statistic` is
-    its name in statistics, "" if it is in none. It is shown as unknown where an exchange has one of the flags in
-    `withheld`.
+    `unit` is "ns" where the name ends in `_ns`, and "" of a count. `statistic` is its name in statistics, "" if it has
+    none. It is shown as unknown where an exchange has one of the flags in `withheld`.
     """
 
     name: str = ""
     meaning: str
     unit: str
-    aliases: tuple[str, ...] = ()
     statistic: str = ""
     withheld: tuple[str, ...] = ()
 
@@ -245,17 +243,24 @@ internal: Final = partial(value, is_shown=False)
 """Define a value that no list, filter or export has as a field."""
 
 
-def metric(meaning: str, formula: Formula | None, unit: str, default: Any = None, **more: Any) -> Any:
+def metric(
+    meaning: str,
+    formula: Formula | None,
+    unit: str,
+    default: Any = None,
+    aliases: tuple[str, ...] = (),
+    **more: Any,
+) -> Any:
     """Define a metric; `more` are fields of `Metric`."""
-    return value(meaning, formula, default, Metric(meaning=meaning, unit=unit, **more))
+    return value(meaning, formula, default, Metric(meaning=meaning, unit=unit, **more), aliases)
 
 
-def duration(meaning: str, formula: Formula, **more: object) -> Any:
+def duration(meaning: str, formula: Formula, **more: Any) -> Any:
     """Define a metric in ns."""
     return metric(meaning, formula, "ns", **more)
 
 
-def count(meaning: str, formula: Formula | None = None, **more: object) -> Any:
+def count(meaning: str, formula: Formula | None = None, **more: Any) -> Any:
     """Define a metric that counts something, and is 0 where there is none of it."""
     return metric(meaning, formula, "", 0, **more)
 

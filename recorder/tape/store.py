@@ -59,7 +59,7 @@ _OF_FINISHED = [one for one in journal.Finished.__struct_fields__ if one in meas
 _values_of = attrgetter(*measures.c.keys()[1:])
 _INSERT_MEASURES = f"INSERT OR REPLACE INTO measures ({_MEASURES}) VALUES ({', '.join('?' * len(measures.c))})"
 _UNKNOWN = {one.name: one.server_default and one.type.python_type() for one in exchanges.c if one.name != "no"}
-"""The columns of an exchange of which nothing is known yet."""
+"""The columns of a new exchange, all unknown or 0."""
 _OF_BEGIN, _OF_HEAD = (_UNKNOWN.keys() & one.__struct_fields__ for one in (journal.Begin, journal.Head))
 _OF_RELAYED = (_UNKNOWN.keys() & Relayed.__struct_fields__) - {"client_bytes"}
 _INSERT: Final = {

@@ -59,20 +59,13 @@ def _time(name: str, meaning: str = "", *aliases: str) -> Field:
     return Field(name, "time", ("started_at",), "whole", aliases, is_always_known=True, meaning=meaning)
 
 
-def _measured(metric: Metric) -> Field:
-    name = rows.field_name(metric.name)
-    kinds: dict[str, Kind] = {"ns": "duration", "share of 1": "share"}
-    kind = kinds.get(metric.unit, "rate" if "/" in metric.unit else "count")
-    return Field(name, kind, (name,), "whole", metric.aliases, name in ("reads", "bytes"))
-
-
-def _plain(name: str) -> Field:
-    """Return the field of a derived value that is no metric."""
-    entry = SHOWN[rows.stored_name(name)]
-    type, *others = kinds(entry)
-    numbers: dict[Any, Kind] = {int: "count", float: "rate"}
-    kind = "duration" if name.endswith("_ms") else numbers.get(type, "text")
-    return Field(name, kind, (name,), "whole", entry.metadata["aliases"], not others)
+def _derived(stored: str) -> Field:
+    entry, name = SHOWN[stored], rows.field_name(stored)
+    metric: Metric | None = entry.metadata["metric"]
+    is_share = metric is not None and metric.unit == "share of 1"
+    numbers: dict[Any, Kind] = {int: "count", float: "share" if is_share else "rate"}
+    kind = "duration" if name.endswith("_ms") else numbers.get(kinds(entry)[0], "text")
+    return Field(name, kind, (name,), "whole", entry.metadata["aliases"], name in ("reads", "bytes"))
 
 
 def _gap_percentile(name: str) -> Field:
@@ -109,13 +102,13 @@ _NAMED: Final = (
     *(_text(name, "within") for name in ("error_message", "content", "reasoning", "refusal", "ended_detail")),
     Field("status", "count", ("status",)),
     Field("gap_bytes", "count", ("gap_bytes",), is_always_known=True),
-    *map(_measured, METRICS.values()),
+    *map(_derived, METRICS),
     *map(_gap_percentile, rows.GAP_PERCENTILES),
     Field("cost", "rate", ("cost",)),
     Field("cache_hit_rate", "share", ("cache_hit_rate",), "whole", ("cache.hit",)),
 )  # fmt: skip
 _OF_ROWS: Final = {"labels", *(field.name for field in _NAMED)}
-_ROWS: Final = (*_NAMED, *(_plain(name) for name in rows.FIELDS if name not in _OF_ROWS))
+_ROWS: Final = (*_NAMED, *(_derived(rows.stored_name(name)) for name in rows.FIELDS if name not in _OF_ROWS))
 
 FIELDS: Final[dict[str, Field]] = {field.name: field for field in _ROWS}
 """Every field by the name that a filter prints."""
