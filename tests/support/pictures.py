@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.browser import chromium
@@ -18,8 +17,8 @@ from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 _CELLS = (104, 26)
-_PIXELS = (1280, 800)
 _WIDTH = 1280
+_PIXELS = (_WIDTH, 665)
 _FONT_FACES = re.compile(r"@font-face \{[^}]*\}")
 _FONT = "font-family: Fira Code, monospace"
 
@@ -34,13 +33,14 @@ def main(directory: Path) -> None:
         screen.write_text(asyncio.run(_viewer_at_the_stall(tape)), "utf-8")
         with chromium(work / "profile") as browser:
             directory.mkdir(exist_ok=True)
-            for source, name, element in ((screen, "viewer.png", "svg"), (page, "page.png", None)):
-                browser.look(*_PIXELS, dark=True)
-                browser.open(source)
-                if element is not None:
-                    height = browser.run(f"Math.ceil(document.querySelector('{element}').getBoundingClientRect().height)")
-                    browser.look(_WIDTH, height, dark=True)
-                (directory / name).write_bytes(browser.screenshot())
+            browser.look(*_PIXELS, dark=True)
+            browser.open(screen)
+            browser.look(_WIDTH, browser.run("Math.ceil(document.querySelector('svg').getBoundingClientRect().height)"))
+            (directory / "viewer.png").write_bytes(browser.screenshot())
+            browser.look(*_PIXELS, dark=True)
+            browser.open(page)
+            browser.run("window.scrollTo(0, document.querySelector('h1').getBoundingClientRect().top - 10)")
+            (directory / "page.png").write_bytes(browser.screenshot())
 
 
 def _wiretape(*arguments: str) -> None:
@@ -60,7 +60,8 @@ async def _viewer_at_the_stall(tape: Path) -> str:
         await pilot.pause(1)
         svg = app.export_screenshot(title="wiretape view")
     drawn = _FONT_FACES.sub("", svg).replace(_FONT, "font-family: DejaVu Sans Mono, monospace")
-    return f'<!doctype html><style>body{{margin:0}}svg{{width:{_WIDTH}px}}</style><div id="page"><div></div>{drawn}</div>'
+    style = f"body {{ margin: 0 }} svg {{ width: {_WIDTH}px }}"
+    return f'<!doctype html><style>{style}</style><div id="page"><div></div>{drawn}</div>'
 
 
 if __name__ == "__main__":
