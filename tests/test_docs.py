@@ -22,10 +22,12 @@ from tests.support.terminal import Terminal
 from wiretape.recorder import __version__
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.viewer.commands import completion
+from wiretape.viewer.commands import topics
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+TOPICS = {path.stem: path.read_text("utf-8") for path in sorted((ROOT / "viewer" / "help").glob("*.md"))}
+TEXTS = [README, *TOPICS.values()]
 SELECT = re.compile(r"^(?:SELECT|WITH)\b[^;]*;", re.MULTILINE)
 
 
@@ -51,9 +53,10 @@ def test_every_command_and_option_has_help_and_is_in_the_readme(name: str, comma
     assert re.search(rf"\b{name.split()[-1]}\b", README)
 
 
-def test_the_generated_parts_of_the_readme_are_true() -> None:
+def test_the_generated_parts_of_the_readme_and_the_topics_are_true() -> None:
     # Apart from this process: click keeps what a command was first called with.
-    command = [sys.executable, "-m", "cogapp", "-c", "--check", "--diff", "README.md"]
+    files = ["README.md", *(f"viewer/help/{topic}.md" for topic in TOPICS)]
+    command = [sys.executable, "-m", "cogapp", "-c", "--check", "--diff", *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout
 
@@ -65,10 +68,22 @@ def test_the_newest_heading_of_the_changelog_is_the_version() -> None:
 
 
 def test_every_topic_of_help_that_the_texts_name_is_listed() -> None:
-    texts = README + (ROOT / "CHANGELOG.md").read_text("utf-8")
-    named = set(re.findall(r"`wiretape help (\w+)`", texts))
+    texts = "".join([*TEXTS, (ROOT / "CHANGELOG.md").read_text("utf-8")])
+    named = set(re.findall(r"`wiretape help ([a-z][\w-]+)`", texts))
     assert len(named) > 5
-    assert named <= {*completion.TOPICS, *group.commands}
+    assert named <= {*topics.names(), *group.commands, "ttft"}
+
+
+def test_every_link_between_topics_leads_to_one() -> None:
+    links = {link for text in TOPICS.values() for link in re.findall(r"\]\((?!https?:)([^)]*)\)", text)}
+    assert len(links) > 20
+    assert links <= {f"{topic}.md" for topic in TOPICS}
+
+
+def test_a_topic_begins_with_a_title_and_a_summary_of_one_line() -> None:
+    for topic, text in TOPICS.items():
+        title, empty, summary, *_ = text.splitlines()
+        assert (title[:2], empty, summary[-1] in ".?") == ("# ", "", True), topic
 
 
 def test_the_readme_is_short_enough_to_be_read() -> None:
@@ -76,19 +91,21 @@ def test_the_readme_is_short_enough_to_be_read() -> None:
 
 
 def test_every_file_and_folder_that_the_readme_names_is_there() -> None:
-    named = re.findall(r"`((?:recorder|viewer|migrations)/[\w/.]*)`", README)
+    named = re.findall(r"`((?:recorder|viewer|migrations)/[\w/.]*)`", README + TOPICS["architecture"])
     assert len(named) > 10
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 SHOWN = [
     line.split("  #")[0].strip()
-    for block in re.findall(r"<!-- after the demo -->\n```sh\n(.*?)```", README, re.DOTALL)
+    for text in TEXTS
+    for block in re.findall(r"<!-- after the demo -->\n```sh\n(.*?)```", text, re.DOTALL)
     for line in block.splitlines()
 ]
 SHOWN += [line.removeprefix("$ ") for line in README.splitlines() if line.startswith("$ ")]
 SHOWN += [f".venv/bin/{command}" for command in sorted(set(re.findall(r"`(wiretape help \w+)`", README)))]
-QUERIES = [query for block in re.findall(r"```sql\n(.*?)```", README, re.DOTALL) for query in SELECT.findall(block)]
+SQL = re.findall(r"```sql\n(.*?)```", README + TOPICS["python"], re.DOTALL)
+QUERIES = sorted({query for block in SQL for query in SELECT.findall(block)})
 
 
 @pytest.fixture
@@ -110,10 +127,10 @@ def test_a_query_of_the_readme_that_counts_failures_covers_generations() -> None
     assert all(f"operation IN {GENERATIONS}" in query for query in counting)
 
 
-@pytest.mark.parametrize("command", SHOWN)
-def test_a_command_of_the_readme_works_on_the_tape_of_the_demo(command: str, place: Path) -> None:
+@pytest.mark.parametrize("command", sorted({command.removeprefix(".venv/bin/") for command in SHOWN}))
+def test_a_command_of_the_readme_or_a_topic_works_on_the_tape_of_the_demo(command: str, place: Path) -> None:
     program, *arguments = shlex.split(command)
-    assert program == ".venv/bin/wiretape"
+    assert program == "wiretape"
     if arguments[0] == "view":
         with Terminal([*forked.CLI, *arguments], directory=place) as terminal:
             terminal.wait_for("demo-stall")
@@ -129,12 +146,32 @@ def test_a_command_of_the_readme_works_on_the_tape_of_the_demo(command: str, pla
 
 
 def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(import wiretape.*?)```", README, re.DOTALL)
+    codes = re.findall(r"```python\n(import wiretape.*?)```", README + TOPICS["python"], re.DOTALL)
+    assert codes
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(ROOT / ".package")  # as the wheel has it
-    names: dict[str, Any] = {}
-    exec(code, names)
-    assert len(names["frame"]) == 13
+    for code in codes:
+        names: dict[str, Any] = {}
+        exec(code, names)
+        assert len(names["frame"]) == 13
+
+
+def test_the_rules_of_the_topic_on_ci_are_read(place: Path) -> None:
+    (rules,) = re.findall(r"```toml\n(.*?)```", TOPICS["ci"], re.DOTALL)
+    (place / "rules.toml").write_text(rules)
+    done = forked.run(["check", "--db", place / "demo.db", "--rules", place / "rules.toml"])
+    assert (done.returncode, done.stdout.count("ttft.p95")) == (3, 1), done.stderr
+
+
+def test_the_query_of_an_archive_for_postgresql_reads_each_exchange_once(place: Path) -> None:
+    import duckdb
+
+    for _ in range(2):
+        assert forked.run(["ship", "--db", place / "demo.db", "--to", f"parquet:{place}/DIR", "--once"]).returncode == 0
+        for acknowledged in place.glob("demo.db.shipped-*"):
+            acknowledged.unlink()
+    (query,) = re.findall(r"CREATE TABLE pg.exchanges AS (SELECT.*?);", TOPICS["archive"], re.DOTALL)
+    assert len(duckdb.sql(query.replace("DIR/", f"{place}/DIR/")).fetchall()) == 14
 
 
 def test_help_of_the_package_begins_with_an_example_that_is_true(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

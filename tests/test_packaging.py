@@ -53,6 +53,7 @@ def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> Non
     assert {"wiretape/py.typed", "wiretape/recorder/py.typed", "wiretape/viewer/py.typed"} <= names
     assert {"wiretape/__init__.py", "wiretape/recorder/tape/writer.py", "wiretape/viewer/cli.py"} <= names
     assert {"wiretape/viewer/page/assets/frame.css", "wiretape/viewer/page/assets/frame.js"} <= names
+    assert {f"wiretape/viewer/help/{name}" for name in ("README.md", "filters.md", "glossary.md")} <= names
     assert {path.name for path in installed.iterdir()} == {"wiretape", "wiretape-0.1.0.dist-info"}
 
 
@@ -98,6 +99,19 @@ def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) 
         str(installed / "wiretape/__init__.py"),
         "wiretape.viewer.export.frames",
     ]
+
+
+@pytest.mark.parametrize("words", [["--version"], ["help", "quickstart"], ["help", "ttft"]], ids=" ".join)
+def test_an_installed_wiretape_runs_as_a_module_and_has_its_topics(
+    installed: Path, tmp_path: Path, words: list[str]
+) -> None:
+    command = [sys.executable, "-m", "wiretape", *words]
+    environment = os.environ | {"PYTHONPATH": str(installed)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"--version": "wiretape 0.1.0", "help": "# Quickstart" if words[-1] == "quickstart" else "`ttft`"}[
+        words[0]
+    ] in done.stdout
 
 
 def test_an_editable_wiretape_can_be_imported_and_is_the_checkouts_own(editable: str, tmp_path: Path) -> None:

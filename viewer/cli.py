@@ -12,6 +12,7 @@ from wiretape.recorder.commands.cli import COMMANDS
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.commands import catalogue
 from wiretape.viewer.commands.completion import completion
 
 _SIGINT_EXIT = 128 + 2
@@ -22,8 +23,10 @@ for _name in ("ls", "show", "play", "serve", "export", "pull", "rm", "doctor", "
     COMMANDS[_name] = f"wiretape.viewer.commands.{_name}:{_name}"
 COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("stats", "compare", "check")})
 COMMANDS["import"], COMMANDS["help"] = "wiretape.viewer.commands.import_:import_", "wiretape.viewer.commands.help:help_"
-COMMANDS["completion"] = completion  # its module defines the answers to every shell
+COMMANDS["completion"] = catalogue.described("completion", completion)  # its module defines the answers to every shell
+COMMANDS["version"] = "wiretape.viewer.commands.help:version"
 COMMANDS["db"] = "wiretape.viewer.commands.cut:group"  # the recorder's, with `cut`
+COMMANDS.describe, group.sections = catalogue.described, catalogue.SECTIONS
 
 
 def main() -> None:
@@ -77,10 +80,13 @@ def _run() -> int:
 
 def _message(error: click.ClickException) -> str:
     """Return an error as one line, with a hint to the command's help."""
+    from wiretape.viewer.commands import guesses
+
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = "wiretape" if context is None else context.command_path
     hint = "" if context is None else f" (see {path} --help)"
-    return f"{path}: {safe(' '.join(error.format_message().split()))}{hint}"
+    said = (guesses.message(error) if isinstance(error, click.UsageError) else None) or error.format_message()
+    return f"{path}: {safe(' '.join(said.split()))}{hint}"
 
 
 def _unread() -> int:

@@ -10,6 +10,7 @@ import click
 
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands import options
+from wiretape.recorder.commands.cli import CommandGroup
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.plurals import counted
 
@@ -24,7 +25,7 @@ _DAMAGED_SHOWN = 10
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def db() -> None:
     """Inspect, check, repair and merge tapes."""
 

@@ -1,6 +1,9 @@
-"""The generated parts of the README: each function returns one, from the code that it documents."""
+"""The generated parts of the README and of the topics: each function returns one, from the code that it documents."""
 
+import re
+from collections.abc import Iterable, Mapping
 from itertools import accumulate, groupby
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,8 +11,26 @@ import wiretape.viewer.cli
 from tests.support.decoding import derived
 from tests.support.wires import COMPLETIONS, WIRES, Wire
 from wiretape.recorder.decode.decoder import framing_of
-from wiretape.recorder.decode.exchange import OUTCOMES, Exchange
-from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.dialects.registry import DIALECTS
+from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES, Exchange
+from wiretape.recorder.decode.metrics import METRICS, Measures
+from wiretape.recorder.relay import providers
+from wiretape.recorder.relay.apis import APIS, PROGRAMS
+from wiretape.viewer import rows
+from wiretape.viewer.commands.catalogue import EXAMPLES, SECTIONS, SUMMARIES, whole
+from wiretape.viewer.export import fields as export
+from wiretape.viewer.query import fields as query
+from wiretape.viewer.query import parser
+from wiretape.viewer.query.operators import KINDS, OPERATORS
+from wiretape.viewer.ship.parquet import layout
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
+from wiretape.viewer.stats.metrics import QUANTITIES, RATES
+from wiretape.viewer.stats.tools.tools import AUTHORITIES
+
+if TYPE_CHECKING:
+    from wiretape.recorder.relay import apis
+    from wiretape.viewer.stats.conventions import Conventions
 
 _WIRES = (*WIRES.values(), COMPLETIONS)
 _READ = {
@@ -23,6 +44,206 @@ _READ = {
 """What is read of a stream, and where the measures have it."""
 
 
+def defined(meanings: Mapping[str, str]) -> str:
+    """Return a list of names with their meanings."""
+    return "".join(f"- `{name}`: {escaped(meaning)}\n" for name, meaning in meanings.items())
+
+
+def escaped(text: str) -> str:
+    """Return a text without the signs that Markdown takes for its own, outside of `code`."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"(?<!\\)([*<])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def operators() -> str:
+    """Return the operators of filters."""
+    operands = {"regex": "REGEX"}
+    return defined({f"FIELD{sign}{operands.get(one.form, 'VALUE')}": one.meaning
+                    for sign, one in OPERATORS.items() if one.meaning})  # fmt: skip
+
+
+def values() -> str:
+    """Return the syntax of the values of each kind of field."""
+    kinds = {kind: KINDS[kind].expected for kind in ("duration", "count", "rate", "share", "time")}
+    return defined({"text": "as it is, or with * for anything; in quotes * is itself", **kinds})
+
+
+def choices() -> str:
+    """Return the fields with a fixed set of values."""
+    short = {"outcome": "is", "flags": "flag"}
+    return "".join(f"- `{short.get(name, name)}:` {_names(choices)}\n" for name, choices in query.CHOICES.items())
+
+
+def fields() -> str:
+    """Return the fields of each kind with their synonyms, meanings and units."""
+    text = ""
+    for kind, one in KINDS.items():
+        own = [field for field in query.FIELDS.values() if field.kind == kind]
+        meanings = export.meanings(field.name for field in own if field.name not in query.MEANINGS) | query.MEANINGS
+        expected = f" {one.expected}".replace(" a ", "; a value is a ", 1) if one.expected else ""
+        text += f"\n## {one.title}\n\nOperators: {_names(parser.operators(own[0]))}{escaped(expected)}."
+        if kind == "duration":
+            text += " T0 is the time of the request; over a WebSocket, of the first message that asked for a response."
+        text += "\n\n" + "".join(
+            f"- {_names([field.name, *query.others(field.name)])}: {escaped(meanings[field.name])}\n" for field in own
+        )
+    return text.lstrip()
+
+
+def outcomes_with_details() -> str:
+    """Return the outcomes, each with its details."""
+    details = {name: f": {', '.join(DETAILS[name])}" if name in DETAILS else "" for name in OUTCOMES}
+    return defined({name: meaning + details[name] for name, meaning in OUTCOMES.items()})
+
+
+def served() -> str:
+    """Return the paths of the well-known APIs at a recorder."""
+    return defined({f"/{api.name}/…": api.url for api in APIS if api.url})
+
+
+def pointed() -> str:
+    """Return the variables that point programs at a recorder, by path."""
+    places: dict[str, list[str]] = {}
+    for variable, place in providers.sdk_bases("", providers.well_known()).items():
+        places.setdefault(place, []).append(variable)
+    return "".join(f"- `{place}` in {_names(names)}\n" for place, names in places.items())
+
+
+def preset() -> str:
+    """Return the variables that are replaced only where they are set, by API."""
+    names = {api.name: [one.name for one in api.variables if one.path is None or not api.url] for api in APIS}
+    return "".join(f"- {name}: {_names(own)}\n" for name, own in names.items() if own)
+
+
+def api_notes() -> str:
+    """Return the notes on APIs."""
+    return "".join(f"- {api.name}: {escaped(api.note)}\n" for api in APIS if api.note)
+
+
+def programs() -> str:
+    """Return the programs with special treatment, and its reason."""
+    return defined({one.words: _treatment(one) for one in PROGRAMS})
+
+
+def _treatment(program: "apis.Program") -> str:
+    parts = [f"{', '.join(program.needs)} is set for it" if program.needs else ""]
+    parts += [f"{', '.join(program.breaks)} is not set for it" if program.breaks else ""]
+    parts += [f"{', '.join(program.listens)} is left as it is" if program.listens else ""]
+    parts += [f"a refused WebSocket is answered {program.falls_back_on}" if program.falls_back_on else ""]
+    return f"{', '.join(filter(None, parts))}: {program.reason}"
+
+
+def hosts() -> str:
+    """Return the intercepted hosts, by API."""
+    return "".join(f"- {api.name}: {_names(api.hosts)}\n" for api in APIS if api.hosts)
+
+
+def daemons() -> str:
+    """Return the programs with a daemon, and the option that prevents it."""
+    return defined({one.words: f"run starts it with `{one.no_daemon}`, if its help has that option"
+                    for one in PROGRAMS if one.no_daemon})  # fmt: skip
+
+
+def conventions(those: "Conventions") -> str:
+    """Return a line that names the version of OpenTelemetry's conventions."""
+    return f"The names are those of semconv v{those.version}.\n\n"
+
+
+def opt_in() -> str:
+    """Return the paragraph on the conventions that a user opts in to."""
+    return (
+        f"With `{OPT_IN}={OPT_IN_VALUE}`, the names of semantic-conventions-genai replace these, as of October 2026; "
+        f"that repository has no release yet (schema {LATEST.version}). The variable is that of OpenTelemetry's SDKs, "
+        "a list with commas; its other values change nothing here. Embeddings have only the duration. The "
+        "`gen_ai.token.modality` of counters is unknown, since usage does not break tokens down by it.\n\n"
+    )
+
+
+def families(those: "Conventions") -> str:
+    """Return the metrics of OpenTelemetry's conventions."""
+    return defined({family.name: family.meaning for family in those.families})
+
+
+def prometheus(those: "Conventions") -> str:
+    """Return the metrics of OpenTelemetry's conventions under their names for Prometheus."""
+    labels = {family: f"; label {family.label}" if family.label else "" for family in those.families}
+    return defined({family.prometheus: family.meaning + label for family, label in labels.items()})
+
+
+def cache_counts() -> str:
+    """Return the APIs whose input includes the tokens of a cache, and the others."""
+    apis = [sorted(one.api for one in DIALECTS if one.input_has_cache is within) for within in (True, False)]
+    return "".join(
+        f"- {place} the input: a count that usage lacks is 0: {_names(names)}\n"
+        for place, names in zip(("part of", "beside"), apis, strict=True)
+    )
+
+
+def engines() -> str:
+    """Return the statements by which engines read an archive."""
+    return "".join(
+        f"{engine}:\n\n```sql\n" + "".join(f"{one};\n" for one in layout.statements(engine)) + "```\n\n"
+        for engine in layout.ENGINES
+    )
+
+
+_ELSEWHERE = {
+    "ttft_ns": ("ttft", "ttft_s", "ttft_ns"), "ttfc_ns": ("time_to_first_chunk_s",), "ttfo_ns": ("ttfo", "ttfot"),
+    "ttst_ns": ("ttst",), "duration_ns": ("operation_duration_s", "duration_s"),
+    "latency_ns": ("e2el", "latency", "request_latency", "e2e_latency", "latency_ns", "latency_s"),
+    "tpot_ns": ("tpot", "tpot_ns", "per_token_s", "aiperf itl", "genai-perf itl", "guidellm itl"),
+    "tps_user": ("tps_user", "tps", "throughput"), "output_tokens": ("output_tokens",),
+    "icl": ("icl", "time_per_output_chunk_s", "vllm itl", "sglang itl"),
+}  # fmt: skip
+"""The keys of other tools for a metric; with the tool's name where they mean it in that tool only."""
+
+
+def _elsewhere(name: str) -> str:
+    keys = _ELSEWHERE.get(name, ())
+    names = [f"{tool} `{one.name}`" for tool, rule in AUTHORITIES.items()
+             for one in rule.metrics if one.key in keys or f"{tool} {one.key}" in keys]  # fmt: skip
+    return f". Elsewhere: {', '.join(names)}" if names else ""
+
+
+def metrics() -> str:
+    """Return the metrics: synonyms, meaning, unit, and names in other tools."""
+    text = ""
+    for metric in METRICS.values():
+        name = rows.field_name(metric.name)
+        names = dict.fromkeys([name.removesuffix("_ms"), name, *query.others(name), metric.name, metric.statistic])
+        unit = {"ns": " (ms)", "": " (count)"}.get(metric.unit, f" ({metric.unit})")
+        withheld = f". Withheld with the flags {_names(metric.withheld)}" if metric.withheld else ""
+        text += f"- {_names(filter(None, names))}: {escaped(metric.meaning)}{unit}{withheld}{_elsewhere(metric.name)}\n"
+    pooled = [one for one in QUANTITIES.values() if one.column is None]
+    return text + "".join(f"- `{one.name}`: {one.meaning} ({one.unit}){_elsewhere(one.name)}\n" for one in pooled)
+
+
+def rates() -> str:
+    """Return the rates of a group."""
+    meanings = summary.schema()
+    return "".join(f"- `{name}`, `{name}_pct`: {meanings[f'{name}_pct']}\n" for name in RATES)
+
+
+def catalogue() -> str:
+    """Return the commands by section, each with its summary and its examples."""
+    text = ""
+    for title, commands in SECTIONS.items():
+        text += f"## {title}\n\n"
+        for name in commands:
+            paths = [
+                path for path in EXAMPLES if path == name or (path.startswith(f"{name} ") and path not in commands)
+            ]
+            for path in paths:
+                examples = "".join(f"{whole(one)}\n" for one in EXAMPLES[path])
+                text += f"`wiretape {path}`: {escaped(SUMMARIES[path])}\n\n```sh\n{examples}```\n\n"
+    return text
+
+
 def outcomes() -> str:
     """Return the outcomes in one line, each with when it is given."""
     return " · ".join(f"`{name}`: {meaning}" for name, meaning in OUTCOMES.items()) + "\n"
@@ -30,15 +251,15 @@ def outcomes() -> str:
 
 def wires() -> str:
     """Return as a table what is read of the streams of each API, as found by decoding one of each."""
-    rows = [f"| API | asked for at | framing | {' | '.join(_READ)} | truncation | error |"]
-    rows.append("|---" * (len(_READ) + 5) + "|")
+    table = [f"| API | asked for at | framing | {' | '.join(_READ)} | truncation | error |"]
+    table.append("|---" * (len(_READ) + 5) + "|")
     for api, found in groupby(_WIRES, lambda wire: wire.api):
         wires = list(found)
         path = wires[0].path.partition("?")[0]
         framings = " ".join(f"`{_framing(wire)}`" for wire in wires)
         is_read = [all(column) for column in zip(*map(_is_read, wires), strict=True)]
-        rows.append(f"| `{api}` | `{path}` | {framings} | {' | '.join('✓' if one else '–' for one in is_read)} |")
-    return "\n".join(rows) + "\n"
+        table.append(f"| `{api}` | `{path}` | {framings} | {' | '.join('✓' if one else '–' for one in is_read)} |")
+    return "\n".join(table) + "\n"
 
 
 def _framing(wire: Wire) -> str:

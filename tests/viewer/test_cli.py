@@ -50,8 +50,9 @@ def test_another_applications_database_is_one_line_and_8(command: list[str], tmp
     assert [file.name for file in tmp_path.iterdir()] == ["theirs.db"]
 
 
-def test_the_version_is_printed() -> None:
-    assert wiretape("--version").stdout == "wiretape 0.1.0\n"
+@each_case("asked", ["--version", "-V", "version"])
+def test_the_version_is_printed(asked: str) -> None:
+    assert wiretape(asked).stdout == "wiretape 0.1.0\n"
 
 
 def test_a_wrong_option_is_2() -> None:
@@ -182,6 +183,25 @@ def test_a_command_imports_no_module_of_another() -> None:
     others = {f"wiretape.{wing}.commands.{name}" for wing in ("recorder", "viewer") for name in group.commands}
     found = others.intersection(done.stdout.splitlines()[-1].split())
     assert found == {"wiretape.viewer.commands.ls", "wiretape.viewer.commands.completion"}
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = "import sys; from wiretape.viewer.cli import main; sys.argv[1:] = ['--help']\ntry: main()\n"
+    code += "except SystemExit: print(*(name for name in sys.modules if '.commands.' in name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    found = {name.rpartition(".")[2] for name in done.stdout.splitlines()[-1].split()}
+    assert found & group.commands.keys() == {"completion"}
+
+
+@pytest.mark.parametrize("command", [(), ("db",), ("fleet",)], ids=" ".join)
+def test_no_summary_is_cut_at_80_columns(command: tuple[str, ...], tape: Path) -> None:
+    shown = wiretape(*command, "--help").stdout
+    listed = shown.partition("Commands:" if command else "Record:")[2].partition("  Examples:")[0]
+    assert listed
+    assert "..." not in listed
+    assert "…" not in listed
+    lines = [line for line in listed.splitlines() if line and not line.endswith(":")]
+    assert all(len(line) <= 80 and re.match(r"  [a-z]", line) for line in lines)  # no summary takes two lines
 
 
 def commands(command: click.Command) -> Iterator[click.Command]:

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
 import click
 from click.shell_completion import (
@@ -35,24 +34,6 @@ Completer = Callable[[click.Context, click.Parameter, str], list[Item]]
 
 VARIABLE = "_WIRETAPE_COMPLETE"
 """The variable that marks a request of a shell's script."""
-
-TOPICS: Final = {
-    "filters": "the language of --filter, with examples",
-    "fields": "every field that filters and --columns know: its meaning and its unit",
-    "outcomes": "how an exchange can end, and its flags",
-    "upstreams": "the APIs that are served by name without --upstream",
-    "intercept": "the proxy of run: the variables it sets for a program, its certificate, its limits",
-    "imports": "the formats that import reads, and the data that each has",
-    "cut": "the lines of a tape as text, as db cut writes it",
-    "testing": "tapes in test suites: the pytest plugin, its marker and fixture, and suites in other languages",
-    "metrics": "the metrics of record --metrics, for Prometheus",
-    "otlp": "the spans and metrics of record --otlp, for OpenTelemetry",
-    "cassettes": "recording and serving of serve --record",
-    "prices": "costs of exchanges: prices in the configuration",
-    "shipping": "many recorders that ship to one ClickHouse server: its URL, its tables, its guarantees",
-    "archive": "the files of ship --to parquet:DIR, and their use in DuckDB, Spark and ClickHouse",
-}
-"""The topics of `help` that are no commands."""
 
 _HARMLESS = re.compile(r"[^\W_][\w.:/@+=%-]{0,127}")
 _BASH = """\
@@ -128,6 +109,8 @@ def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
     if not incomplete or incomplete.startswith("@"):
         yield Item("@", help="the newest")
         yield Item("@err", help="the newest that failed")
+        yield Item("@stall", help="the newest that stalled")
+        yield Item("@slow", help="the slowest to its first output")
     for id, *facts in candidates.exchanges(_tape(context), incomplete):
         if _HARMLESS.fullmatch(id) and id not in named:
             yield Item(id, help=_summary(*facts))
@@ -215,12 +198,14 @@ def tools(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def topics(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the topics of `help` and the commands; after a group of commands, those in it."""
-    path = context.params.get("topics") or ()
+    from wiretape.viewer.commands.topics import names
+
+    path = context.params.get("words") or ()
     command = context.find_root().command
     for name in path:
         command = command.commands[name] if isinstance(command, click.Group) else click.Command(name)
     if not path:
-        yield from map(Item, TOPICS)
+        yield from map(Item, names())
     if isinstance(command, click.Group):
         yield from (Item(name, help=one.get_short_help_str()) for name, one in sorted(command.commands.items()))
 

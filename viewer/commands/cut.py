@@ -13,7 +13,7 @@ from wiretape.recorder.commands.db import db as group
 from wiretape.recorder.commands.options import db
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ REDACT_SECONDS: Final = 10.0
 
 
 @group.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
+@options.exchange_ids()
 @db
 @options.filtered
 @click.option(

@@ -59,7 +59,7 @@ class _ExportJob:
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
+@options.exchange_ids()
 @options.db
 @options.filtered
 @options.limited

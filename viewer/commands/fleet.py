@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from wiretape.recorder import destinations
+from wiretape.recorder.commands.cli import CommandGroup
 from wiretape.recorder.commands.options import ca_file, read_age
 from wiretape.viewer.commands import output
 from wiretape.viewer.commands.options import connected_to
@@ -46,7 +47,7 @@ def connected(command: F) -> F:
     return _to(ca_file(command))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def fleet() -> None:
     """Manage the ClickHouse server that recorders ship to."""
 

@@ -6,6 +6,7 @@ An invalid value is a usage error that names the option. The language of filters
 import functools
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,6 +99,41 @@ def _tape(path: Path | None) -> "Place":
 
     return TapePlace(tape(path))
 
+
+_TAPE_SUFFIXES = (".db", ".jsonl", ".sqlite")
+
+
+def is_file(word: str) -> bool:
+    """Return True if a word is the path of a tape, by its suffix, or of another file."""
+    return word.endswith(_TAPE_SUFFIXES) or ("/" in word and Path(word).is_file())
+
+
+def file_advice(word: str) -> str:
+    """Return the advice for a file in the place of an exchange, or ""."""
+    return f"{word} is a file: name a tape with --db {shlex.quote(word)}" if is_file(word) else ""
+
+
+class _ReferenceType(click.types.StringParamType):
+    """A reference to an exchange; the path of a tape is none."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the path of a file."""
+        if advice := file_advice(value):
+            self.fail(advice, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def exchange_ids(metavar: str = "[ID]...", **more: Any) -> Callable[[F], F]:
+    """Return a decorator that adds the argument `ids`: references to exchanges."""
+    return click.argument(
+        "ids", nargs=-1, metavar=metavar, type=_ReferenceType(), shell_complete=completion.ids, **more
+    )
+
+
+exchange_id = click.argument("id", required=False, metavar="[ID]", type=_ReferenceType(), shell_complete=completion.ids)
+"""Adds the argument `id`: a reference to an exchange, or None."""
 
 db = click.option(
     "--db",
@@ -349,7 +385,26 @@ def nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -
         notes.append("; ".join(f"`{safe(str(term))}` alone matches {count:,}" for term, count in source.alone(where)))
     if where is not None and is_starred(where):
         notes.append('* in quotes is no wildcard; search within a text by ~: error~"rate limit"')
-    return ". ".join([*notes, *_still_to_come(where)])
+    return ". ".join([*notes, *_still_to_come(where), *_starred(source, where)])
+
+
+def _starred(source: "Source", where: "Filter | None") -> Iterator[str]:
+    """Yield a sentence for each term that would match with a wildcard at its end, or else at both ends."""
+    from wiretape.viewer.query.fields import FIELDS
+    from wiretape.viewer.query.syntax import And, Match
+    from wiretape.viewer.source.base import Selection
+
+    for term in where.parts if isinstance(where, And) else (where,):
+        if not isinstance(term, Match) or term.negated or any(len(pattern) > 1 for pattern in term.patterns):
+            continue
+        if FIELDS[term.field].choices or FIELDS[term.field].style not in ("whole", "host", "path"):
+            continue
+        ends = tuple((*pattern, "") for pattern in term.patterns)
+        for patterns in (ends, tuple(("", *pattern) for pattern in ends)):
+            wider = Match(term.field, patterns)
+            if count := source.count(Selection(wider)):
+                yield f"`{safe(str(wider))}` matches {count:,}"
+                break
 
 
 def _still_to_come(where: "Filter | None") -> Iterator[str]:

@@ -16,7 +16,7 @@ import click
 
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.options import Pace
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class _Clock:
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...", shell_complete=completion.ids)
+@options.exchange_ids()
 @options.tape_db
 @click.option(
     "--as",
@@ -93,7 +93,7 @@ def play(
     Read along, or test a program that reads a stream.
 
     ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
-    - reads ids from stdin, one per line. Several play one after the other.
+    - reads ids from stdin, one per line. The default is the newest. Several play one after the other.
 
     Time starts at the request, so that it includes the wait for the first byte; --from '#0' skips that wait. Each piece
     is written at its recorded time, by a clock that does not drift: a reader that was late gets the rest on time. A
@@ -106,7 +106,7 @@ def play(
     if job.form == "sse" and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
     with output.opened(options.place(db)) as source:
-        connection, numbers = source.tape("bodies"), [source.find(id) for id in options.references(ids)]
+        connection, numbers = source.tape("bodies"), [source.find(id) for id in options.references(ids or ["@"])]
         with output.stdout() as out, clock.stopping():
             for place, no in enumerate(itertools.cycle(numbers) if loop else numbers):
                 output.raise_if_unread()

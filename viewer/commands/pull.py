@@ -9,7 +9,7 @@ from wiretape.recorder import private
 from wiretape.recorder.commands import db as tapes
 from wiretape.recorder.commands.options import TapeFile
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _PURPOSE = "wiretape pull"
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
+@options.exchange_ids()
 @options.db
 @options.filtered
 @options.limited

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from wiretape.recorder.commands.options import db, deleting, tape_path
-from wiretape.viewer.commands import completion, options
+from wiretape.viewer.commands import options
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
+@options.exchange_ids()
 @db
 @options.filtered
 @deleting

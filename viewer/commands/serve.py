@@ -22,7 +22,7 @@ from wiretape.recorder.commands.options import (
 )
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer.commands import completion, options
+from wiretape.viewer.commands import options
 from wiretape.viewer.commands.options import Pace
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ _asking = gathered(
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=completion.ids)
+@options.exchange_ids()
 @db
 @options.filtered
 @click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",

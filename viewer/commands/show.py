@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
@@ -180,13 +180,13 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
 
 
 @click.command()
-@click.argument("id", shell_complete=completion.ids)
+@options.exchange_id
 @options.tape_db
 @click.option("--part", type=click.Choice(list(_PARTS)), default="summary", show_default=True, help="The part to show.")
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @options.judged
 @output.formatted(default=_FORMAT)
-def show(id: str, db: "Place | None", part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
+def show(id: str | None, db: "Place | None", part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
     """Show one exchange, or a part of it.
 
     ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure).
@@ -202,7 +202,7 @@ def show(id: str, db: "Place | None", part: str, force: bool, thresholds: Thresh
     if part not in _JUDGED and (given := options.limits_given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
     with output.opened(options.place(db)) as source:
-        one = source.exchange(source.find(id))
+        one = source.exchange(source.find(id or "@"))
         if part == "raw" and output.on_terminal() and not force:
             _readable(one)
         else:

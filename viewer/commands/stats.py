@@ -247,7 +247,7 @@ def _figures(
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[A B]", shell_complete=completion.ids)
+@options.exchange_ids("[A B]")
 @options.db
 @options.filtered
 @click.option(

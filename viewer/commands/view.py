@@ -27,7 +27,7 @@ _PREFIX = "wiretape-view-"
 
 
 @click.command()
-@click.argument("id", required=False, shell_complete=completion.ids)
+@options.exchange_id
 @options.db
 @options.filtered_in_words
 @click.option("--at", metavar="POS", help="With ID: begin at this position, such as 3.2s, 50% or #120.")

@@ -16,7 +16,7 @@ from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOL
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.cli import group
-from wiretape.viewer.commands import completion, options
+from wiretape.viewer.commands import completion, options, topics
 from wiretape.viewer.commands.completion import Completer
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.stats import check, metrics
@@ -35,7 +35,7 @@ def values(completer: Completer, tape: Path | None, typed: str = "", **params: o
 
 def test_the_latest_ids_are_offered_with_what_they_are(tape: Path) -> None:
     found = {item.value: item.help for item in offered(completion.ids, tape)}
-    assert list(found)[:4] == ["@", "@err", LIVE, ODD]
+    assert list(found)[:6] == ["@", "@err", "@stall", "@slow", LIVE, ODD]
     assert found[TOOLS] == "12:00 gpt-x-mini 3.1 s no_usage stall"
     assert found[FAILED] == "12:00 gpt-x-mini 0.1 s error_event no_done no_finish no_usage single_chunk"
     assert found[LIVE] == "12:00 gpt-x open"
@@ -50,10 +50,10 @@ def test_ids_go_on_from_what_is_typed_and_each_is_named_once(tape: Path) -> None
 def test_help_is_offered_its_topics_and_commands_and_after_a_group_its_commands() -> None:
     def typed(*words: str) -> list[str]:
         context = click.Context(group, resilient_parsing=True)
-        context.params["topics"] = words
+        context.params["words"] = words
         return [item.value for item in completion.topics(context, click.Argument(["topics"]), "")]
 
-    assert typed() == [*completion.TOPICS, *sorted(group.commands)]
+    assert typed() == [*topics.names(), *sorted(group.commands)]
     assert {"check", "merge"} < set(typed("db"))
     assert typed("filters") == typed("ls") == []
 
@@ -201,7 +201,7 @@ def test_hostile_text_is_not_offered(tape: Path, tmp_path: Path) -> None:
     with sqlite3.connect(path) as writer:
         writer.executemany("UPDATE exchanges SET id = ? WHERE no = ?", [(text, no) for no, text in enumerate(mean, 1)])
     writer.close()
-    assert values(completion.ids, path) == ["@", "@err"]
+    assert values(completion.ids, path) == ["@", "@err", "@stall", "@slow"]
 
 
 def test_asking_leaves_nothing_behind(tape: Path, tmp_path: Path) -> None:

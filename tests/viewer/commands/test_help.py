@@ -1,21 +1,29 @@
-"""The command `help`: topics that say what the parser of filters does, and every command."""
+"""The command `help`: topics, which are Markdown files, the definitions of names, and every command."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.cases import each_case
-from tests.support.commands import run
+from tests.support.commands import on_terminal, run
+from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
+from wiretape.recorder.decode.metrics import METRICS
+from wiretape.viewer import rows
 from wiretape.viewer.cli import group
-from wiretape.viewer.commands.help import EXAMPLES, TERMS
+from wiretape.viewer.commands import topics
 from wiretape.viewer.query import fields, operators
+from wiretape.viewer.stats.metrics import QUANTITIES, RATES
 
 NONE = Path("none.db")
+EXAMPLES = re.findall(r"^- `(.+?)`:", topics.text("filters").partition("## Examples")[2], re.MULTILINE)
 
 
 def test_without_a_topic_the_topics_and_the_commands_are_listed() -> None:
-    words = {line.split()[0] for line in run(NONE, "help").stdout.splitlines() if line.startswith("  ")}
-    assert {"filters", "fields", *group.commands} <= words
+    text = run(NONE, "help").stdout
+    assert set(topics.names()) == set(re.findall(r"^- `([a-z-]+)`: ", text, re.MULTILINE))
+    listed = {line.split()[0] for line in text.splitlines() if line.startswith("  ")}
+    assert {name for name, command in group.commands.items() if not command.hidden} <= listed
 
 
 @each_case("path", [("ls",), ("db", "upgrade"), ("db",), ("help",)], ids=" ".join)
@@ -23,40 +31,72 @@ def test_help_on_a_command_is_what_its_help_option_prints(path: tuple[str, ...])
     assert run(NONE, "help", *path).stdout == run(NONE, *path, "--help").stdout
 
 
+@each_case("topic", topics.names())
+def test_a_topic_on_a_pipe_is_markdown_without_links_between_topics_and_comments(topic: str) -> None:
+    text = run(NONE, "help", topic).stdout
+    assert text.startswith("# ")
+    assert not re.search(r"<!--|\]\((?!https?:)|\[\[\[cog", text)
+
+
+def test_no_topic_has_the_name_of_a_command() -> None:
+    assert not {*topics.names()} & group.commands.keys()
+
+
+def test_a_topic_on_a_terminal_is_drawn() -> None:
+    shown = on_terminal(NONE, "help", "filters", columns=80)
+    assert "\x1b[" in shown
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert " • model:gpt-*: a text with a wildcard; case is ignored" in plain
+    assert "##" not in plain
+    assert max(len(line) for line in plain.splitlines()) <= 80
+
+
 @each_case(
     ("path", "said"),
     [
-        (("filtrs",), "there is no help on 'filtrs': choose from filters, fields, "),
-        (("sho",), "choose from show, "),
-        (("db", "chek"), "choose from check, "),
-        (("ls", "x"), "has no commands of its own"),
+        (("filtrs",), "there is no help on 'filtrs'; did you mean filters or fields?"),
+        (("sho",), "did you mean show"),
+        (("replay-server",), "there is no help on"),
+        (("db", "chek"), "did you mean check or schema?"),
+        (("diff",), "did you mean compare?"),
+        (("tttft",), "did you mean ttft"),
+        (("nothing-of-the-kind",), "wiretape help lists all topics"),
     ],
 )
-def test_an_unknown_topic_lists_those_that_there_are_the_closest_first(path: tuple[str, ...], said: str) -> None:
+def test_an_unknown_topic_gets_the_closest_ones(path: tuple[str, ...], said: str) -> None:
     assert said in " ".join(run(NONE, "help", *path, code=2).stderr.split())
+
+
+@each_case(
+    "name", [*OUTCOMES, *FLAGS, *QUANTITIES, *RATES, *(rows.field_name(name) for name in METRICS), *fields.NAMES]
+)
+def test_every_outcome_flag_metric_rate_and_field_has_a_definition(name: str) -> None:
+    assert topics.definitions(name)
+
+
+def test_the_definition_of_a_metric_has_its_meaning_its_unit_and_the_names_of_other_tools() -> None:
+    text = run(NONE, "help", "ttft").stdout
+    assert "T0 → first output chunk: content, reasoning or tool call (ms)" in text
+    assert "vllm `TTFT`" in text
+    assert "litellm `litellm_llm_api_time_to_first_token_metric`" in text
+    assert run(NONE, "help", "TTFT_ms").stdout == text
+
+
+@each_case(("name", "found"), [("itl", "`icl`"), ("E2EL", "`latency`"), ("OPENAI_BASE_URL", "`/openai/v1` in")])
+def test_the_names_of_other_tools_and_variables_have_definitions(name: str, found: str) -> None:
+    assert found in run(NONE, "help", name).stdout
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_each_example_of_the_filter_language_works(tape: Path, example: str) -> None:
     run(tape, "ls", "-f", example)
-    assert example in run(NONE, "help", "filters").stdout
 
 
 def test_the_language_is_explained_with_the_values_that_the_parser_takes() -> None:
-    text = " ".join(run(NONE, "help", "filters").stdout.split())
-    assert all(form in text for form in TERMS)
+    assert len(EXAMPLES) > 10
+    text = topics.text("filters")
     assert all(expected in text for expected in (one.expected for one in operators.KINDS.values()))
     assert all(choice in text for choices in fields.CHOICES.values() for choice in choices)
-
-
-def test_every_field_is_listed_with_its_other_names_and_its_unit() -> None:
-    text = run(NONE, "help", "fields").stdout
-    listed = {name for line in text.splitlines() if line.startswith("  ") for name in line.replace(",", "").split()}
-    assert set(fields.NAMES) <= listed
-    shown = " ".join(text.split())
-    assert "ttft_ms, ttft T0 → first output chunk: content, reasoning or tool call (ms)" in shown
-    assert "tps_user, tps tokens per second after the first token (tokens/s)" in shown
-    assert "bytes bytes of the body as they came (bytes)" in shown
 
 
 def test_what_only_filters_know_is_said_by_them() -> None:

@@ -1,5 +1,6 @@
 """What exchanges cost: exact amounts by the first entry that fits, and nothing that is not known."""
 
+import re
 import tomllib
 from decimal import Decimal
 
@@ -8,7 +9,7 @@ import pytest
 from tests.support import shapes
 from tests.support.cases import each_case
 from tests.support.decoding import derived
-from wiretape.viewer.commands.help import PRICES
+from wiretape.viewer.commands import topics
 from wiretape.viewer.stats import prices
 from wiretape.viewer.stats.prices import UNITS, Names, Prices, usage
 
@@ -145,6 +146,7 @@ def test_a_pattern_with_many_stars_takes_no_time_on_a_long_name():
 
 
 def test_the_prices_that_help_shows_can_be_read():
-    document = tomllib.loads(PRICES)
+    (example,) = re.findall(r"```toml\n(.*?)```", topics.text("prices"), re.DOTALL)
+    document = tomllib.loads(example)
     assert len([prices.entry(one) for one in document["prices"]]) == 2
     assert prices.currency(document["currency"]) == "USD"

@@ -227,11 +227,12 @@ def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WOR
 def find(connection: Connection, reference: str) -> int:
     """Resolve a reference to an exchange's number.
 
-    A reference is `@` (the newest), `@-1` (the one before), `@err` (the newest failure), or a prefix of the id. Raises
-    `NotFound` with up to five candidates if there is none, or more than one.
+    A reference is `@` or `last` (the newest), `@-1` (the one before), `@err` (the newest failure), `@stall` (the newest
+    with a stall), `@slow` (the slowest to its first output), or a prefix of the id. Raises `NotFound` with up to five
+    candidates if there is none, or more than one.
     """
-    if reference.startswith("@"):
-        return _find_newest(connection, reference)
+    if reference.startswith("@") or reference == "last":
+        return _find_newest(connection, "@" if reference == "last" else reference)
     if len(reference) < _LEAST_PREFIX:
         raise NotFound(f"{safe(reference)!r} is too short: give at least {_LEAST_PREFIX} characters of an id, or @")
     prefix = reference.lower()
@@ -249,13 +250,25 @@ def find(connection: Connection, reference: str) -> int:
     raise NotFound(f"{safe(reference)} fits several exchanges: {fitting}{more}: give more of the id")
 
 
+_REFERENCES: Final = (
+    "@ is the newest, @-1 the one before it, @err a failed one, @stall one that stalled, @slow the slowest"
+)
+
+
 def _find_newest(connection: Connection, reference: str) -> int:
-    match = re.fullmatch(r"@(?:(err)|-([0-9]{1,9}))?", reference)
+    match = re.fullmatch(r"@(?:(err|stall|slow)|-([0-9]{1,9}))?", reference)
     if match is None:
-        raise NotFound(f"{safe(reference)} is no exchange: @ is the newest, @-1 the one before it, @err a failed one")
-    failed = column("outcome").in_(FAILURES) if match[1] else None
-    statement = filtered(select(_exchanges.c.no).select_from(JOINED), failed)
-    statement = statement.order_by(_exchanges.c.no.desc()).offset(int(match[2] or 0)).limit(1)
+        raise NotFound(f"{safe(reference)} is no exchange: {_REFERENCES}")
+    condition: Condition | None = None
+    if match[1] == "err":
+        condition = column("outcome").in_(FAILURES)
+    elif match[1] == "stall":
+        condition = flagged("stall")
+    elif match[1] == "slow":
+        condition = column("ttft_ms").is_not(None)
+    statement = filtered(select(_exchanges.c.no).select_from(JOINED), condition)
+    slowest = [column("ttft_ms").desc()] if match[1] == "slow" else []
+    statement = statement.order_by(*slowest, _exchanges.c.no.desc()).offset(int(match[2] or 0)).limit(1)
     with connection.begin():
         no: int | None = connection.execute(statement).scalar()
     if no is None:

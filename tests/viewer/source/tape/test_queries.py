@@ -136,6 +136,9 @@ def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection
         (TOOLS, TOOLS),
         ("B000", TRUNCATED),
         ("@err", ODD),
+        ("last", LIVE),
+        ("@stall", TOOLS),
+        ("@slow", TRUNCATED),
     ],
 )
 def test_an_exchange_is_found_by_prefix_or_by_age(connection: Connection, reference: str, id: str) -> None:

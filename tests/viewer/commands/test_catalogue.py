@@ -1,0 +1,146 @@
+"""The catalogue: every command has a place, a summary and three examples, which work on the tape of the demo."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.support import forked
+from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.forked import ROOT
+from tests.support.terminal import Terminal
+from wiretape.viewer.cli import group
+from wiretape.viewer.commands.catalogue import EXAMPLES, SECTIONS, SUMMARIES, whole
+
+
+def paths(command: click.Command, path: str = "") -> list[str]:
+    found = [path] if path else []
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            found += paths(child, f"{path} {name}".strip())
+    return found
+
+
+def test_every_command_has_a_summary_and_three_examples_of_its_own() -> None:
+    assert set(paths(group)) == SUMMARIES.keys() == EXAMPLES.keys()
+    assert {len(set(examples)) for examples in EXAMPLES.values()} == {3}
+    for path, examples in EXAMPLES.items():
+        own = [one for one in examples if path in one or path == "version"]
+        assert own if path in ("db", "fleet") else len(own) == 3, path
+
+
+def test_every_command_is_in_one_section() -> None:
+    listed = [name for commands in SECTIONS.values() for name in commands]
+    top = {name for name, command in group.commands.items() if not command.hidden}
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {*top, "db cut"}
+
+
+@each_case("path", list(EXAMPLES))
+def test_the_help_of_a_command_ends_with_its_examples(path: str) -> None:
+    shown = run(Path("none.db"), *path.split(), "--help").stdout
+    assert shown.rstrip().endswith("Examples:\n" + "\n".join(f"    {whole(one)}" for one in EXAMPLES[path]))
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.fixture
+def place(demo: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the demo's tape, which is the default tape, and with the files that examples name."""
+    shutil.copy(demo[0], tmp_path / "demo.db")
+    (tmp_path / "app.py").write_text("print('done')\n")
+    for folder in ("tapes", "bin", "home"):
+        (tmp_path / folder).mkdir()
+    program = tmp_path / "bin" / "wiretape"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT}/.package exec {sys.executable} -m wiretape "$@"\n')
+    program.chmod(0o700)
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.setenv("WIRETAPE_DB", str(tmp_path / "demo.db"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return tmp_path
+
+
+_FILES = {
+    "chat.har": "export --format har -o chat.har",
+    "stream.sse": "export @ --format sse -o stream.sse",
+    "tapes/": "db cut @ -o tapes/a.jsonl",
+}
+"""The files that examples read, and the commands that make them."""
+_SHELL = re.compile(r"[|&$]|^WIRETAPE_DB=|\*\.")
+
+
+def ran(arguments: list[str], place: Path) -> str:
+    with forked.Forked([*forked.CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=place) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        shown = process.stdout.read().decode()
+        assert process.wait(60) == 0, process.stderr.read()
+        return shown
+
+
+def examples(is_chosen: Callable[[str], object]) -> list[str]:
+    return sorted({one for many in EXAMPLES.values() for one in many if is_chosen(one)})
+
+
+def kind(example: str) -> str:
+    if ("db.example.com" in example and "--print" not in example) or "otlp+http" in example:
+        return "remote"
+    first = example.split()[0]
+    return first if first in ("view", "record", "serve", "demo") else "local"
+
+
+@pytest.mark.parametrize("example", examples(lambda one: kind(one) == "local"))
+def test_an_example_works_on_the_tape_of_the_demo(example: str, place: Path) -> None:
+    for file, command in _FILES.items():
+        if file in example and "-o" not in example:
+            ran(command.split(), place)
+    if not _SHELL.search(example):
+        ran(shlex.split(example), place)
+        return
+    command = ["bash", "-e", "-o", "pipefail", "-c", whole(example)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=place, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("example", examples(lambda one: kind(one) == "demo" and "&&" in one))
+def test_an_example_works_after_the_demo(example: str, place: Path) -> None:
+    demo, _, rest = example.partition(" && wiretape ")
+    assert demo == "demo --db demo.db"  # the fixture's own command
+    assert ran(shlex.split(rest), place)
+
+
+@pytest.mark.parametrize("example", examples(lambda one: kind(one) == "view"))
+def test_an_example_of_the_viewer_shows_the_tape_of_the_demo(example: str, place: Path) -> None:
+    with Terminal([*forked.CLI, *shlex.split(example)], directory=place) as terminal:
+        terminal.wait_for("demo-")
+        terminal.press("qq")
+        assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize("example", examples(lambda one: kind(one) in ("record", "serve")))
+def test_an_example_of_a_server_runs_until_it_is_stopped(example: str, place: Path) -> None:
+    anywhere = [] if "--listen" in example else ["--listen", "127.0.0.1:0"]
+    command = [*forked.CLI, *shlex.split(example), *anywhere]
+    with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=place) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"http://127.0.0.1:")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+@each_case("example", examples(lambda one: kind(one) == "remote"))
+def test_an_example_for_another_machine_is_accepted(example: str) -> None:
+    command: click.Command = group
+    words = shlex.split(example)
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
+    assert command.make_context("wiretape", words).params

@@ -1,0 +1,143 @@
+"""All commands in groups, each with a summary that fits a line and three examples for the demo's tape.
+
+`--help` lists the commands from here and so imports none of them.
+"""
+
+from typing import Final
+
+import click
+
+SECTIONS: Final = {
+    "Record": {
+        "run": "Record one program: wiretape run -- python app.py",
+        "record": "Relay streams for any program, and record every socket read.",
+        "demo": "Record scripted streams, good and broken; needs no key.",
+        "import": "Copy exchanges of other programs to a tape: HAR, curl, mitmproxy.",
+        "env": 'Print the variables for a running recorder: eval "$(wiretape env)"',
+    },
+    "Look": {
+        "view": "Browse a tape in the terminal, or in a browser with --web.",
+        "ls": "List exchanges, the newest first, or conversations.",
+        "show": "Show one exchange: its end, timing, text, events or request.",
+        "play": "Write an answer again with its recorded timing.",
+    },
+    "Ask": {
+        "stats": "Count, time and rate exchanges, by model or any other group.",
+        "compare": "Compare two exchanges, or two groups with intervals.",
+        "check": "Judge figures by rules, for CI.",
+        "export": "Export as CSV, JSON, Parquet, HAR, or as an HTML page.",
+    },
+    "Replay": {
+        "serve": "Answer requests from a tape, with timing and failures.",
+        "db cut": "Cut a small tape, or a text, to commit beside a test.",
+    },
+    "Keep": {
+        "db": "Check, merge, prune or upgrade a tape.",
+        "rm": "Delete exchanges by id or by filter.",
+    },
+    "Many machines": {
+        "ship": "Ship a tape to ClickHouse, Parquet files or OpenTelemetry.",
+        "pull": "Copy exchanges of a server, or of another tape, to a tape.",
+        "fleet": "Set up, plan and watch the ClickHouse server.",
+    },
+    "Help": {
+        "help": "Explain a topic, a command, or a name such as ttft or stall.",
+        "doctor": "Check the tape, the disk, the clock and the environment.",
+        "completion": "Print the completion script of a shell.",
+    },
+}
+"""The commands by group, with their summaries."""
+
+SUMMARIES: Final = {
+    **{name: summary for commands in SECTIONS.values() for name, summary in commands.items()},
+    "version": "Print the version.",
+    "db info": "Show the tape's contents and size.",
+    "db schema": "Print the SQL of a tape: tables, columns, views.",
+    "db check": "Check that the tape is whole; exit 3 if it is not.",
+    "db upgrade": "Upgrade the tape to this program's schema.",
+    "db rebuild": "Derive all measures again from the facts.",
+    "db prune": "Delete old exchanges; wiretape rm deletes chosen ones.",
+    "db vacuum": "Rewrite the tape without free space and deleted data.",
+    "db merge": "Copy the exchanges of other tapes to this one.",
+    "db fixture": "Make a synthetic tape with every outcome.",
+    "fleet init": "Make the tables of a server, or add new columns.",
+    "fleet hours": "Count the exchanges of each hour.",
+    "fleet status": "Show the progress of each host, and the tables' sizes.",
+    "fleet plan": "Estimate rows, bytes, servers and cost.",
+}
+
+EXAMPLES: Final = {
+    "run": ("run -- python app.py", "run --label release=v2 -- python app.py",
+            "run --host llm.example.com -- python app.py"),
+    "record": ("record --upstream https://api.openai.com", "record --upstream gpu=http://127.0.0.1:8000 --listen :0",
+               "record --intercept --keep 30d --max-db-size 2GB"),
+    "demo": ("demo", "demo --db demo.db", "demo --db demo.db && wiretape stats --by model --db demo.db"),
+    "import": ("import chat.har", "import chat.har --label source=browser --db imported.db",
+               "import stream.sse --url https://api.openai.com/v1/chat/completions"),
+    "env": ('eval "$(wiretape env)"', "env --listen 127.0.0.1:8378", "env --upstream gpu=http://127.0.0.1:8000"),
+    "view": ("view", "view @stall", "view --filter 'ttft>300ms' --follow"),
+    "ls": ("ls --errors", "ls --filter 'ttft>300ms or flag:stall' --sort -ttft",
+           "ls --columns id,model,ttft,max_stall"),
+    "show": ("show", "show @stall --part events", "show @err --format json"),
+    "play": ("play", "play @stall --speed 4", "play @ --as sse | wc -c"),
+    "stats": ("stats --by model", "stats --as vllm", "stats --slo 'ttft<800ms,icl.p99<200ms'"),
+    "compare": ("compare @-13 @-4", "compare @-13 @-4 --part request",
+                "compare --base model:demo-openai --new model:demo-stall"),
+    "check": ("check --max ttft.p95=1500ms --max error_rate=30%", "check --min n=10 --junit report.xml",
+              "check --slo 'ttft<2s' --min goodput=70%"),
+    "export": ("export -o exchanges.csv", "export --html --with-text -o run.html",
+               "export @ --format sse -o stream.sse"),
+    "serve": ("serve", "serve --filter 'is:ok' --speed 4", "serve --fault cut@50% --listen 127.0.0.1:0"),
+    "db": ("db info", "db check", "db cut @stall -o stall.jsonl"),
+    "db cut": ("db cut @stall -o stall.jsonl", "db cut --errors -o broken.db", "db cut @ -o - --redact 'user-[0-9]+'"),
+    "db info": ("db info", "db info --db demo.db", "WIRETAPE_DB=demo.db wiretape db info"),
+    "db schema": ("db schema", "db schema --db demo.db", "db schema | grep ttft"),
+    "db check": ("db check", "db check --db demo.db", "db check && wiretape db vacuum"),
+    "db upgrade": ("db upgrade", "db upgrade --db demo.db", "db upgrade && wiretape db info"),
+    "db rebuild": ("db rebuild", "db rebuild --db demo.db", "db rebuild && wiretape stats"),
+    "db prune": ("db prune --older 30d --dry-run", "db prune --max-size 500MB --yes",
+                 "db prune --older 8w --yes --vacuum"),
+    "db vacuum": ("db vacuum", "db vacuum --dry-run", "db vacuum --db demo.db"),
+    "db merge": ("db merge demo.db --db all.db", "db merge tapes/*.jsonl --db all.db",
+                 "db merge tapes/*.jsonl --dry-run"),
+    "db fixture": ("db fixture --db test.db", "db fixture --db test.db --exchanges 100",
+                   "db fixture --db test.db --exchanges 10 --chunks 20 --seed 7"),
+    "rm": ("rm --errors --dry-run", "rm @ --yes", "rm --filter model:demo-burst --yes --vacuum"),
+    "ship": ("ship --to parquet:archive --once", "ship --to clickhouse://db.example.com/wiretape --once",
+             "ship --to otlp+http://127.0.0.1:4318 --once"),
+    "pull": ("pull --filter is:ok -o good.db", "pull @stall -o stall.db", "pull --db demo.db --limit 5 -o five.db"),
+    "fleet": ("fleet plan --exchanges-per-day 1000000", "fleet init --to clickhouse://db.example.com/wiretape --print",
+              "fleet status --to clickhouse://db.example.com/wiretape"),
+    "fleet init": ("fleet init --to clickhouse://db.example.com/wiretape",
+                   "fleet init --to clickhouse://db.example.com/wiretape --print",
+                   "fleet init --to clickhouse://db.example.com/wiretape --cluster main --print"),
+    "fleet hours": ("fleet hours --to clickhouse://db.example.com/wiretape",
+                    "fleet hours --to 'clickhouse://db.example.com:8123/wiretape?tls=no'",
+                    "fleet hours --to clickhouse://ops@db.example.com/wiretape"),
+    "fleet status": ("fleet status --to clickhouse://db.example.com/wiretape",
+                     "fleet status --to clickhouse://db.example.com/wiretape --format json",
+                     "fleet status --to 'clickhouse://db.example.com:8123/wiretape?tls=no'"),
+    "fleet plan": ("fleet plan --exchanges-per-day 1000000", "fleet plan --exchanges-per-day 1e5 --format json",
+                   "fleet plan --exchanges-per-day 1e8 --stream-bytes 6500"),
+    "help": ("help", "help filters", "help ttft"),
+    "doctor": ("doctor", "doctor --format json", "doctor --db demo.db"),
+    "completion": ('eval "$(wiretape completion bash)"', "completion zsh", "completion fish"),
+    "version": ("version", "--version", "-V"),
+}  # fmt: skip
+"""Three examples for each command, without the word `wiretape` where they begin with it."""
+
+
+def described(path: str, command: click.Command) -> click.Command:
+    """Return a command with its summary and its examples, and its own commands, too."""
+    command.short_help = SUMMARIES.get(path, command.short_help)
+    if path in EXAMPLES:
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {whole(one)}" for one in EXAMPLES[path])
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            described(f"{path} {name}", child)
+    return command
+
+
+def whole(example: str) -> str:
+    """Return an example as a shell takes it."""
+    return example if example.startswith(("eval ", "WIRETAPE_DB=")) else f"wiretape {example}"

@@ -1,0 +1,167 @@
+"""Suggestions for wrong commands and options: by meaning, and by spelling.
+
+Users of other programs type the words of those: `list`, `--port`, `--json`. A suggestion is only made if it works
+where the guess was made.
+"""
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Final
+
+import click
+
+from wiretape.recorder.commands.cli import UnknownCommand
+from wiretape.viewer.commands.options import file_advice, is_file
+
+_MOST: Final = 3
+
+COMMANDS: Final = {
+    "list": "ls", "log": "ls", "history": "ls", "sessions": "ls", "requests": "ls", "search": "ls", "find": "ls",
+    "query": "ls", "grep": "ls", "watch": "ls --follow|view --follow", "tail": "ls --follow|view --follow",
+    "follow": "ls --follow|view --follow",
+    "replay": "play|serve", "playback": "play|serve", "mock": "serve", "fake": "serve", "stub": "serve",
+    "server": "serve|record",
+    "start": "record|run", "proxy": "record|run", "listen": "record", "relay": "record", "gateway": "record",
+    "capture": "record|run", "intercept": "run|record", "up": "record", "daemon": "record",
+    "exec": "run", "wrap": "run", "trace": "run", "launch": "run",
+    "cat": "show", "get": "show", "info": "show|db info", "inspect": "show|view", "describe": "show", "open": "view",
+    "tui": "view", "ui": "view", "web": "view --web", "browse": "view", "dashboard": "view|view --web",
+    "top": "view|stats", "monitor": "view --follow|record --metrics",
+    "diff": "compare", "cmp": "compare", "vs": "compare", "benchmark": "stats|compare", "bench": "stats|compare",
+    "metrics": "stats|record --metrics", "summary": "stats", "report": "stats|export --html", "analyze": "stats",
+    "analyse": "stats", "percentiles": "stats", "count": "stats", "cost": "stats", "usage": "stats",
+    "assert": "check", "test": "check", "ci": "check", "verify": "check|db check", "validate": "db check",
+    "dump": "export", "save": "export|db cut", "csv": "export", "html": "export --html", "har": "export|import",
+    "delete": "rm", "remove": "rm", "del": "rm", "clean": "rm|db prune", "clear": "rm|db prune", "purge": "db prune",
+    "prune": "db prune", "merge": "db merge", "cut": "db cut", "vacuum": "db vacuum", "schema": "db schema",
+    "rebuild": "db rebuild", "upgrade": "db upgrade", "migrate": "db upgrade", "repair": "db check|db rebuild",
+    "load": "import", "add": "import", "sync": "ship|pull", "push": "ship", "upload": "ship", "send": "ship",
+    "download": "pull", "fetch": "pull", "clickhouse": "fleet|ship", "example": "demo", "init": "demo|fleet init",
+    "quickstart": "demo|help quickstart", "setup": "doctor|env", "config": "help|doctor",
+    "status": "doctor|fleet status", "tutorial": "demo|help quickstart", "docs": "help", "man": "help",
+    "topics": "help", "explain": "help",
+    "completions": "completion", "export-env": "env", "environment": "env", "vars": "env", "settings": "doctor",
+}  # fmt: skip
+"""Commands by the words that other programs have for them; `|` separates several."""
+
+OPTIONS: Final = {
+    "--port": "--listen", "-p": "--listen|--part", "--bind": "--listen", "--address": "--listen", "--addr": "--listen",
+    "--json": "--format json", "--jsonl": "--format jsonl", "--csv": "--format csv", "--tsv": "--format tsv",
+    "--parquet": "--format parquet", "--har": "--format har", "--type": "--format|--table",
+    "--output-format": "--format", "--group-by": "--by", "--group": "--by", "-g": "--by", "-b": "--by",
+    "--where": "--filter", "--query": "--filter", "-q": "--filter", "--search": "--filter", "--grep": "--filter",
+    "--only": "--filter", "--outcome": "--filter is:…", "--status": "--filter status:…", "--failed": "--errors",
+    "--flag": "--filter flag:…", "--tag": "--label", "--run": "--label run=…",
+    "--head": "--limit", "--top": "--limit", "--max": "--limit|--max-gap", "--count": "--limit", "--tail": "--limit",
+    "--lines": "--limit", "--last": "--limit|--since",
+    "--order": "--sort", "--order-by": "--sort", "--sort-by": "--sort", "--fields": "--columns", "--cols": "--columns",
+    "--select": "--columns", "--after": "--since", "--from": "--since", "--before": "--until", "--to": "--until",
+    "--watch": "--follow", "--live": "--follow", "--file": "--db|--output", "--tape": "--db", "--database": "--db",
+    "-d": "--db", "--path": "--db", "-i": "--db", "--input": "--db", "--out": "--output", "--target": "--upstream",
+    "--url": "--upstream", "--api": "--upstream", "--backend": "--upstream", "--server": "--upstream",
+    "--base-url": "--upstream", "--provider": "--upstream", "--force": "--yes|--force", "-y": "--yes",
+    "--no-confirm": "--yes", "--rate": "--speed", "--fast": "--no-wait|--speed 0", "--raw": "--part raw|--as sse",
+    "--text": "--part text|--as text|--with-text", "--events": "--part events|--as events", "--body": "--part raw",
+    "--headers": "--part request", "--section": "--part", "--view": "--part", "--tool": "--as", "--like": "--as",
+    "--before-after": "--base", "--baseline": "--base", "--a": "--base", "--candidate": "--new", "--b": "--new",
+    "--threshold": "--max", "--fail-over": "--max", "--rule": "--max", "--slo": "--max", "--error": "--fault",
+    "--retention": "--keep", "--ttl": "--keep", "--max-age": "--keep", "--max-size": "--max-db-size",
+    "--prometheus": "--metrics", "--otel": "--otlp", "--opentelemetry": "--otlp", "--threads": "--workers",
+    "--processes": "--workers", "-w": "--workers", "--mitm": "--intercept", "--proxy": "--intercept",
+    "--percentiles": "--columns p50,p99", "--histogram": "--hist", "--all": "--all-operations", "--cert": "--ca-file",
+    "--cacert": "--ca-file", "--browser": "--web", "--mode": "--record|--match",
+}  # fmt: skip
+"""Options by the words that other programs have for them; `|` separates several."""
+
+
+def message(error: click.UsageError) -> str | None:
+    """Return the message for a wrong command, option or argument; None for any other error."""
+    context = error.ctx
+    if isinstance(error, UnknownCommand):
+        return _command(error)
+    if context is None:
+        return None
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        meant = _joined(_options(name, context.command)) or _owners(name, context)
+        return f"no option {name}{meant or _joined(_similar(name, context.command))}"
+    extra = re.match(r"Got unexpected extra arguments? \((.+)\)", error.message, re.DOTALL)
+    return _argument(extra[1], context) if extra else None
+
+
+def meant(guess: str, known: Iterable[str]) -> str:
+    """Return "; did you mean …?" with the closest of the known words, by meaning and by spelling, or ""."""
+    known = dict.fromkeys(known)
+    by_meaning = [one for one in COMMANDS.get(guess.lower(), "").split("|") if one in known]
+    return _joined(by_meaning or get_close_matches(guess.lower(), known, _MOST))
+
+
+def _command(error: UnknownCommand) -> str:
+    name, context = error.name, error.ctx
+    assert context is not None
+    assert isinstance(context.command, click.Group)
+    said = f"no command {name!r}"
+    if advice := file_advice(name):
+        return f"{said}: {advice}: wiretape view --db {shlex.quote(name)}"
+    is_root = context.parent is None
+    guesses = COMMANDS.get(name.lower(), "").split("|") if is_root and name.lower() in COMMANDS else []
+    if is_root and not guesses and shutil.which(name) and sys.argv[-1] != name:
+        return f"{said}; to record a program: wiretape run -- {shlex.join(sys.argv[sys.argv.index(name) :])}"
+    guesses = guesses or get_close_matches(name.lower(), context.command.commands, _MOST)
+    root = context.find_root().command
+    if not guesses and isinstance(root, click.Group) and name in root.commands:
+        guesses = [f"wiretape {name}"]
+    return f"{said}{_joined(guesses)}"
+
+
+def _options(name: str, command: click.Command) -> Iterator[str]:
+    """Yield the options of a command that a guess may mean."""
+    own = {option: one for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    for guess in OPTIONS.get(name, "").split("|"):
+        option, _, value = guess.partition(" ")
+        choices = getattr(own[option].type, "choices", None) if option in own else None
+        if option in own and (not value or choices is None or value in choices):
+            yield guess
+
+
+def _similar(name: str, command: click.Command) -> list[str]:
+    """Return the options of a command with a similar spelling."""
+    own = (option for one in command.params for option in (*one.opts, *one.secondary_opts))
+    return get_close_matches(name, [option for option in own if option.startswith("--")], _MOST)
+
+
+def _owners(name: str, context: click.Context) -> str:
+    """Return a sentence on the commands that have an option, or one that it may mean, or ""."""
+    root = context.find_root().command
+    assert isinstance(root, click.Group)
+    for option in (name, *(guess.partition(" ")[0] for guess in OPTIONS.get(name, "").split("|"))):
+        owners = [command for command, one in root.commands.items() if any(option in own.opts for own in one.params)]
+        if option and owners:
+            return f"; {option} is an option of {', '.join(owners[:_MOST])}"
+    return ""
+
+
+def _argument(words: str, context: click.Context) -> str:
+    """Return the message for arguments of a command that takes none, or fewer."""
+    name = context.info_name
+    said = f"{words!r} is one argument too many"
+    if found := next(filter(is_file, words.split()), None):
+        return f"{said}: {file_advice(found)}"
+    if name == "record":
+        return f"{said}; to record a program: wiretape run -- {words}"
+    if any(parameter.name == "ids" for parameter in context.command.params):
+        return said
+    if any("--filter" in parameter.opts for parameter in context.command.params):
+        return f"{said}; to select exchanges: wiretape {name} --filter {shlex.quote(words)}, or one: wiretape show ID"
+    return said
+
+
+def _joined(guesses: Iterable[str]) -> str:
+    found = list(dict.fromkeys(guesses))[:_MOST]
+    if not found:
+        return ""
+    return f"; did you mean {', '.join(found[:-1])}{' or ' if found[:-1] else ''}{found[-1]}?"
