@@ -171,7 +171,8 @@ def test_the_query_of_an_archive_for_postgresql_reads_each_exchange_once(place: 
         for acknowledged in place.glob("demo.db.shipped-*"):
             acknowledged.unlink()
     (query,) = re.findall(r"CREATE TABLE pg.exchanges AS (SELECT.*?);", TOPICS["archive"], re.DOTALL)
-    assert len(duckdb.sql(query.replace("DIR/", f"{place}/DIR/")).fetchall()) == 14
+    once = query.replace("DIR/", f"{place}/DIR/")
+    assert duckdb.sql(f"SELECT count(*) FROM ({once})").fetchall() == [(14,)]
 
 
 def test_help_of_the_package_begins_with_an_example_that_is_true(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,7 +294,12 @@ def read_headers(collector: destinations.Collector) -> list[tuple[str, str]]:
 def check_extra(module: str, extra: str, option: str) -> None:
     """Raise `WiretapeError` if the module that an option needs is not installed."""
     if not is_installed(module):
-        raise WiretapeError(f"{option} needs {module}: install it with pip install 'wiretape[{extra}]'")
+        raise WiretapeError(f"{option} needs {module}: {install_hint(extra)}")
+
+
+def install_hint(extra: str) -> str:
+    """Return the command that installs an extra, from the package or from a clone."""
+    return f"pip install 'wiretape[{extra}]', in a clone pip install '.[{extra}]'"
 
 
 def is_installed(module: str) -> bool:

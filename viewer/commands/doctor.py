@@ -471,7 +471,7 @@ def judge_extra(package: str, name: str, is_there: bool, use: str) -> Finding:
     """Judge an optional package."""
     if is_there:
         return Finding("ok", package, f"is there, for {use}")
-    return Finding("note", package, f"is not there: no {use}", f"to have it, pip install 'wiretape[{name}]'")
+    return Finding("note", package, f"is not there: no {use}", f"to have it, {options.install_hint(name)}")
 
 
 def origin(url: str) -> str:

@@ -120,7 +120,7 @@ def export(
 
     The oldest exchange comes first. The default is CSV.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
     - reads ids from stdin, one per line. Without ids, all that match the filter are exported. A summary covers
     the same exchanges as stats.
     """

@@ -92,7 +92,7 @@ def play(
 
     Read along, or test a program that reads a stream.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
     - reads ids from stdin, one per line. The default is the newest. Several play one after the other.
 
     Time starts at the request, so that it includes the wait for the first byte; --from '#0' skips that wait. Each piece

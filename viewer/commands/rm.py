@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: bool, yes: bool, vacuum: bool) -> None:
     """Delete exchanges by id or filter.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure);
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
     - reads ids from stdin, one per line. With ids and a filter, an exchange must match both. On a terminal it asks
     first.
     """

@@ -189,7 +189,7 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
 def show(id: str | None, db: "Place | None", part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
     """Show one exchange, or a part of it.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1 (the one before) or @err (the newest failure).
+    ID is 4 or more characters of an exchange's id, @ (the newest, the default), @-1, @err (a failure), @stall or @slow.
 
     The part conversation has the messages of the request, and the answer; a rule marks the new messages since the turn
     before. On a pipe it is complete, and the parts text, request and raw are the content, the request body and the

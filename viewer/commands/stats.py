@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wiretape.recorder.commands.options import install_hint
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.viewer.commands import completion, options, output, progress
 from wiretape.viewer.commands.options import known, parsed
@@ -211,7 +212,7 @@ def counter(path: Path) -> "Callable[[str, bool], int]":
         tokenizers = importlib.import_module("tokenizers")
         tokenizer = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
     except ImportError as error:
-        reason = "--tokenizer needs tokenizers: install it with pip install 'wiretape[tokenizers]'"
+        reason = f"--tokenizer needs tokenizers: {install_hint('tokenizers')}"
         raise WiretapeError(reason) from error
     except OSError as error:
         raise WiretapeError(f"cannot read {path}: {error.strerror}") from error

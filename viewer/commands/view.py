@@ -64,7 +64,7 @@ def view(
     """Browse a tape in the terminal, or with --web in a browser.
 
     The screens show the timing, the text and the end of each exchange. ? shows all keys. ID opens one exchange: 4 or
-    more characters of its id, @ (the newest), @-1 (the one before) or @err (the newest failure).
+    more characters of its id, @ (the newest), @-1, @err (a failed one), @stall or @slow.
 
     --web serves the pages of export --html live, with texts: the list and its figures grow with each new exchange, and
     the page of an exchange with its stream. The URL, which nobody can guess, is printed on standard output; open it in

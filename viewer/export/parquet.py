@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, BinaryIO, Final
 
+from wiretape.recorder.commands.options import install_hint
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer import rows
 from wiretape.viewer.export.fields import ExportField, Kind
@@ -42,7 +43,7 @@ def pyarrow() -> ModuleType:
         importlib.import_module("pyarrow.fs")
         return importlib.import_module("pyarrow")
     except ImportError as error:
-        raise WiretapeError("Parquet needs pyarrow: install it with pip install 'wiretape[parquet]'") from error
+        raise WiretapeError(f"Parquet needs pyarrow: {install_hint('parquet')}") from error
 
 
 def _schema(arrow: ModuleType, fields: Sequence[ExportField]) -> Any:

@@ -152,6 +152,22 @@ def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
             queries.find(connection, "abcd")
 
 
+@each_case(
+    ("reference", "asked"),
+    [
+        ("last", "ORDER BY concat(started_at, ' ', id) DESC"),
+        ("@stall", "' stall ') > 0 ORDER BY concat(started_at, ' ', id) DESC"),
+        ("@slow", "WHERE ttft_ns IS NOT NULL ORDER BY ttft_ns DESC"),
+    ],
+)
+def test_an_exchange_is_found_by_what_happened_to_it(reference: str, asked: str) -> None:
+    engine = Engine()
+    engine.rows = [["2026-03-01T12:00:00Z abcd1"]]
+    with connected(engine.centre) as connection:
+        assert queries.find(connection, reference) == "2026-03-01T12:00:00Z abcd1"
+    assert asked in engine.asked[-1]
+
+
 def test_a_list_has_null_for_what_the_centre_lacks() -> None:
     engine = Engine()
     with connected(engine.centre) as connection:
