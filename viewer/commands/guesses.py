@@ -18,6 +18,7 @@ from wiretape.recorder.commands.cli import UnknownCommand
 from wiretape.viewer.commands.options import file_advice, is_file
 
 _MOST: Final = 3
+_REFERENCE = re.compile(r"@[a-z0-9-]*|last|(?=[a-f]*[0-9])[0-9a-f]{4,16}")
 
 COMMANDS: Final = {
     "list": "ls", "log": "ls", "history": "ls", "sessions": "ls", "requests": "ls", "search": "ls", "find": "ls",
@@ -153,8 +154,10 @@ def _argument(words: str, context: click.Context) -> str:
         return f"{said}: {file_advice(found)}"
     if name == "record":
         return f"{said}; to record a program: wiretape run -- {words}"
-    if any(parameter.name == "ids" for parameter in context.command.params):
+    if any(parameter.name in ("id", "ids") for parameter in context.command.params):
         return said
+    if _REFERENCE.fullmatch(words):
+        return f"{said}; to show one exchange: wiretape show {words}"
     if any("--filter" in parameter.opts for parameter in context.command.params):
         return f"{said}; to select exchanges: wiretape {name} --filter {shlex.quote(words)}, or one: wiretape show ID"
     return said

@@ -53,6 +53,7 @@ GUESSES = {
     "ls tape.db": "tape.db is a file: name a tape with --db tape.db",
     "show tape.db": "tape.db is a file: name a tape with --db tape.db",
     "ls gpt-4o": "to select exchanges: wiretape ls --filter gpt-4o, or one: wiretape show ID",
+    "stats @stall": "to show one exchange: wiretape show @stall",
     "record -- python app.py": "to record a program: wiretape run -- python app.py",
 }
 """What people type, and a part of the answer."""
