@@ -69,10 +69,10 @@ def _unknown(root: click.Context, words: tuple[str, ...]) -> click.UsageError:
 
 
 def _print(markdown: str) -> None:
-    """Print a topic: drawn on a terminal, as Markdown on a pipe."""
+    """Print a topic: drawn on a terminal, as Markdown on a pipe and where there is no UTF-8."""
     from wiretape.viewer.commands import output
 
-    if not output.on_terminal():
+    if not (output.on_terminal() and output.has_utf8()):
         click.echo(markdown, nl=False)
         return
     from rich.console import Console
