@@ -48,7 +48,7 @@ from wiretape.recorder.tape.packing import Place, Timestamp
 MOST: Final = packing.MOST
 """Bound of measured values (ns, bytes): they are less than this."""
 
-_EPOCH: Final = "1970-01-01T00:00:00.000000Z"
+EPOCH: Final = "1970-01-01T00:00:00.000000Z"
 _KEYS: Final = ("no", "exchange_no", "session_no")
 _ROWS_LISTED: Final = 10
 _ROWS_AT_ONCE: Final = 1000
@@ -134,7 +134,7 @@ _DIGITS: Final = Kind("an array of decimal digits", _BLOB, None, packing.is_arra
 _TIMESTAMP: Final = Kind("a number of nanoseconds", _WHOLE, (1 - MOST, MOST - 1))
 _DURATION: Final = Kind("a number of nanoseconds", _NUMBERS, (math.nextafter(-MOST, 0), math.nextafter(MOST, 0)))
 _SIZE: Final = Kind("a size or a position", _WHOLE, (0, MOST - 1))
-_MOMENT: Final = Kind("a time in UTC", frozenset({str}), None, _is_moment, _EPOCH)
+_MOMENT: Final = Kind("a time in UTC", frozenset({str}), None, _is_moment, EPOCH)
 _SIZES: Final = frozenset(
     {"start", "size", "seq", "bytes", "gap_bytes", "request_size", "client_bytes", "client_gap_bytes"}
 )

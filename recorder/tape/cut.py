@@ -16,13 +16,13 @@ import json
 import re
 import shutil
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
-from sqlalchemy import JSON, Connection, LargeBinary, Table, func, insert, select
+from sqlalchemy import JSON, Connection, LargeBinary, Table, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from wiretape.recorder import private
@@ -49,20 +49,25 @@ Redact = Callable[[bytes], bytes]
 """A function that replaces secret bytes by the same number of other bytes."""
 
 LINES: Final = {
-    '{"wiretape": "cut", "format": 1}': "the first line",
-    '{"session": UUID, …}': "a run of a recorder, before its first exchange: columns of the table sessions, without "
-    "process, machine and the key of the redaction hashes",
-    '{"exchange": ID, "session": UUID, …}': "columns of the table exchanges; sizes and hashes are those of the bytes",
+    '{"wiretape": "cut", "format": 2}': "the first line; a text of format 1 is read, too",
+    '{"session": UUID, …}': "a run of a recorder, before its first exchange: its version, the upstreams that the "
+    "exchanges here used, and the name of an imported file. It lasts from its first exchange to its last one",
+    '{"exchange": ID, "session": UUID, …}': "columns of the table exchanges; sizes and hashes are those of the bytes. "
+    "Ports of this machine that the system assigns (32768 and above) are left out, unless upstreams differ in nothing "
+    "else",
     '{"exchange": …, "bytes": N, "client_bytes": N, "measures": {…}}': "one whose bytes were not shipped, and which "
     "has no reads: its columns of the table measures",
-    '{"read": N, "at_ns": T, "relayed_ns": T, "text": "…"}': "a read of the exchange above: in the order in which they "
-    "came, numbered from 0; one without at_ns is a whole body that came at an unknown time; with "
-    '"from": "client" after N the client sent it over a WebSocket',
+    '{"reads": COUNT, "at_ns": [T, …], "relayed_ns": [T, …]}': "the timestamps of the reads that follow; with "
+    '"from": "client" after COUNT the client sent them over a WebSocket',
+    '{"read": N, "text": "…"}': "a read of the exchange above: in the order in which they came, numbered from 0; with "
+    '"from": "client" as above. Where no such line is before them, each may have its own at_ns and relayed_ns; a read '
+    "without timestamps is a whole body that came at an unknown time",
     '{"read": …, "base64": "…"}': 'bytes that are no UTF-8; a request_body is {"base64": "…"} then',
 }
 """The kinds of lines in a cut, with their meaning."""
 
-FIRST: Final = {"wiretape": "cut", "format": 1}
+FIRST: Final = {"wiretape": "cut", "format": 2}
+_FIRST_LINES: Final = ({"wiretape": "cut", "format": 1}, FIRST)
 _PREFIX: Final = "wiretape-text-"
 _PURPOSE: Final = "the tape that is made of a text"
 _FILLER: Final = re.compile(r"[^\r\n]")
@@ -72,9 +77,17 @@ OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not i
 COUNTED: Final = ("bytes", "client_bytes")
 OF_MEASURES: Final = [column.name for column in measures.c if column.name != "exchange_no"]
 _OF_READ: Final = {"read", "from", "at_ns", "relayed_ns", "text", "base64"}
+_OF_READS: Final = {"reads", "from", "at_ns", "relayed_ns"}
+_READS: Final = (b'{"read"', b'{"reads"')
 _HEADS: Final = (b'{"wiretape"', b'{"session"', b'{"exchange"')
 _COUNTS: Final = {column.name for column in exchanges.c if column.server_default is not None} | {"client_gap_bytes"}
 """Left out where they are 0."""
+
+_LOCAL_PORT: Final = re.compile(r"((?:https?://)?(?:localhost|127(?:\.\d+){3}|\[::1\])):(\d{5})(?=/|$)")
+_ASSIGNED_PORTS: Final = range(32768, 65536)
+"""Ports that systems give to whoever asks for any."""
+_FROM_EXCHANGES: Final = {"started_at": func.min, "heartbeat_at": func.max, "ended_at": func.max}
+"""The times of a session that a line leaves out, each by its exchanges' `started_at`."""
 
 _CHECKSUMS: Final = "application/vnd.amazon.eventstream"
 _MOST, _MOST_BYTES = 100, 16 << 20
@@ -111,29 +124,62 @@ def lines(connection: Connection, numbers: Iterable[int], redact: Redact = bytes
     """
     yield encoded(FIRST)
     known = set[int]()
+    numbers = list(numbers)
+    origins = _origins(connection, numbers)
     for no in numbers:
         if problem := next(iter(checks.of_exchange(connection, no)), None):
             raise TapeDamaged(f"{cells.row_of(connection, exchanges, no)} is damaged ({problem}): leave it out")
         with connection.begin():
-            made = list(_exchange(connection, no, known, redact))
+            made = list(_exchange(connection, no, known, origins, redact))
         yield from map(encoded, made)
 
 
-def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) -> Iterator[Line]:
+class _Origins(NamedTuple):
+    """The upstream URLs of the chosen exchanges: their written forms, and those used by each session, by its number."""
+
+    written: dict[str, str]
+    used: dict[int, set[str]]
+
+
+def _origins(connection: Connection, numbers: Sequence[int]) -> _Origins:
+    """Read the upstreams of exchanges; those that only their assigned ports tell apart keep these."""
+    used, chosen = dict[int, set[str]](), set(numbers)
+    columns = select(exchanges.c.no, exchanges.c.session_no, exchanges.c.upstream)
+    if numbers:
+        with connection.begin():
+            for no, session, url in connection.execute(
+                columns.where(exchanges.c.no.between(min(numbers), max(numbers)))
+            ):
+                if no in chosen:
+                    used.setdefault(session, set()).add(url)
+    short = {url: _without_assigned_port(url) for url in set().union(*used.values())}
+    same = Counter(short.values())
+    return _Origins({url: one if same[one] == 1 else url for url, one in short.items()}, used)
+
+
+def _without_assigned_port(address: str) -> str:
+    """Return a URL, or the value of a header `host`, without a port of this machine that the system assigned."""
+    match = _LOCAL_PORT.match(address)
+    return match[1] + address[match.end() :] if match and int(match[2]) in _ASSIGNED_PORTS else address
+
+
+def _exchange(connection: Connection, no: int, known: set[int], origins: _Origins, redact: Redact) -> Iterator[Line]:
     row = reading.row_of(connection, no)
     if row.ended_by is None:
         raise WiretapeError(f"exchange {row.id} still runs: leave it out, or wait until it has ended")
     session = connection.execute(select(sessions).where(sessions.c.no == row.session_no)).one()
     if row.session_no not in known:
         known.add(row.session_no)
-        values = {name: getattr(session, name) for name in OF_SESSION}
-        yield known_of({"session": session.uuid, **values, "ended_at": session.ended_at or session.heartbeat_at})
+        written = {url: origins.written[url] for url in origins.used[session.no]}
+        upstreams = [[name, written[url]] for name, url in session.upstreams if url in written] or None
+        facts = {"version": session.version, "upstreams": upstreams, "imported_from": session.imported_from}
+        yield known_of({"session": session.uuid, **facts})
     if row.lacks_bytes:
-        yield _unshipped(connection, row, session.uuid, redact)
+        yield _unshipped(connection, row, session.uuid, origins, redact)
         return
     body = reading.request_body(connection, no)
     _check_coded(row.id, row.request_headers, body or b"", redact)
-    values = {name: getattr(row, name) for name in OF_EXCHANGE}
+    values = _facts(row, OF_EXCHANGE, origins)
     values |= {"request_body": None if body is None else redact(body), **_sizes(body, row, redact)}
     yield known_of({"exchange": row.id, "session": session.uuid, **_redacted(values, redact)})
     for stream in STREAMS:
@@ -145,11 +191,21 @@ def _exchange(connection: Connection, no: int, known: set[int], redact: Redact) 
         yield from reads_of(reading.reads_of(connection, no, stream), redacted, is_client=stream is FROM_CLIENT)
 
 
-def _unshipped(connection: Connection, row: Any, session: str, redact: Redact) -> Line:
+def _facts(row: Any, names: Iterable[str], origins: _Origins) -> Line:
+    """Return columns of an exchange, without the ports that its machine assigned."""
+    headers = [
+        [name, _without_assigned_port(value) if name.lower() == "host" else value]
+        for name, value in row.request_headers
+    ]
+    values = {name: getattr(row, name) for name in names}
+    return values | {"upstream": origins.written[row.upstream], "request_headers": headers}
+
+
+def _unshipped(connection: Connection, row: Any, session: str, origins: _Origins, redact: Redact) -> Line:
     """Return the line of an exchange whose bytes were not shipped, with its measures, which cannot be derived."""
     statement = select(*(measures.c[name] for name in OF_MEASURES)).where(measures.c.exchange_no == row.no)
     measured = connection.execute(statement).one_or_none()
-    values = {name: getattr(row, name) for name in (*OF_EXCHANGE, *COUNTED)}
+    values = _facts(row, (*OF_EXCHANGE, *COUNTED), origins)
     its_measures = {} if measured is None else dict(zip(OF_MEASURES, measured, strict=True))
     return unshipped(row.id, session, _redacted(values, redact), _redacted(its_measures, redact))
 
@@ -199,10 +255,11 @@ def reads_of(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:
     sender = {"from": "client"} if is_client else {}
     if data and not reads:  # nobody knows when it came
         yield {"read": 0, **sender, **_shown(data)}
+    if reads:
+        timed = {name: [getattr(read, name) for read in reads] for name in ("at_ns", "relayed_ns")}
+        yield {"reads": len(reads), **sender, **{name: at for name, at in timed.items() if at.count(None) < len(at)}}
     for read in reads:
-        shown = _shown(data[read.start : read.start + read.size])
-        timed = {"at_ns": read.at_ns, "relayed_ns": read.relayed_ns}
-        yield {"read": read.seq, **sender, **{name: at for name, at in timed.items() if at is not None}, **shown}
+        yield {"read": read.seq, **sender, **_shown(data[read.start : read.start + read.size])}
 
 
 def _shown(data: bytes) -> Line:
@@ -238,17 +295,39 @@ class _Direction:
     at_ns: list[int] = field(default_factory=list)
     relayed_ns: list[int | None] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
+    count: int | None = None
+    """The count of reads that the line before them has, with their timestamps."""
 
     def add(self, line: Line) -> None:
-        if unknown := line.keys() - _OF_READ:
+        if unknown := line.keys() - (_OF_READS if "reads" in line else _OF_READ):
             raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+        if "reads" in line:
+            self._add_all_times(line)
+            return
         if line["read"] != len(self.data):
             raise ValueError(f"read {len(self.data)} is expected")
         if "at_ns" in line:
+            if self.count is not None:
+                raise ValueError("the line before the reads has their at_ns")
             self._add_times(line["at_ns"], line.get("relayed_ns"))
-        if len(self.at_ns) not in (0, line["read"] + 1) or (line["read"] and not self.at_ns):
+        if self.count is None and (len(self.at_ns) not in (0, line["read"] + 1) or (line["read"] and not self.at_ns)):
             raise ValueError("a read has no at_ns")
         self.data.append(_bytes(line["text"] if "text" in line else {"base64": line["base64"]}))
+
+    def _add_all_times(self, line: Line) -> None:
+        if self.count is not None or self.data:
+            raise ValueError("the timestamps of reads come once, before them")
+        self.count = line["reads"]
+        relayed = line.get("relayed_ns", [None] * len(line["at_ns"]))
+        if not self.count == len(line["at_ns"]) == len(relayed):
+            raise ValueError(f"it has not {self.count} timestamps")
+        for at, relayed_at in zip(line["at_ns"], relayed, strict=True):
+            self._add_times(at, relayed_at)
+
+    def check_whole(self) -> None:
+        """Raise ValueError if there are more or fewer reads than timestamps."""
+        if self.count not in (None, len(self.data)):
+            raise ValueError(f"{self.count} reads are announced, and {len(self.data)} are there")
 
     def _add_times(self, at_ns: object, relayed_ns: object) -> None:
         if not isinstance(at_ns, int) or not isinstance(relayed_ns, int | None):
@@ -276,6 +355,7 @@ def load(connection: Connection, lines: Iterable[bytes], name: str = "the text")
         with connection.begin():
             for group in _groups(lines):
                 entering.enter(group)
+            _date_sessions(connection)
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError, SQLAlchemyError, sqlite3.Error) as error:
         cause = str(getattr(error, "orig", error)).split("\n")[0]
         cause = f"{cause} is missing" if isinstance(error, KeyError) else cause
@@ -298,11 +378,11 @@ def _groups(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _is_more(line: bytes) -> bool:
-    """Return True if a line belongs to the one before: a read, an empty line, or one that is no line of a cut."""
-    if line.startswith((b'{"read"', *_HEADS)):
-        return line.startswith(b'{"read"')
+    """Return True if a line belongs to the one before: of reads, an empty line, or one that is no line of a cut."""
+    if line.startswith((*_READS, *_HEADS)):
+        return line.startswith(_READS)
     try:
-        return "read" in json.loads(line)  # as people write it
+        return not {"read", "reads"}.isdisjoint(json.loads(line))  # as people write it
     except (ValueError, TypeError, RecursionError):
         return True
 
@@ -318,12 +398,14 @@ class _Entering:
         (first, line), *reads = group
         self.number = first
         head = json.loads(line)
-        if (first == 1) != (head == FIRST):
+        if (first == 1) != (head in _FIRST_LINES):
             raise ValueError(f"the first line is {json.dumps(FIRST)}")
         streams = {stream: _Direction() for stream in STREAMS}
         for self.number, line in reads:
             if line.strip():
                 _add_read(streams, json.loads(line), head)
+        for its in streams.values():
+            its.check_whole()
         self.number = first
         if "exchange" in head:
             _enter_exchange(self._connection, head, streams)
@@ -338,11 +420,20 @@ def _add_read(streams: Streams, line: Line, head: Line) -> None:
 
 
 def _enter_session(connection: Connection, line: Line) -> None:
-    values = {**line, "uuid": line["session"], "pid": 0}
+    undated = {} if "started_at" in line else dict.fromkeys(_FROM_EXCHANGES, "")
+    values = {"listen": "", "upstreams": [], **undated, **line, "uuid": line["session"], "pid": 0}
     del values["session"]
     salt = connection.execute(select(sessions.c.salt).limit(1)).scalar()
     values["salt"] = salt or hashlib.sha256(values["uuid"].encode()).digest()  # the same for all sessions of a tape
     _insert(connection, sessions, values)
+
+
+def _date_sessions(connection: Connection) -> None:
+    """Enter the times of sessions whose lines have none."""
+    own = exchanges.c.session_no == sessions.c.no
+    for name, of in _FROM_EXCHANGES.items():
+        at = select(func.coalesce(of(exchanges.c.started_at), cells.EPOCH)).where(own).scalar_subquery()
+        connection.execute(update(sessions).where(sessions.c[name] == "").values({name: at}))
 
 
 def _enter_exchange(connection: Connection, line: Line, streams: Streams) -> None:

@@ -9,12 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support import forked
 from tests.support.commands import run
 from tests.support.compressors import zstd
-from tests.support.frames import begin, bodies_of, body, end, head, opened, record, upload, websocket
+from tests.support.frames import SESSION, begin, bodies_of, body, end, head, opened, record, upload, websocket
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD
 from tests.support.websockets import CAME, SENT
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
@@ -129,7 +130,7 @@ def lines(tape: Path) -> list[bytes]:
 
 
 def test_text_may_be_edited(lines: list[bytes], tmp_path: Path) -> None:
-    said = edited(lines, 4, b"Hel", b"Well, hel")
+    said = edited(lines, 5, b"Hel", b"Well, hel")
     reordered = [json.dumps(dict(reversed(json.loads(line).items()))).encode() + b"\r\n" for line in said]
     (there := tmp_path / "cut.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(reordered) + b"\n")
     assert run(there, "show", COMPLETE, "--part", "text").stdout == "Well, hello, world"
@@ -138,18 +139,23 @@ def test_text_may_be_edited(lines: list[bytes], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "old", "new", "message"),
     [
-        (0, b'"format": 1', b'"format": 2', "line 1 .*the first line is"),
+        (0, b'"format": 2', b'"format": 3', "line 1 .*the first line is"),
         (1, b'"version"', b'"age"', "line 2 .*unknown: age"),
         (2, b'"session": "u"', b'"session": "v"', "line 3 .*no line before it is of its session"),
         (2, b'"status": 200', b'"status": [200]', "line 3 .*status is no single value"),
         (2, b'"status": 200', b'"status": "many"', "makes no tape: .*status"),
         (2, b'"session": "u", ', b"", "line 3 is not of a cut .*'session' is missing"),
         (2, b'"exchange": ', b'"x": ', "line 4 is not of a cut .*it is of no exchange"),
-        (4, b'"read": 1', b'"read": 7', "line 5 is not of a cut .*read 1 is expected"),
-        (4, b'"at_ns": 110000000', b'"at_ns": 1', "line 5 .*came before the one that it follows"),
-        (4, b'"at_ns": 110000000', b'"at_ns": "1"', "line 5 .*a time is no whole number"),
-        (4, b'"text": ', b'"txet": ', "line 5 .*unknown: txet"),
-        (4, b'{"read"', b'<<<<<<< HEAD\n{"read"', "line 5 "),
+        (3, b", 110000000, ", b", 1, ", "line 4 .*came before the one that it follows"),
+        (3, b", 110000000, ", b', "1", ', "line 4 .*a time is no whole number"),
+        (3, b", 110000000, ", b", ", "line 4 .*it has not . timestamps"),
+        (6, b'{"read": 2', b'{"exchange": 2', "line 6 .*6 reads are announced, and 2 are there"),
+        (3, b'"reads": ', b'"text": "", "reads": ', "line 4 .*unknown: text"),
+        (5, b'"read": 1', b'"read": 7', "line 6 is not of a cut .*read 1 is expected"),
+        (5, b'"read": 1', b'"read": 1, "at_ns": 2', "line 6 .*the line before the reads has their at_ns"),
+        (5, b'"text": ', b'"txet": ', "line 6 .*unknown: txet"),
+        (5, b'{"read"', b'<<<<<<< HEAD\n{"read"', "line 6 "),
+        (5, b'"read": 1', b'"reads": 1', "line 6 .*unknown: text"),
     ],
 )
 def test_text_that_makes_no_tape_says_where(lines: list[bytes], at: int, old: bytes, new: bytes, message: str) -> None:
@@ -157,6 +163,86 @@ def test_text_that_makes_no_tape_says_where(lines: list[bytes], at: int, old: by
     assert broken != lines
     with pytest.raises(TapeDamaged, match=message):
         cut.make_tape(broken, io.BytesIO())
+
+
+DEMO = ["-f", "model:demo-stall"]
+
+
+def of_older_format(text: Path, tape: Path) -> list[bytes]:
+    """Return the lines of a text as format 1 has them: each read with its timestamps, and a session with its run."""
+    with sqlite3.connect(tape) as connection:
+        names = ("uuid", "version", "listen", "upstreams", "started_at", "heartbeat_at", "ended_at")
+        run_of = dict(
+            zip(names, connection.execute(f"SELECT {', '.join(names)} FROM sessions").fetchone(), strict=True)
+        )
+    lines, times = [], {}
+    for line in map(json.loads, text.read_text("utf-8").splitlines()):
+        if "wiretape" in line:
+            line["format"] = 1
+        elif "exchange" in line:
+            line["upstream"] = json.loads(run_of["upstreams"])[0][1]
+        elif "session" in line:
+            line = {"session": run_of["uuid"], **run_of, "upstreams": json.loads(run_of["upstreams"])}
+            del line["uuid"]
+        elif "reads" in line:
+            times = line
+            continue
+        else:
+            line |= {name: times[name][line["read"]] for name in ("at_ns", "relayed_ns")}
+        lines.append(json.dumps(line).encode() + b"\n")
+    return lines
+
+
+def test_a_text_of_the_older_format_makes_the_same_tape(demo: tuple[Path, str], tmp_path: Path) -> None:
+    newer = cut_of(demo[0], tmp_path / "newer.jsonl", *DEMO)
+    (older := tmp_path / "older.jsonl").write_bytes(b"".join(of_older_format(newer, demo[0])))
+    at, seen = (run(one, "export", "--table", "reads").stdout for one in (older, newer))
+    assert at == seen == run(demo[0], "export", *DEMO, "--table", "reads").stdout
+    whole = [run(one, "export", "--format", "jsonl", "--table", "texts").stdout for one in (older, newer)]
+    assert whole[0].replace(run_of_demo(demo[0]), "http://127.0.0.1") == whole[1]
+    assert cut_of(older, tmp_path / "again.jsonl").read_bytes() == newer.read_bytes()
+
+
+def run_of_demo(tape: Path) -> str:
+    with sqlite3.connect(tape) as connection:
+        return str(connection.execute("SELECT upstream FROM exchanges").fetchone()[0])
+
+
+def test_two_recordings_of_the_same_traffic_differ_in_their_ids_and_timestamps_only(
+    demo: tuple[Path, str], tmp_path: Path
+) -> None:
+    text = cut_of(demo[0], tmp_path / "cut.jsonl", *DEMO).read_text("utf-8").splitlines()
+    kinds = [next(iter(json.loads(line))) for line in text]
+    assert kinds == ["wiretape", "session", "exchange", "reads", *["read"] * (len(text) - 4)]
+    session, exchange, *reads = map(json.loads, [*text[1:3], *text[4:]])
+    assert session.keys() == {"session", "version", "upstreams"}
+    assert [session["upstreams"][0][1], exchange["upstream"]] == ["http://127.0.0.1"] * 2
+    assert ["host", "127.0.0.1"] in exchange["request_headers"]
+    assert {name for read in reads for name in read} == {"read", "text"}
+
+
+def test_a_session_lists_the_upstreams_that_were_used_with_ports_that_tell_them_apart(tmp_path: Path) -> None:
+    fixed, first, second = (f"http://127.0.0.1:{port}/v1" for port in (8000, 40001, 40002))
+    there = [("old", first), ("new", second), ("fixed", fixed), ("unused", "https://api.example.com")]
+    ids = ("e111", "e222", "e333")
+    with opened(tape := tmp_path / "tape.db", msgspec.structs.replace(SESSION, upstreams=there)) as store:
+        for id, (_, url) in zip(ids, there, strict=False):
+            record(store, [begin(id, upstream=url), head(id), *body(id, [b"x"]), end(id, [b"x"])])
+
+    def upstreams(*ids: str) -> list[list[str]]:
+        lines = run(tape, "db", "cut", *ids, "-o", "-").stdout.splitlines()
+        found: list[list[str]] = json.loads(lines[1])["upstreams"]
+        return found
+
+    assert upstreams(*ids) == [["old", first], ["new", second], ["fixed", fixed]]
+    assert upstreams(*ids[1:]) == [["new", "http://127.0.0.1/v1"], ["fixed", fixed]]
+
+
+def test_a_cut_session_lasts_from_its_first_exchange_to_its_last(demo: tuple[Path, str], tmp_path: Path) -> None:
+    with sqlite3.connect(cut_of(demo[0], tmp_path / "cut.db")) as connection:
+        (times,) = connection.execute("SELECT started_at, heartbeat_at, ended_at, listen FROM sessions").fetchall()
+        first, last = connection.execute("SELECT min(started_at), max(started_at) FROM exchanges").fetchone()
+    assert times == (first, last, last, "")
 
 
 def test_a_cut_is_merged_and_a_missing_one_is_not_found(tape: Path, tmp_path: Path) -> None:
