@@ -175,6 +175,17 @@ def test_the_query_of_an_archive_for_postgresql_reads_each_exchange_once(place: 
     assert duckdb.sql(f"SELECT count(*) FROM ({once})").fetchall() == [(14,)]
 
 
+def test_the_test_of_the_readme_passes_on_its_tape(place: Path) -> None:
+    (code,) = re.findall(r"```python\n(# the tape: wiretape .*?)```", README, re.DOTALL)
+    cut, _, _ = code.removeprefix("# the tape: wiretape ").partition("\n")
+    with forked.Forked([*forked.CLI, *shlex.split(cut)], cwd=place) as process:
+        assert process.wait(60) == 0
+    (place / "test_example.py").write_text(code, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_example.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=place, check=False)
+    assert re.search(r"^1 passed", done.stdout, re.MULTILINE), done.stdout
+
+
 def test_help_of_the_package_begins_with_an_example_that_is_true(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     _, _, example = str(wiretape.__doc__).partition("\n\n")

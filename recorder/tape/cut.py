@@ -86,7 +86,11 @@ _COUNTS: Final = {column.name for column in exchanges.c if column.server_default
 _LOCAL_PORT: Final = re.compile(r"((?:https?://)?(?:localhost|127(?:\.\d+){3}|\[::1\])):(\d{5})(?=/|$)")
 _ASSIGNED_PORTS: Final = range(32768, 65536)
 """Ports that systems give to whoever asks for any."""
-_FROM_EXCHANGES: Final = {"started_at": func.min, "heartbeat_at": func.max, "ended_at": func.max}
+_FROM_EXCHANGES: Final[dict[str, Callable[..., Any]]] = {
+    "started_at": func.min,
+    "heartbeat_at": func.max,
+    "ended_at": func.max,
+}
 """The times of a session that a line leaves out, each by its exchanges' `started_at`."""
 
 _CHECKSUMS: Final = "application/vnd.amazon.eventstream"

@@ -1,5 +1,6 @@
 """The command `serve`: recorded exchanges answered again, as the upstream did."""
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -199,6 +200,8 @@ async def _serve(settings: "cassette.CassetteOptions", ready_file: Path | None) 
         _say("nothing to serve: the tape has no finished exchange, or none that matches -f FILTER")
     if lacking := sum(not head.has_bytes for head in serving.heads):
         _say(f"{counted(lacking, 'exchange')} of these cannot be served: shipped without --bodies (flag:{NOT_SHIPPED})")
+    if math.isinf(settings.answers.speed) and (stalled := sum(head.has_stall for head in serving.heads)):
+        _say(f"{counted(stalled, 'exchange')} of these stalled, which is not played: --speed 0 has no waits")
     try:
         with _ready(serving.base, ready_file):
             await stopped.wait()

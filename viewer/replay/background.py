@@ -6,6 +6,7 @@ The paths keep requests of an earlier test's client apart from those of the curr
 import asyncio
 import contextlib
 import dataclasses
+import math
 import re
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -48,6 +49,7 @@ class _Serving:
 
     place: str
     watcher: Watcher
+    has_waits: bool
     replay: Replay = field(init=False)
     began_ns: int = 0
     came: list[Served] = field(default_factory=list)
@@ -61,7 +63,7 @@ class _Serving:
     def timeline(self) -> list[RequestTimeline]:
         """Return the timeline of each request, up to now."""
         self.watcher.look()
-        return timeline.of(self.came, self.began_ns)
+        return timeline.of(self.came, self.began_ns, has_waits=self.has_waits)
 
 
 class Background:
@@ -127,7 +129,7 @@ class Background:
             excerpt = self._shelf.excerpt(asked.tape, asked.filter, test)
             return Planner(excerpt, dataclasses.replace(asked.options, record="none"))
 
-        return await self._answer(place, open_planner, None)
+        return await self._answer(place, asked, open_planner, None)
 
     async def _record(self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream]) -> _Serving:
         """Serve a test, and record its new requests under its id."""
@@ -137,7 +139,7 @@ class Background:
         def open_planner() -> Planner:
             return Planner(ReplaySource(found.path, select), asked.options)
 
-        return await self._answer(place, open_planner, found.labelled({LABEL: test}))
+        return await self._answer(place, asked, open_planner, found.labelled({LABEL: test}))
 
     async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...]) -> Recording:
         """Return the recorder to a tape, which runs until the end of all tests."""
@@ -151,9 +153,13 @@ class Background:
         return found
 
     async def _answer(
-        self, place: str, open_planner: Callable[[], Planner], upstreams: LabelledUpstreams | None
+        self,
+        place: str,
+        asked: MarkerSettings,
+        open_planner: Callable[[], Planner],
+        upstreams: LabelledUpstreams | None,
     ) -> _Serving:
-        serving = _Serving(place, Watcher(self._kernel, SYSTEM))
+        serving = _Serving(place, Watcher(self._kernel, SYSTEM), has_waits=math.isfinite(asked.options.speed))
         serving.replay = Replay(
             open_planner,
             upstreams=upstreams,

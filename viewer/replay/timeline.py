@@ -4,8 +4,9 @@ All times are ms. Unknown values are None: the server sees its writes, when the 
 were empty (`unread`), and when the client closed its connection.
 """
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
@@ -62,9 +63,21 @@ class RequestTimeline:
     head_ms: float | None
     writes: tuple[Write, ...]
     waits: tuple[Wait, ...]
-    closed_ms: float | None
+    _closed_ms: float | None
     ended_ms: float | None
     ended: str | None
+    _skipped_stall: bool = field(default=False, repr=False)
+
+    @property
+    def closed_ms(self) -> float | None:
+        """When the client closed its connection early; None is given with a warning if a stall was not played."""
+        if self._closed_ms is None and self._skipped_stall:
+            warnings.warn(
+                f"closed_ms is None, but the recorded stall of exchange {self.exchange} was not played: at speed=0, "
+                "the default, there are no waits; mark the test with speed=1",
+                stacklevel=2,
+            )
+        return self._closed_ms
 
     @property
     def size(self) -> int:
@@ -72,12 +85,15 @@ class RequestTimeline:
         return sum(write.size for write in self.writes)
 
 
-def of(served: Sequence[Served], began_ns: int) -> list[RequestTimeline]:
-    """Return the timelines of requests to a server that began at `began_ns`, in the order in which they came."""
-    return [_one(one, began_ns) for one in served]
+def of(served: Sequence[Served], began_ns: int, *, has_waits: bool) -> list[RequestTimeline]:
+    """Return the timelines of requests to a server that began at `began_ns`, in the order in which they came.
+
+    It `has_waits` unless it answers as fast as possible.
+    """
+    return [_one(one, began_ns, has_waits) for one in served]
 
 
-def _one(one: Served, began_ns: int) -> RequestTimeline:
+def _one(one: Served, began_ns: int, has_waits: bool) -> RequestTimeline:
     return RequestTimeline(
         method=one.method,
         path=one.path,
@@ -91,9 +107,10 @@ def _one(one: Served, began_ns: int) -> RequestTimeline:
             Write(at / 1e6, size, _ms(read)) for at, size, read in zip_longest(one.written_ns, one.sizes, one.read_ns)
         ),
         waits=tuple(Wait(at / 1e6, _ms(until or None)) for at, until in one.held),
-        closed_ms=_ms(one.ended_ns) if one.ended == "client" else None,
+        _closed_ms=_ms(one.ended_ns) if one.ended == "client" else None,
         ended_ms=_ms(one.ended_ns),
         ended=one.ended or None,
+        _skipped_stall=not has_waits and not one.faults and one.head is not None and one.head.has_stall,
     )
 
 

@@ -32,6 +32,19 @@ def test_the_base_url_is_told_on_stdout_and_in_a_file_that_is_gone_in_the_end(ta
     assert not [*tmp_path.glob("url*")]
 
 
+@pytest.mark.parametrize(("speed", "warned"), [("0", True), ("100", False)])
+def test_a_stall_that_is_not_played_is_told_at_the_start(demo: tuple[Path, str], speed: str, warned: bool) -> None:
+    command = [*forked.CLI, "serve", "--db", str(demo[0]), "--speed", speed]
+    with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        report = process.stderr.read().decode()
+        assert process.wait(30) == 0
+    assert ("1 exchange of these stalled, which is not played: --speed 0 has no waits" in report) == warned
+
+
 def test_a_ready_file_that_cannot_be_written_is_told_in_a_line(tape: Path, tmp_path: Path) -> None:
     done = forked.run(["serve", "--db", tape, "--ready-file", tmp_path / "no" / "url"])
     assert done.returncode == 1

@@ -361,6 +361,21 @@ def test_without_its_own():
     assert Api.count == 1
 
 
+def test_asking_when_a_client_left_a_stall_that_was_not_played_warns(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE, speed=SPEED)
+@pytest.mark.parametrize("model", ["stall", "openai"])
+def test(model, wiretape_server):
+    ask(model)
+    assert wiretape_server.timeline()[0].closed_ms is None
+"""
+    one = "the recorded stall of exchange [0-9a-f]{16} was not played: at speed=0, the default, there are no waits"
+    for speed, warned in (("0", 1), ("100", 0)):
+        result = suite.run(f"SPEED = {speed}\n" + code, "-W", "default")
+        result.assert_outcomes(passed=2, warnings=warned)
+        assert (re.search(one, result.stdout.str()) is not None) == bool(warned)
+
+
 def test_the_modes_of_recording_are_those_of_serve() -> None:
     assert marks.RECORD == planning.RECORD
 

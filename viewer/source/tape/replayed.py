@@ -42,7 +42,15 @@ class ExchangeHead(NamedTuple):
     @property
     def has_bytes(self) -> bool:
         """True if the tape holds its bytes; False if it was pulled from a server that does not have them."""
-        return NOT_SHIPPED not in (self.flags or "").split()
+        return not self._is_flagged(NOT_SHIPPED)
+
+    @property
+    def has_stall(self) -> bool:
+        """True if its stream stalled."""
+        return self._is_flagged("stall")
+
+    def _is_flagged(self, flag: str) -> bool:
+        return flag in (self.flags or "").split()
 
     @property
     def is_answered(self) -> bool:
