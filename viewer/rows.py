@@ -10,10 +10,12 @@ import dataclasses
 import functools
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.dialect import Chunk, Piece
@@ -287,7 +289,12 @@ EXACT: Final = 1 << 52
 """Limit in ns below which the quotient by a million is the float nearest to the decimal: no need to round."""
 
 
+DECIMALS: Final = 6
+"""Decimals of a printed number: milliseconds are exact to the nanosecond."""
+
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_NO_WORD: Final = re.compile(r"[\s\0-\x1f\x7f%]").sub
+_NO_NAME: Final = re.compile(r"[\s\0-\x1f\x7f%=]").sub
 
 
 def ms(ns: float | None) -> float | None:
@@ -304,6 +311,18 @@ def ms(ns: float | None) -> float | None:
 def ns(ms: float | None) -> int | None:
     """Return milliseconds as whole nanoseconds."""
     return None if ms is None else round(ms * 1e6)
+
+
+def is_rounded(field: str) -> bool:
+    """Return True if numbers of a field are to be rounded: milliseconds are already, and a cost is exact."""
+    return not field.endswith("_ms") and not field.startswith("cost")
+
+
+def rounded(row: TableRow, names: Iterable[str]) -> TableRow:
+    """Return a row with its numbers of these names rounded to `DECIMALS`, and seconds to the nanosecond."""
+    numbers = {name: value for name in names if type(value := row[name]) is float}
+    decimals = 9 if row.get("unit") == "s" else DECIMALS
+    return {**row, **{name: round(value, decimals) for name, value in numbers.items()}} if numbers else row
 
 
 def timestamp(text: str) -> datetime:
@@ -485,6 +504,17 @@ def flat(value: Any) -> str | int | float | None:
         return _COMPACT.encode(value)
     cell: str | int | float | None = value
     return cell
+
+
+def words(value: Any) -> str | int | float | None:
+    """Return a value as one cell, as `flat` does, but a mapping of texts as words: `run=a7`, with a space as `%20`."""
+    if type(value) is dict and all(type(one) is str for one in value.values()):
+        return " ".join(f"{_NO_NAME(_percent, name)}={_NO_WORD(_percent, one)}" for name, one in value.items())
+    return flat(value)
+
+
+def _percent(match: re.Match[str]) -> str:
+    return quote(match[0], safe="")
 
 
 def _gap(before: int | None, at: int | None) -> float | None:

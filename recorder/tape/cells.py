@@ -183,8 +183,9 @@ def _kind(declared: TypeEngine[Any], name: str) -> Kind:
 class ColumnType(TypeDecorator[Any]):
     """The type of one column: the declared one, checked when it is read.
 
-    `nullable` is the column's; if it is `joined` to others, None is good nevertheless. `decoded` is whether JSON is
-    given as values, and not as the text that the tape has. Gaps are packed when they are bound, and int64 when read.
+    `nullable` is the column's; if it is `joined` to others, None is good nevertheless. `decoded` is whether JSON and
+    booleans are given as values, and not as the text, or the 0 or 1, that the tape has. Gaps are packed when they are
+    bound, and int64 when read.
     """
 
     impl: Any = NullType
@@ -243,12 +244,12 @@ class ColumnType(TypeDecorator[Any]):
             return packing.listed
         if self.kind.instead in ("[]", "{}") and self.decoded:
             return json.loads
-        return bool if isinstance(self.declared, Boolean) else None
+        return bool if isinstance(self.declared, Boolean) and self.decoded else None
 
     def takes(self, values: Sequence[Any]) -> bool:
         """Return True if all of these are valid and need no change."""
-        may_be_none, is_kept = self.nullable or self.joined, self.kind.fits is None or self._decoder() is None
-        return is_kept and (may_be_none or None not in values) and self.kind.are_good(values)
+        may_be_none = self.nullable or self.joined
+        return self._decoder() is None and (may_be_none or None not in values) and self.kind.are_good(values)
 
 
 def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...]]:
@@ -302,7 +303,7 @@ def declared(column: Column[Any]) -> TypeEngine[Any]:
 
 
 def text_of(column: Column[Any]) -> ColumnType:
-    """Return the type that gives a JSON column as text, checked all the same."""
+    """Return the type that gives a column as the tape has it, but checked: JSON as text, a boolean as 0 or 1."""
     cell: Any = column.type
     return ColumnType(cell.declared, cell.name, cell.nullable, cell.joined, decoded=False)
 

@@ -123,6 +123,11 @@ def export(
     ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
     - reads ids from stdin, one per line. Without ids, all that match the filter are exported. A summary covers
     the same exchanges as stats.
+
+    Numbers have six decimals at most (of milliseconds: the nanosecond). In CSV and TSV an empty cell is unknown,
+    booleans are true and false, and flags and labels are words: no_usage stall, run=a7 step=2; a space within a label
+    is %20, a percent sign %25. pandas and DuckDB infer these types. SQLite's .import --csv makes every cell a text and
+    an empty one '', which counts as 0 in avg(): write avg(nullif(ttft_ms, '')), max(cast(nullif(ttft_ms, '') as real)).
     """
     from wiretape.viewer.export import fields
 

@@ -11,11 +11,11 @@
     >>> reads.groupby("id")["size"].sum().tolist() == complete["bytes"].tolist()
     True
 
-The columns are those of `export` for the same table, in its order and with its values; `frame.attrs["columns"]` has the
-dtype, the unit and the meaning of each. All types are nullable: unknown is `pd.NA` (NaT for a timestamp) and never
-becomes 0 or NaN; an empty frame has the same types. A lone surrogate, which UTF-8 cannot encode, is replaced by its
-escape, as in an export. Statistics over many exchanges are in `stats`, those of one in
-`wiretape.recorder.decode.metrics`.
+The columns are those of `export` for the same table, in its order and with its values, but numbers are not rounded, and
+labels are JSON as texts. `frame.attrs["columns"]` has the dtype, the unit and the meaning of each. All types are
+nullable: unknown is `pd.NA` (NaT for a timestamp) and never becomes 0 or NaN; an empty frame has the same types. A lone
+surrogate, which UTF-8 cannot encode, is replaced by its escape, as in an export. Statistics over many exchanges are in
+`stats`, those of one in `wiretape.recorder.decode.metrics`.
 """
 
 import contextlib
@@ -212,7 +212,8 @@ class Tape:
         """
         with TapePlace(self.path).opened() as source:
             found = source.exchange(source.find(id))
-            return rows.record(found.worked_out(), found.headers())
+            record = rows.record(found.worked_out(), found.headers())
+            return rows.rounded(record, filter(rows.is_rounded, record))
 
     def _exchanges(self, table: str, limit: int | None, *filters: str | None) -> pd.DataFrame:
         names = tuple(field.name for field in fields.of(table))

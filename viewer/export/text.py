@@ -3,7 +3,9 @@
 CSV follows RFC 4180 (CRLF, minimal quoting, UTF-8, no mark). A text that a spreadsheet would take for a formula gets a
 leading `'`, as OWASP's ASVS 1.2.10 asks; numbers never do. TSV has no quotes: tab, line feed, carriage return and
 backslash are written as `\\t`, `\\n`, `\\r` and `\\\\`, so that a line is a row and `cut` works. JSON is exact. A lone
-surrogate, which UTF-8 has no bytes for, is written as its escape in all of them. Only on its way to a terminal is text
+surrogate, which UTF-8 has no bytes for, is written as its escape in all of them. Numbers are rounded to the nanosecond,
+to six decimals (of seconds nine); costs are exact. Booleans are `true` and `false`. In CSV, TSV and Markdown, flags and
+labels are words with a space in between: `no_usage stall`, `run=a7 step=2`. Only on its way to a terminal is text
 changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Markdown is for people: its texts pass
 `safe` and have no markup. Which rows there are is left to `queries`.
 """
@@ -84,21 +86,26 @@ def write(
         case "tsv":
             return _write_tsv(out, fields, found, terminal, header)
         case "jsonl":
-            return _write_text(out, (f"{_json(row, terminal)}\n" for row in found))
+            return _write_text(out, (f"{_json(row, terminal)}\n" for row in _rounded(fields, found)))
         case "json":
-            return _write_json(out, found, terminal)
+            return _write_json(out, _rounded(fields, found), terminal)
         case "markdown":
-            return _write_markdown(out, fields, found)
+            return _write_markdown(out, fields, _rounded(fields, found))
 
 
 def write_object(out: BinaryIO, row: TableRow, *, terminal: bool = False) -> None:
     """Write one row as one JSON object, indented."""
-    out.write(_encoded(_json(row, terminal, indent=2) + "\n"))
+    out.write(_encoded(_json(rows.rounded(row, filter(rows.is_rounded, row)), terminal, indent=2) + "\n"))
 
 
 def guarded(text: str) -> str:
     """Put a `'` before a text that a spreadsheet would take for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _rounded(fields: Sequence[str], found: Iterable[TableRow]) -> Iterator[TableRow]:
+    names = [field for field in fields if rows.is_rounded(field)]
+    return (rows.rounded(row, names) for row in found)
 
 
 def _write_csv(
@@ -116,7 +123,7 @@ def _write_csv(
         _drain(buffer, out)
         return _write_columns(out, found, ",", end, functools.partial(_csv_texts, raw=raw))
     count = 0
-    for row in found:
+    for row in _rounded(fields, found):
         writer.writerow(_cells([row[field] for field in fields], raw, terminal))
         count += 1
         if buffer.tell() > _FLUSH:
@@ -143,18 +150,20 @@ def _column(field: str, stored: Sequence[Any], texts: Texts) -> Sequence[str]:
     if field == "flags":
         stored = [" ".join((flags or "").split()) for flags in stored]
     kinds = set(map(type, stored))
+    if float in kinds and rows.is_rounded(field):
+        stored = [round(value, rows.DECIMALS) if type(value) is float else value for value in stored]
     if kinds <= _ASIS_THERE:
         return ["" if value is None else str(value) for value in stored]
     if kinds <= _TRUTH:
         return [_TRUTHS[value] for value in stored]
     if field == "labels":
-        stored = [*map(_compact, stored)]
+        stored = [*map(_label_words, stored)]
     return texts(stored)
 
 
 @functools.lru_cache(maxsize=1024)  # labels are the same in many exchanges
-def _compact(stored: str) -> Any:
-    return rows.flat(json.loads(stored))
+def _label_words(stored: str) -> Any:
+    return rows.words(json.loads(stored))
 
 
 def _csv_texts(stored: Sequence[Any], raw: bool) -> Sequence[str]:
@@ -280,7 +289,7 @@ def _quoted(value: Any, raw: bool) -> str:
 
 
 def _cell(value: Any, raw: bool, terminal: bool) -> str | int | float | None:
-    flat = rows.flat(value)
+    flat = rows.words(value)
     if not isinstance(flat, str):
         return flat
     text = flat if raw else guarded(flat)
@@ -305,7 +314,9 @@ def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], 
         out.write(_encoded("\t".join(fields) + "\n"))
     if isinstance(found, Exchanges) and tuple(fields) == found.fields and not terminal:
         return _write_columns(out, found, "\t", "\n", _tsv_texts)
-    return _write_text(out, ("\t".join(_unquoted(row[field], terminal) for field in fields) + "\n" for row in found))
+    return _write_text(
+        out, ("\t".join(_unquoted(row[field], terminal) for field in fields) + "\n" for row in _rounded(fields, found))
+    )
 
 
 def _write_markdown(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow]) -> int:
@@ -314,7 +325,7 @@ def _write_markdown(out: BinaryIO, fields: Sequence[str], found: Iterable[TableR
 
 
 def _markdown(values: Sequence[Any]) -> str:
-    texts = ["" if (flat := rows.flat(value)) is None else safe(str(flat)) for value in values]
+    texts = ["" if (flat := rows.words(value)) is None else safe(str(flat)) for value in values]
     return "".join(f"| {_MARKUP.sub(_ESCAPED, text)} " for text in texts) + "|\n"
 
 
@@ -330,7 +341,7 @@ def _unquoted(value: Any, terminal: bool) -> str:
     kind = type(value)
     if kind is float or kind is int:
         return str(value)
-    flat = value if kind in _TEXT else rows.flat(value)
+    flat = value if kind in _TEXT else rows.words(value)
     text = "" if flat is None else str(flat)
     text = text.translate(_TSV) if _TO_ESCAPE(text) else text  # few need it, and looking is faster
     return safe(text) if terminal else text

@@ -20,8 +20,8 @@ _MOST_MS: Final = 9_999.5
 
 def cell(value: object) -> str:
     """Return a value of any kind in one line."""
-    flat = rows.flat(value)
-    return UNKNOWN if flat is None else safe(str(flat))
+    words = rows.words(value)
+    return UNKNOWN if words is None else safe(str(words))
 
 
 def line(text: str | None) -> str:

@@ -1,7 +1,11 @@
 """The command `export`, from the outside: where it writes, and in what format."""
 
+import csv
 import io
 import json
+import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -38,6 +42,32 @@ def test_a_files_suffix_gives_the_format(tape: Path, tmp_path: Path, name: str, 
     assert (tmp_path / name).read_bytes().startswith(begins)
     assert result.stdout == ""
     assert "rows)" in result.stderr
+
+
+def test_a_boolean_is_true_or_false_in_every_table_and_format(demo: tuple[Path, str]) -> None:
+    commands = dict.fromkeys(("export", "export --table texts", "ls"), "connection_reused")
+    for command, column in {**commands, "export --table chunks": "output"}.items():
+        found = {
+            format: set(run(demo[0], *command.split(), "--columns", column, "--format", format).stdout.split())
+            for format in ("csv", "tsv", "jsonl")
+        }
+        values = {"false"} if column == "connection_reused" else {"false", "true"}
+        assert found["csv"] == found["tsv"] == {column, *values}
+        assert found["jsonl"] == {f'{{"{column}":{value}}}' for value in values}
+
+
+def test_unknown_is_known_to_sqlite_by_the_expressions_of_the_help(demo: tuple[Path, str]) -> None:
+    header, *lines = csv.reader(run(demo[0], "export").stdout.splitlines())
+    expressions = re.findall(
+        r"(?:avg|max)\((?!\)).*?\)\)(?=[,.])", " ".join(run(demo[0], "export", "--help").stdout.split())
+    )
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"CREATE TABLE exchanges ({', '.join(f'{name} TEXT' for name in header)})")  # as .import
+        connection.executemany(f"INSERT INTO exchanges VALUES ({', '.join('?' * len(header))})", lines)
+        found = connection.execute(f"SELECT {', '.join(expressions)} FROM exchanges").fetchone()
+    known = [float(line[header.index("ttft_ms")]) for line in lines if line[header.index("ttft_ms")]]
+    assert [expression[:4] for expression in expressions] == ["avg(", "max("]
+    assert found == (pytest.approx(sum(known) / len(known)), max(known))
 
 
 def test_formulas_are_guarded_unless_raw_csv_is_asked_for(tape: Path) -> None:

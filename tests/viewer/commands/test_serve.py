@@ -34,8 +34,7 @@ def test_the_base_url_is_told_on_stdout_and_in_a_file_that_is_gone_in_the_end(ta
 
 @pytest.mark.parametrize(("speed", "warned"), [("0", True), ("100", False)])
 def test_a_stall_that_is_not_played_is_told_at_the_start(demo: tuple[Path, str], speed: str, warned: bool) -> None:
-    command = [*forked.CLI, "serve", "--db", str(demo[0]), "--speed", speed]
-    with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with started("serve", "--db", str(demo[0]), "--speed", speed) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline()

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from markdown_it import MarkdownIt
@@ -105,6 +107,33 @@ def test_a_text_that_looks_like_a_formula_is_guarded_unless_raw(text: str) -> No
 
 def test_numbers_are_never_quoted_or_guarded_and_unknown_is_empty() -> None:
     assert written("csv", [{"a": -1, "b": -0.5, "c": None, "d": False, "e": 0}]) == b"a,b,c,d,e\r\n-1,-0.5,,false,0\r\n"
+
+
+@each_case("format", ["csv", "tsv", "markdown", "jsonl", "json"])
+def test_a_number_is_rounded_to_the_nanosecond_and_a_cost_is_exact(format: export.Format) -> None:
+    row = {"tps_user": 31.438702140840615, "cost": 0.000000123456, "at_ms": 0.000001, "n": 3, "unit": "ms"}
+    found = written(format, [row, {**row, "tps_user": 0.1234567894, "unit": "s"}]).decode()
+    numbers = re.findall(r"[\d.]+(?:e-\d+)?", found)
+    assert numbers == ["31.438702", "1.23456e-07", "1e-06", "3", "0.123456789", "1.23456e-07", "1e-06", "3"]
+
+
+@each_case("format", ["csv", "tsv"])
+def test_a_rate_is_rounded_by_column_as_by_row(format: export.Format) -> None:
+    out = io.BytesIO()
+    fields = ("id", "tps_user")
+    export.write(out, format, fields, Exchanges(fields, [[(1, "a", 31.438702140840615), (2, "b", None)]]))
+    assert out.getvalue() == written(format, [{"id": "a", "tps_user": 31.438702}, {"id": "b", "tps_user": None}])
+
+
+def test_labels_are_words_that_can_be_split() -> None:
+    labels = {"run": "a7", "cwd": "/my home/50%", "a=b": "c=d", "none": ""}
+    found = written("csv", [{"flags": ["no_usage", "stall"], "labels": labels}, {"flags": [], "labels": {}}])
+    header, words, empty = found.decode().splitlines()
+    flags, cell = words.split(",")
+    assert (header, empty) == ("flags,labels", ",")
+    assert (flags, cell) == ("no_usage stall", "run=a7 cwd=/my%20home/50%25 a%3Db=c=d none=")
+    split = (word.partition("=") for word in cell.split())
+    assert {unquote(name): unquote(value) for name, _, value in split} == labels
 
 
 def test_csv_keeps_line_ends_and_quotes_inside_a_cell() -> None:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import JSON, Column, Connection, Integer, bindparam, func, select, type_coerce
+from sqlalchemy import JSON, Boolean, Column, Connection, Integer, bindparam, func, select, type_coerce
 
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, exchanges, measures, sessions, settlements
@@ -220,9 +220,9 @@ def _selected(columns: tuple[Column[Any], ...]) -> Statement:
 
 
 def _as_stored(column: Column[Any]) -> Expression:
-    """Return a column with JSON as the text that the tape has, checked all the same."""
-    is_json = isinstance(cells.declared(column), JSON)
-    return type_coerce(column, cells.text_of(column)) if is_json else column
+    """Return a column with JSON and booleans as the tape has them, checked all the same."""
+    is_decoded = isinstance(cells.declared(column), JSON | Boolean)
+    return type_coerce(column, cells.text_of(column)) if is_decoded else column
 
 
 def runs(connection: Connection, columns: Sequence[Column[Any]]) -> list[tuple[Any, ...]]:
