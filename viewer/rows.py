@@ -279,6 +279,7 @@ CHUNK_FIELDS: Final = (
     "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
     "tool_name", "tool_arguments", "finish_reason", "output_tokens",
 )  # fmt: skip
+_NOT_FRACTIONS: Final = {*READ_FIELDS, *CHUNK_FIELDS}
 PART_FIELDS: Final = {
     "content": "content", "reasoning": "reasoning", "refusal": "refusal", "arguments": "tool_arguments",
 }  # fmt: skip
@@ -315,7 +316,7 @@ def ns(ms: float | None) -> int | None:
 
 def is_rounded(field: str) -> bool:
     """Return True if numbers of a field are to be rounded: milliseconds are already, and a cost is exact."""
-    return not field.endswith("_ms") and not field.startswith("cost")
+    return not field.endswith("_ms") and not field.startswith("cost") and field not in _NOT_FRACTIONS
 
 
 def rounded(row: TableRow, names: Iterable[str]) -> TableRow:

@@ -55,8 +55,8 @@ def cut(
     - reads ids from stdin, one per line. With ids and a filter, an exchange must match both.
 
     The same exchanges give the same file, byte for byte, without the machine and the process that recorded them. Text
-    has a line for each session, exchange and read, for diffs and editors: see 'wiretape help cut'. Every command that
-    reads a tape reads text, too, and db merge copies it.
+    has a line for each session and exchange, for the timestamps of its reads, and for each read, for diffs and editors:
+    see 'wiretape help cut'. Every command that reads a tape reads text, too, and db merge copies it.
     """
     from wiretape.recorder.tape import cut as cutting
     from wiretape.recorder.tape.lock import TEXT_SUFFIX

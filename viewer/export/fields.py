@@ -31,7 +31,7 @@ _OWN: Final = {
     "started_at": "wall time at T0, ISO 8601",
     "method": "HTTP method of the request",
     "model": "the model asked for; where the request names none, the one that answered",
-    "labels": "what its request was labelled with: {key: value}; in CSV and TSV words, key=value, a space is %20",
+    "labels": "the labels of its request: {key: value}; in CSV and TSV words, key=value, a space is %20",
     "gap_bytes": "bytes of the body that could not be stored",
     "day": "the day when they started, UTC",
     "hour": "the hour when they started, UTC",

@@ -105,7 +105,7 @@ def guarded(text: str) -> str:
 
 def _rounded(fields: Sequence[str], found: Iterable[TableRow]) -> Iterator[TableRow]:
     names = [field for field in fields if rows.is_rounded(field)]
-    return (rows.rounded(row, names) for row in found)
+    return (rows.rounded(row, names) for row in found) if names else iter(found)
 
 
 def _write_csv(

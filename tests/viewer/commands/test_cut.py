@@ -203,6 +203,17 @@ def test_a_text_of_the_older_format_makes_the_same_tape(demo: tuple[Path, str], 
     assert cut_of(older, tmp_path / "again.jsonl").read_bytes() == newer.read_bytes()
 
 
+def test_lines_of_both_formats_may_be_in_one_text(demo: tuple[Path, str], tmp_path: Path) -> None:
+    """A cassette of the older format is recorded to."""
+    newer = cut_of(demo[0], tmp_path / "newer.jsonl", *DEMO)
+    other = cut_of(demo[0], tmp_path / "other.jsonl", "-f", "model:demo-tool").read_bytes().splitlines(keepends=True)
+    (both := tmp_path / "both.jsonl").write_bytes(b"".join([*of_older_format(newer, demo[0]), *other[2:]]))
+    shown = [run(one, "export", "-f", "model:demo-tool", "--table", "reads").stdout for one in (demo[0], both)]
+    assert shown[0] == shown[1]
+    models = run(both, "ls", "--format", "tsv", "--no-header", "--columns", "model").stdout.split()
+    assert models == ["demo-tool", "demo-stall"]
+
+
 def run_of_demo(tape: Path) -> str:
     with sqlite3.connect(tape) as connection:
         return str(connection.execute("SELECT upstream FROM exchanges").fetchone()[0])
