@@ -7,6 +7,7 @@ tape itself need not exist yet.
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,13 +17,18 @@ import click
 
 from wiretape.recorder import private
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import completion, options, output
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
     from wiretape.viewer.source.base import Place
+    from wiretape.viewer.web.values import Settings
 
+
+_NICENESS = 19
+"""Pages yield the CPU to the relay and to the writer."""
 _PREFIX = "wiretape-view-"
 
 
@@ -82,24 +88,67 @@ def view(
     if web and place.file is not None:
         if at is not None or compare or follow:
             raise click.UsageError("--at, --compare and --follow are for the terminal: leave them out with --web")
-        _serve(id, place.file, filter_text, thresholds, listen, with_bodies)
+        _serve_web(id, place.file, filter_text, thresholds, listen, with_bodies)
         return
     if listen is not None or with_bodies:
         raise click.UsageError("--listen and --with-bodies go with --web")
     _take_screen(id, place, filter_text, at, follow, compare, thresholds, no_mouse, theme, ascii)
 
 
-def _serve(
+def _serve_web(
     id: str | None, path: Path, filter_text: str, thresholds: Thresholds, listen: str | None, with_bodies: bool
 ) -> None:
     from wiretape.recorder.commands.options import read_listen
-    from wiretape.viewer.commands import web
     from wiretape.viewer.query import parser
     from wiretape.viewer.web.values import Settings
 
     address = read_listen(listen or "127.0.0.1:0", frozenset(), "pages are for browsers on this one: take 127.0.0.1")
     where = options.parsed("--filter", parser.parse, filter_text) if filter_text.strip() else None
-    web.serve(Settings(path, where, thresholds, with_bodies), address, id)
+    serve_pages(Settings(path, where, thresholds, with_bodies), address, id)
+
+
+def serve_pages(settings: "Settings", address: tuple[str, int], reference: str | None) -> None:
+    """Serve until a signal ends the process. Raises `WiretapeError`."""
+    from wiretape.recorder.relay.loop import run
+
+    id = None if reference is None else _id(settings.tape, reference)
+    os.nice(_NICENESS)
+    code = run(lambda: _serve_until_signal(settings, address, id))
+    sys.stdout.flush()
+    os._exit(code)  # at once: the threads only read, so that nothing is lost with them
+
+
+def _id(tape: Path, reference: str) -> str:
+    from wiretape.viewer.source.tape import live, queries
+
+    with queries.opened(tape) as connection:
+        return live.listed(connection, [queries.find(connection, reference)])[0].id
+
+
+async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id: str | None) -> int:
+    import asyncio
+
+    from wiretape.recorder.relay import server
+    from wiretape.viewer.web.site import Site
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    sock = server.listen(*address)
+    site = Site(settings, _say)
+    front = server.Server(site, sock, lambda refusal: _say(refusal.message))
+    print(f"{server.base_url(sock)}{site.path(id)}", flush=True)
+    _say(f"live pages of {settings.tape}, for browsers on this machine; stop: ctrl-c")
+    await stopped.wait()
+    site.close()
+    front.close()
+    await front.wait_closed(0)
+    return 0
+
+
+def _say(line: str) -> None:
+    print(f"wiretape: {safe(line)}", file=sys.stderr, flush=True)
 
 
 def _take_screen(

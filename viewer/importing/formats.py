@@ -56,7 +56,28 @@ def recognised(data: Data, name: str = "") -> str:
 
 def read(format: str, data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
     """Return the exchanges in a file. Raises `NotImportable`, at the latest for the first item."""
-    from wiretape.viewer.importing import curl, har, mitmproxy, sse
+    from wiretape.viewer.importing import curl, har, mitmproxy
 
-    readers = {"har": har.read, "curl": curl.read, "mitmproxy": mitmproxy.read, "sse": sse.read}
+    readers = {"har": har.read, "curl": curl.read, "mitmproxy": mitmproxy.read, "sse": _read_body}
     return readers[format](data, source)
+
+
+def _read_body(data: Data, source: ImportedFile) -> Iterator[Found]:
+    """Yield the one answer of a file that holds the bytes of a body, as `curl -N -o FILE` saves them.
+
+    The file has no times and no request: the body is taken to answer a POST with the status 200.
+    """
+    body = data[:]
+    if not body.strip():
+        raise NotImportable("it is empty")
+    is_json = body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    yield Found(
+        place="body",
+        started=source.modified,
+        stamp="",
+        method="POST",
+        url=source.url or "",
+        status=200,
+        response_headers=[] if is_json else [(b"content-type", b"text/event-stream")],
+        body=body,
+    )

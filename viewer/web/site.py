@@ -3,6 +3,10 @@
 Every path begins with a random word, without which a request is refused. A page is its frame, the same for all; its
 content comes over an event stream: whole at first, then as patches. A slow browser gets no patches in between: once it
 has taken the rest, it gets a whole value, so that little waits for it.
+
+A patch is a list that `patched` in live.js applies: `["=", value]` replaces, `["+", text]` appends to a text, `["{",
+patches, removed]` changes the members of an object, and `["[", patches, added]` changes the elements of a list and
+appends to it. Tapes grow: columns nearly always only get longer.
 """
 
 import asyncio
@@ -10,7 +14,7 @@ import hmac
 import itertools
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from wiretape.recorder.relay.app import HttpApp
@@ -18,7 +22,6 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Client, Request
 from wiretape.viewer.page import document
-from wiretape.viewer.web.patch import difference
 from wiretape.viewer.web.values import ExchangeSource, PageSource, RunSource, Settings
 from wiretape.viewer.web.watching import Reading, SourceWatch
 
@@ -264,3 +267,38 @@ def _answer(client: Client, status: int, body: bytes, content_type: str, policy:
 
 def _headers(policy: bytes = _NOTHING) -> list[tuple[bytes, bytes]]:
     return [*_SAFE, (b"content-security-policy", policy + b"; frame-ancestors 'none'")]
+
+
+Patch = list[Any]
+
+
+def difference(old: object, new: object) -> Patch | None:
+    """Return the patch that makes `new` of `old`; None if they are the same."""
+    if type(old) is type(new) and old == new:
+        return None
+    if isinstance(old, dict) and isinstance(new, dict):
+        return _of_objects(old, new)
+    if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)) and len(old) <= len(new):
+        return _of_lists(old, new)
+    if isinstance(old, str) and isinstance(new, str) and old and new.startswith(old):
+        return ["+", new[len(old) :]]
+    return ["=", new]
+
+
+def _of_objects(old: dict[Any, Any], new: dict[Any, Any]) -> Patch:
+    patches = {name: ["=", value] for name, value in new.items() if name not in old}
+    for name in new.keys() & old.keys():
+        if patch := difference(old[name], new[name]):
+            patches[name] = patch
+    return ["{", patches, [name for name in old if name not in new]]
+
+
+def _of_lists(old: Sequence[object], new: Sequence[object]) -> Patch:
+    if old == new[: len(old)]:
+        return ["[", {}, new[len(old) :]]
+    patches = {}
+    for place, (before, now) in enumerate(zip(old, new, strict=False)):
+        if patch := difference(before, now):
+            patches[place] = patch
+    replaced = sum(kind == "=" for kind, *_ in patches.values())
+    return ["=", new] if 2 * replaced > len(old) else ["[", patches, new[len(old) :]]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
-from wiretape.recorder.decode.framings.record import Record
+from wiretape.recorder.decode.framings import Record
 
 EXCEPTION: Final = "exception:"
 ERROR: Final = "error:"

@@ -7,7 +7,7 @@ the JSON within is valid.
 import re
 from collections.abc import Iterator
 
-from wiretape.recorder.decode.framings.record import Record
+from wiretape.recorder.decode.framings import Record
 
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _LOOKS_LIKE = re.compile(_BEGINNING.pattern + rb"\s*(?:\{|\Z)")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from wiretape.recorder.decode.allowance import may_be_parsed
-from wiretape.recorder.decode.framings.record import Record
+from wiretape.recorder.decode.framings import Record
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"

@@ -15,7 +15,7 @@ from tests.support.frames import until
 from tests.support.growing_tape import recorder
 from tests.support.patched import CASES
 from tests.support.sample_tape import COMPLETE_READS
-from wiretape.viewer.web.patch import difference
+from wiretape.viewer.web.site import difference
 
 pytestmark = pytest.mark.nightly
 

@@ -1,4 +1,4 @@
-"""What of a value is new: a patch makes the one of the other, and is small where a column only grew."""
+"""Differences of values: a patch makes the new value of the old one, and is small where a column only grew."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as any_
 
 from tests.support.patched import CASES, patched
-from wiretape.viewer.web.patch import difference
+from wiretape.viewer.web.site import difference
 
 JSON = any_.recursive(
     any_.none() | any_.booleans() | any_.integers() | any_.text(max_size=5),

@@ -443,7 +443,7 @@ class StreamsScreen(Screen[None]):
 
     def action_order(self) -> None:
         """Choose the order."""
-        from wiretape.viewer.tui.list.menus import OrderMenu
+        from wiretape.viewer.tui.list.offers import OrderMenu
 
         self.app.push_screen(OrderMenu(), self._order_by)
 
@@ -515,7 +515,7 @@ class StreamsScreen(Screen[None]):
 
     def action_columns(self) -> None:
         """Choose the columns."""
-        from wiretape.viewer.tui.list.menus import ColumnsMenu
+        from wiretape.viewer.tui.list.offers import ColumnsMenu
 
         self.app.push_screen(ColumnsMenu(self._rows.hidden), lambda hidden: self._rows.set_columns(hidden or ()))
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.support.cases import each_case
 from tests.support.eventstream import event, header, message, string
+from wiretape.recorder.decode.framings import Record
 from wiretape.recorder.decode.framings.aws_eventstream import fields, looks_like, records
-from wiretape.recorder.decode.framings.record import Record
 
 FIRST = event("messageStart", {"role": "assistant"})
 SECOND = event("contentBlockDelta", {"delta": {"text": "é"}, "contentBlockIndex": 0})
