@@ -50,7 +50,7 @@ def directory(prefix: str, purpose: str, place: Path | None = None) -> Iterator[
 
 def _remove(directory: Path, *, is_named: bool) -> None:
     """Remove a directory, but not one that a process has the name of, or may have for some time yet."""
-    if is_named and (process.started_with(str(directory)) if process.IS_THERE else _age_ns(directory) < _NAMED_NS):
+    if is_named and (process.pids_started_with(str(directory)) if process.HAS_PROC else _age_ns(directory) < _NAMED_NS):
         return
     shutil.rmtree(directory, ignore_errors=True)
 

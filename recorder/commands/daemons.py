@@ -43,7 +43,7 @@ def _knows(program: str, option: str, environ: Mapping[str, str]) -> bool:
 def left_behind(mark: str) -> list[str]:
     """Return a line for each process that outlives a run, by the run's mark in its environment."""
     deadline = SYSTEM.now() + _ENDING_NS
-    while (found := process.started_with(mark)) and SYSTEM.now() < deadline:
+    while (found := process.pids_started_with(mark)) and SYSTEM.now() < deadline:
         SYSTEM.sleep(_LOOK_SECONDS)
     lines = [
         f"{described(pid)} goes on with the variables of this run, whose recorder has ended: kill {pid}"
@@ -63,7 +63,7 @@ class DaemonWatch:
 
     def look(self) -> None:
         """Add those that are connected to now; the recorder itself is none."""
-        self.pids.update(process.called_by(process.started_with(self._mark)).values())
+        self.pids.update(process.called_ports(process.pids_started_with(self._mark)).values())
         self.pids.discard(self._recorder)
 
 

@@ -59,7 +59,7 @@ def _settings(attempt: Attempt) -> Iterator[str]:
 def _java() -> str:
     return (
         environment.JAVA
-        if process.IS_THERE
+        if process.HAS_PROC
         else f"{environment.JAVA} (certificates only: Java has no option for the proxy's password)"
     )
 

@@ -92,7 +92,7 @@ def java_options(proxy_url: str, certificates: Mapping[str, str]) -> str:
     store = str(Path(certificates["SSL_CERT_FILE"]).with_name(_STORE))
     options = [f"-Djavax.net.ssl.trustStore={_quoted(store)}", "-Djavax.net.ssl.trustStoreType=PKCS12"]
     host, _, port = urlsplit(proxy_url).netloc.rpartition("@")[2].rpartition(":")
-    if process.IS_THERE and ":" not in host:
+    if process.HAS_PROC and ":" not in host:
         options += [
             f"-D{scheme}.proxy{name}" for scheme in ("https", "http") for name in (f"Host={host}", f"Port={port}")
         ]

@@ -93,7 +93,7 @@ class Forward:
         if refusal is None or client in self._members:
             return self.admit(client, request)
         sends_none = all(name != b"proxy-authorization" for name, _ in headers)
-        if sends_none and process.IS_THERE and (ends := client.ends):
+        if sends_none and process.HAS_PROC and (ends := client.ends):
             return Identifying(self, client, request, ends, refusal)
         self.refuse(client, request, refusal)
         return None

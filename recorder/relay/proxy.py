@@ -34,26 +34,26 @@ from wiretape.recorder.relay.websocket import WebSocket
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
 
-BYTES = 8
-_BUFFERED = 512
+ID_BYTES = 8
+_BUFFERED_IDS = 512
 
-_buffer = ""
+_buffered_digits = ""
 
 
 def _forget() -> None:
-    global _buffer
-    _buffer = ""
+    global _buffered_digits
+    _buffered_digits = ""
 
 
 os.register_at_fork(after_in_child=_forget)  # or both processes would give the same ids
 
 
-def new() -> str:
+def new_id() -> str:
     """Return a new id: 16 random hexadecimal digits."""
-    global _buffer
-    if not _buffer:
-        _buffer = os.urandom(BYTES * _BUFFERED).hex()
-    id, _buffer = _buffer[: 2 * BYTES], _buffer[2 * BYTES :]
+    global _buffered_digits
+    if not _buffered_digits:
+        _buffered_digits = os.urandom(ID_BYTES * _BUFFERED_IDS).hex()
+    id, _buffered_digits = _buffered_digits[: 2 * ID_BYTES], _buffered_digits[2 * ID_BYTES :]
     return id
 
 
@@ -234,7 +234,7 @@ class RelayedExchange(Responder):
         self._proxy, self._client, self._request, self._upstream, self._how = proxy, client, request, upstream, how
         self._now = proxy.clock.now
         kind = ExchangeFrames if how.is_recorded else Unrecorded
-        self._recording = kind(proxy.tap, proxy.clock, new())
+        self._recording = kind(proxy.tap, proxy.clock, new_id())
         self._stage = Stage.WAITING
         self._upload = RequestBody.WHOLE if request.complete else RequestBody.COMING
         self._keeps_encoding = proxy.keep_encoding or not how.is_recorded

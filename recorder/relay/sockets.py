@@ -3,6 +3,7 @@
 The transports of asyncio report neither the time at which the kernel received a read nor that at which it took a
 write, and they were the largest cost of a relayed read. Here a read carries the kernel's receive time where the
 platform has one (Linux), else the time at which the event loop came to it. The `Handler` interprets the bytes.
+`tls_context` holds the certificates that TLS trusts.
 """
 
 import asyncio
@@ -23,18 +24,6 @@ from typing import Protocol
 from wiretape.recorder.clock import Clock, KernelTime
 from wiretape.recorder.errors import WiretapeError
 
-
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides."""
-    context = ssl.create_default_context()
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise WiretapeError(f"--ca-file {ca_file} cannot be used ({error}): give certificates in PEM") from error
-    return context
-
-
 READ_BYTES = 64 << 10
 _SO_TIMESTAMPNS = 35 if sys.platform == "linux" and struct.calcsize("l") == 8 else None
 """Ask the kernel for receive times as a `struct timespec` (socket(7)); not a constant of Python's `socket`."""
@@ -46,6 +35,17 @@ _READ = memoryview(bytearray(READ_BYTES))
 _INTO = [_READ]
 _PLAIN = memoryview(bytearray(2 * READ_BYTES))
 _NOT_NOW = (BlockingIOError, InterruptedError)
+
+
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise WiretapeError(f"--ca-file {ca_file} cannot be used ({error}): give certificates in PEM") from error
+    return context
 
 
 def ask_for_times(sock: socket.socket) -> None:

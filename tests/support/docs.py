@@ -187,7 +187,7 @@ def cache_counts() -> str:
 def engines() -> str:
     """Return the statements by which engines read an archive."""
     return "".join(
-        f"{engine}:\n\n```sql\n" + "".join(f"{one};\n" for one in layout.statements(engine)) + "```\n\n"
+        f"{engine}:\n\n```sql\n" + "".join(f"{one};\n" for one in layout.view_statements(engine)) + "```\n\n"
         for engine in layout.ENGINES
     )
 

@@ -94,7 +94,7 @@ def _print(target: destinations.Target, cluster: str | None, accounts: bool) -> 
     from wiretape.viewer.ship.clickhouse import setup
     from wiretape.viewer.source.clickhouse import ddl, tables
 
-    for statement in setup.statements(target.database, tables.TABLES, cluster):
+    for statement in setup.setup_statements(target.database, tables.TABLES, cluster):
         click.echo(f"{statement};")
     if accounts:
         hashes = {account: "SHA-256 of the password, in hex" for account in (ddl.SHIPPER, ddl.ANALYST)}

@@ -1,6 +1,7 @@
-"""Options shared by several commands: the selection, limit and order of exchanges; and parsers of their values.
+"""Options shared by several commands: the source, selection, limit and order of exchanges, figures, and pace.
 
-An invalid value is a usage error that names the option. The language of filters is `query.parser`'s.
+`connected_to` connects to a server. An invalid value is a usage error that names the option. The language of filters is
+`query.parser`'s.
 """
 
 import functools
@@ -23,38 +24,15 @@ from wiretape.recorder.decode.stalls import LIMITS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import completion
+from wiretape.viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.source.base import Place, Selection, Source
-    from wiretape.viewer.timing.playback import Playback
-
-if TYPE_CHECKING:
+    from wiretape.viewer.source.base import Measuring, Place, Selection, Source
     from wiretape.viewer.source.clickhouse.client import Centre
-
-
-@contextmanager
-def connected_to(
-    target: destinations.Target, ca_file: Path | None = None, seconds: float | None = None
-) -> "Iterator[Centre]":
-    """Connect to a server with the environment's credentials. Raises `click.UsageError` if these are invalid.
-
-    `seconds` is the timeout of an answer; 0 is none, None the default.
-    """
-    from wiretape.recorder.relay.sockets import tls_context
-    from wiretape.viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
-
-    try:
-        credentials = destinations.credentials(target, os.environ)
-    except OSError as error:
-        name = destinations.PASSWORD_FILE
-        raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    is_secure = any(node.startswith("https:") for node in target.nodes)
-    seconds = ANSWER_SECONDS if seconds is None else seconds
-    with Centre(target, credentials, tls_context(ca_file) if is_secure else None, seconds=seconds) as centre:
-        yield centre
+    from wiretape.viewer.stats.metrics import Bound, Quantity
+    from wiretape.viewer.stats.summary import Method
+    from wiretape.viewer.timing.playback import Playback
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -164,6 +142,30 @@ def tape(given: Path | None) -> Path:
     from wiretape.recorder.tape import cut
 
     return cut.readable(path)
+
+
+@contextmanager
+def connected_to(
+    target: destinations.Target, ca_file: Path | None = None, seconds: float | None = None
+) -> "Iterator[Centre]":
+    """Connect to a server with the environment's credentials. Raises `click.UsageError` if these are invalid.
+
+    `seconds` is the timeout of an answer; 0 is none, None the default.
+    """
+    from wiretape.recorder.relay.sockets import tls_context
+    from wiretape.viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
+
+    try:
+        credentials = destinations.credentials(target, os.environ)
+    except OSError as error:
+        name = destinations.PASSWORD_FILE
+        raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    is_secure = any(node.startswith("https:") for node in target.nodes)
+    seconds = ANSWER_SECONDS if seconds is None else seconds
+    with Centre(target, credentials, tls_context(ca_file) if is_secure else None, seconds=seconds) as centre:
+        yield centre
 
 
 def read(
@@ -324,6 +326,48 @@ every_operation = click.option(
     "--all-operations", is_flag=True, help="Cover all operations (embeddings, models, …), not only generations."
 )
 """Adds `--all-operations`, for `covered`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuringOptions:
+    """The options of figures: the definition of percentiles, the objective of the goodput, and the exchanges."""
+
+    method: "Method" = "linear"
+    slo: str | None = None
+    include_failed: bool = False
+    all_operations: bool = False
+    exact: bool = False
+
+    def bounds(self, otherwise: str | None = None) -> "list[Bound]":
+        """Return the bounds of the objective, or of another one if there is none. Raise `click.BadParameter`."""
+        from wiretape.viewer.stats.metrics import objective
+
+        text = otherwise if self.slo is None else self.slo
+        return [] if text is None else parsed("--slo", objective, text)
+
+    def definition(self, otherwise: str | None = None, drawn: "Quantity | None" = None) -> "Measuring":
+        """Return the definition that a source takes; `otherwise` is an objective if none was given."""
+        from wiretape.viewer.source.base import Measuring
+
+        return Measuring(self.method, self.bounds(otherwise), self.include_failed, drawn, self.exact)
+
+
+measured = gathered(
+    "measuring",
+    MeasuringOptions,
+    click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),
+                 default="linear", show_default=True, help="Interpolate, or take the nearest rank."),
+    click.option("--slo", metavar="BOUNDS", help="The objective of each exchange, for the goodput: "
+                 "'ttft<800ms,icl.p99<200ms,tps>20'."),
+    click.option("--include-failed", is_flag=True,
+                 help="Include incomplete exchanges in latency figures."),
+    click.option("--exact", is_flag=True, help="For a server: rank all gaps, even more than 1 G, for exact "
+                 "percentiles instead of estimates (t-digest); this takes up to "
+                 f"{RANKED_GAP_BYTES} bytes of memory per gap there."
+                 ),
+    every_operation,
+)  # fmt: skip
+"""Add the options of figures; the command gets `measuring`."""
 
 
 def covered(source: "Source", selection: "Selection", all_operations: bool) -> "Selection":

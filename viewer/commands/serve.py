@@ -270,7 +270,7 @@ class _Report:
             return
         self._answered += 1
         self._close += one.close
-        late = pacing.of(one.late)
+        late = pacing.lateness(one.late)
         self._all.add(late)
         notes = [counted(len(one.sizes), "write"), one.ended, *([str(late)] if late.counts else []), *one.faults]
         notes += [f"{fault} found no such position" for fault in one.unplaced]

@@ -14,9 +14,8 @@ import click
 from wiretape.recorder.commands.options import install_hint
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.viewer.commands import completion, options, output, progress
-from wiretape.viewer.commands.options import known, parsed
+from wiretape.viewer.commands.options import MeasuringOptions, known, measured, parsed
 from wiretape.viewer.commands.output import Output
-from wiretape.viewer.commands.progress import MeasuringOptions, measured
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter

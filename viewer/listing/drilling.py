@@ -13,7 +13,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
-from wiretape.viewer.query.values import REGEX_CAP
+from wiretape.viewer.query.values import REGEX_CHARACTERS
 from wiretape.viewer.stats.heatmap import Heatmap
 
 _PERIODS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
@@ -109,7 +109,7 @@ def _spelled(value: str) -> str:
     for sign in value:
         code = ord(sign)
         expression += re.escape(sign) if sign.isprintable() else f"\\x{code:02x}" if code < 0x100 else f"\\U{code:08x}"
-        if len(expression) > REGEX_CAP - _LONGEST_SIGN:
+        if len(expression) > REGEX_CHARACTERS - _LONGEST_SIGN:
             return expression
     return expression + r"\Z"
 

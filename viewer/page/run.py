@@ -3,7 +3,7 @@
 Figures, intervals and verdicts are made by the same functions as there, of all exchanges that were selected; the script
 draws them, counts, and repeats the definition of a percentile for a selection on the page. Exchanges are columns
 (`document.deltas` where values grow), durations in µs, and unknown values are null; texts that repeat are numbers of a
-list. The banner lists the omissions.
+list. Gaps are packed as steps of a logarithmic scale, two bytes each. The banner lists the omissions.
 """
 
 import itertools
@@ -35,60 +35,15 @@ from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, Sample, known, percentiles, row
 from wiretape.viewer.text import formatting
 
-STEP: Final = 1.02
+GAP_STEP: Final = 1.02
 """The ratio of the scale's steps."""
 
-LEAST_NS: Final = 1000
+LEAST_GAP_NS: Final = 1000
 """The gap of step 1; step 0 is a gap of 0."""
+_GAP_BLOCK: Final = 1 << 18
 
 Gaps = NDArray[np.int64]
 Steps = NDArray[np.int64]
-
-
-def steps(gaps: Gaps) -> Steps:
-    """Return the step of each gap, in ns."""
-    above = np.maximum(gaps, LEAST_NS) / LEAST_NS
-    found: Steps = np.where(gaps > 0, 1 + np.rint(np.log(above) / np.log(STEP)), 0).astype(np.int64)
-    return found
-
-
-def pack(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], bytes]:
-    """Pack the gaps of exchanges, int64 in ns each: how many there are (None: left out), their medians, their steps."""
-    counts, middles, low, high = pack_each(each)
-    return counts, middles, b"".join((*low, *high))
-
-
-def pack_each(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], list[bytes], list[bytes]]:
-    """Pack as `pack` does, but return the low and the high bytes of each exchange apart."""
-    counts, middles, low, high = list[int | None](), list[int](), list[bytes](), list[bytes]()
-    for gaps in each:
-        found = steps(np.frombuffer(gaps or b"", "<i8"))
-        middle = int(np.median(found)) if len(found) else 0
-        around = found - middle
-        signed = np.where(around < 0, -2 * around - 1, 2 * around).astype("<u2")
-        counts.append(None if gaps is None else len(found))
-        middles.append(middle)
-        low.append(signed.astype(np.uint8).tobytes())
-        high.append((signed >> 8).astype(np.uint8).tobytes())
-    return counts, middles, low, high
-
-
-def spread(gaps: Gaps) -> list[tuple[int, int]]:
-    """Return the number of gaps of each step, ascending; steps without any are left out."""
-    counts = np.zeros(0, np.int64)
-    for at in range(0, len(gaps), _BLOCK):
-        block = np.bincount(steps(gaps[at : at + _BLOCK]), minlength=len(counts))
-        block[: len(counts)] += counts
-        counts = block
-    return list(_filled(counts))
-
-
-_BLOCK: Final = 1 << 18
-
-
-def _filled(counts: Steps) -> Iterator[tuple[int, int]]:
-    for step in np.flatnonzero(counts):
-        yield int(step), int(counts[step])
 
 
 MOST_ROWS: Final = 20_000
@@ -172,7 +127,7 @@ class RunPage:
 def write(out: BinaryIO, run: RunPage) -> int:
     """Write the page of a run and return its size in bytes."""
     shared = stream.Shared(text=run.texts is not None)
-    counts, middles, packed = pack(run.columns.gaps)
+    counts, middles, packed = pack_gaps(run.columns.gaps)
     parts = {"gaps": packed}
     parts["streams"] = document.encoded({id: stream.played(one, shared) for id, one in run.streams.items()})
     if run.texts is not None:
@@ -202,7 +157,7 @@ def data(run: RunPage) -> JsonObject:
         "states": {name: [one.sign, one.tone] for name, one in states.STATES.items()},
         "outcomes": OUTCOMES,
         "quantities": {name: [one.unit, one.meaning] for name, one in QUANTITIES.items()},
-        "step": [STEP, LEAST_NS],
+        "step": [GAP_STEP, LEAST_GAP_NS],
         "language": _language(),
         "playable": list(run.streams),
     }
@@ -446,7 +401,7 @@ def groups(samples: Sequence[Sample], by: str) -> list[Group]:
 def group(sample: Sample, by: str | None) -> Group:
     """Return a group of a sample, whose gaps are reordered in place."""
     name = None if by is None else _name(sample.key[0])
-    return Group(name, row(sample, () if by is None else (by,)), spread(sample.gaps))
+    return Group(name, row(sample, () if by is None else (by,)), gap_counts(sample.gaps))
 
 
 def _largest(samples: Iterable[Sample]) -> list[Sample]:
@@ -460,3 +415,46 @@ def _name(key: str | int | None) -> str | None:
 def _cut(text: str) -> str:
     """Return the beginning of a text: what names an exchange is short, unless somebody means harm."""
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+
+
+def gap_steps(gaps: Gaps) -> Steps:
+    """Return the step of each gap, in ns."""
+    above = np.maximum(gaps, LEAST_GAP_NS) / LEAST_GAP_NS
+    found: Steps = np.where(gaps > 0, 1 + np.rint(np.log(above) / np.log(GAP_STEP)), 0).astype(np.int64)
+    return found
+
+
+def pack_gaps(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], bytes]:
+    """Pack the gaps of exchanges, int64 in ns each: how many there are (None: left out), their medians, their steps."""
+    counts, middles, low, high = pack_gap_bytes(each)
+    return counts, middles, b"".join((*low, *high))
+
+
+def pack_gap_bytes(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], list[bytes], list[bytes]]:
+    """Pack as `pack_gaps` does, but return the low and the high bytes of each exchange apart."""
+    counts, middles, low, high = list[int | None](), list[int](), list[bytes](), list[bytes]()
+    for gaps in each:
+        found = gap_steps(np.frombuffer(gaps or b"", "<i8"))
+        middle = int(np.median(found)) if len(found) else 0
+        around = found - middle
+        signed = np.where(around < 0, -2 * around - 1, 2 * around).astype("<u2")
+        counts.append(None if gaps is None else len(found))
+        middles.append(middle)
+        low.append(signed.astype(np.uint8).tobytes())
+        high.append((signed >> 8).astype(np.uint8).tobytes())
+    return counts, middles, low, high
+
+
+def gap_counts(gaps: Gaps) -> list[tuple[int, int]]:
+    """Return the number of gaps of each step, ascending; steps without any are left out."""
+    counts = np.zeros(0, np.int64)
+    for at in range(0, len(gaps), _GAP_BLOCK):
+        block = np.bincount(gap_steps(gaps[at : at + _GAP_BLOCK]), minlength=len(counts))
+        block[: len(counts)] += counts
+        counts = block
+    return list(_filled_gaps(counts))
+
+
+def _filled_gaps(counts: Steps) -> Iterator[tuple[int, int]]:
+    for step in np.flatnonzero(counts):
+        yield int(step), int(counts[step])

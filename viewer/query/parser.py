@@ -37,7 +37,7 @@ from wiretape.viewer.query.syntax import (
     either,
     every,
 )
-from wiretape.viewer.query.values import compiled, is_relative, number, pattern, period
+from wiretape.viewer.query.values import compiled_regex, is_relative, number, pattern, period
 
 T = TypeVar("T")
 
@@ -211,7 +211,7 @@ def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) 
     form, negated = OPERATORS[operator].form, OPERATORS[operator].is_negated
     if form == "regex":
         item = cursor.expression()
-        item.read(compiled)
+        item.read(compiled_regex)
         return Regex(field.name, item.text, negated)
     if field.kind == "label":
         return _labels(cursor, negated)

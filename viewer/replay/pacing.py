@@ -1,7 +1,8 @@
 """Calls at absolute deadlines, exact to some 50 µs, for any number of streams and without burning a processor.
 
 The timers of event loops count in milliseconds. Here the kernel's own timer (`timerfd`, Linux) wakes the loop at the
-earliest of all deadlines, on the clock in which they are given; elsewhere the loop's timer does.
+earliest of all deadlines, on the clock in which they are given; elsewhere the loop's timer does. `Lateness` counts how
+late the writes were.
 """
 
 import asyncio
@@ -19,46 +20,6 @@ from itertools import accumulate
 from math import ceil
 
 from wiretape.recorder.clock import Clock
-
-_STEP_NS = 10_000
-_MOST_STEPS = 100_000
-"""Cap on counted lateness, one second: later writes count as one second late."""
-
-
-@dataclass(slots=True)
-class Lateness:
-    """Counts of how late writes were, to 10 µs; `most_ns` is exact."""
-
-    counts: Counter[int] = field(default_factory=Counter)
-    most_ns: int = 0
-
-    def add(self, other: "Lateness") -> None:
-        """Count the writes that another has counted."""
-        self.counts.update(other.counts)
-        self.most_ns = max(self.most_ns, other.most_ns)
-
-    def percentile(self, percent: float) -> int:
-        """Return a percentile of the lateness of the writes, in ns."""
-        steps = sorted(self.counts)
-        reached = list(accumulate(self.counts[step] for step in steps))
-        if not reached:
-            return 0
-        place = bisect_left(reached, ceil(reached[-1] * percent / 100))
-        return min(steps[place] * _STEP_NS, self.most_ns)
-
-    def __str__(self) -> str:
-        found = [f"p{percent} {self.percentile(percent) / 1e6:.2f}" for percent in (50, 99)]
-        return f"late {', '.join(found)}, at most {self.most_ns / 1e6:.2f} ms"
-
-
-def of(late_ns: Sequence[int]) -> Lateness:
-    """Return the lateness of one answer's writes; fast, because other answers wait for it."""
-    most_ns = max(late_ns, default=0)
-    steps = [-(-late // _STEP_NS) for late in late_ns]
-    if most_ns > _STEP_NS * _MOST_STEPS:
-        steps = [min(step, _MOST_STEPS) for step in steps]
-    return Lateness(Counter(steps), most_ns)
-
 
 Paced = Callable[[int], int | None]
 """A callback for the time now, in ns; returns the time of its next call, or None to wait until it is added again."""
@@ -168,3 +129,43 @@ def _set(timer: int, due: int) -> None:
     seconds, nanoseconds = divmod(due, 1_000_000_000)
     if _LIBC.timerfd_settime(timer, _ABSOLUTE, ctypes.byref(_Timespecs(0, 0, seconds, nanoseconds)), None):
         raise OSError(ctypes.get_errno() or errno.EINVAL, "a timer could not be set")
+
+
+_STEP_NS = 10_000
+_MOST_STEPS = 100_000
+"""Cap on counted lateness, one second: later writes count as one second late."""
+
+
+@dataclass(slots=True)
+class Lateness:
+    """Counts of how late writes were, to 10 µs; `most_ns` is exact."""
+
+    counts: Counter[int] = field(default_factory=Counter)
+    most_ns: int = 0
+
+    def add(self, other: "Lateness") -> None:
+        """Count the writes that another has counted."""
+        self.counts.update(other.counts)
+        self.most_ns = max(self.most_ns, other.most_ns)
+
+    def percentile(self, percent: float) -> int:
+        """Return a percentile of the lateness of the writes, in ns."""
+        steps = sorted(self.counts)
+        reached = list(accumulate(self.counts[step] for step in steps))
+        if not reached:
+            return 0
+        place = bisect_left(reached, ceil(reached[-1] * percent / 100))
+        return min(steps[place] * _STEP_NS, self.most_ns)
+
+    def __str__(self) -> str:
+        found = [f"p{percent} {self.percentile(percent) / 1e6:.2f}" for percent in (50, 99)]
+        return f"late {', '.join(found)}, at most {self.most_ns / 1e6:.2f} ms"
+
+
+def lateness(late_ns: Sequence[int]) -> Lateness:
+    """Return the lateness of one answer's writes; fast, because other answers wait for it."""
+    most_ns = max(late_ns, default=0)
+    steps = [-(-late // _STEP_NS) for late in late_ns]
+    if most_ns > _STEP_NS * _MOST_STEPS:
+        steps = [min(step, _MOST_STEPS) for step in steps]
+    return Lateness(Counter(steps), most_ns)

@@ -1,7 +1,8 @@
 """Records missing requests to a tape: `Replay` hands them over to a recorder's relay, tap and writer.
 
 The tape is read by other connections, which cannot write. For a tape that is text, the recorder writes to a private
-database, from which new exchanges are added to the text: its lines stay as they are, byte for byte.
+database, from which new exchanges are added to the text: its lines stay as they are, byte for byte. A recording
+of a request may replace an older one, unless that is better (`Replacing`).
 """
 
 import asyncio
@@ -33,86 +34,6 @@ from wiretape.viewer import outfile
 from wiretape.viewer.replay.planning import ToRecord
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.replayed import ExchangeHead
-
-
-class TextFile:
-    """The text at `path`, to which the exchanges of one session in the database `tape` are added, or some removed."""
-
-    def __init__(self, path: Path, tape: Path, session: str) -> None:
-        self._path, self._tape, self._session = path.resolve(), tape, session
-
-    def check(self) -> None:
-        """Raise `WiretapeError` if the text cannot be written, before anything is recorded."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
-        if self._path.is_dir() or not os.access(self._path.parent, os.W_OK):
-            raise self._unwritable("it is a directory" if self._path.is_dir() else "its directory is read-only")
-
-    def _unwritable(self, cause: str) -> WiretapeError:
-        return WiretapeError(f"{self._path} cannot be written ({cause}): name another tape, or see to it")
-
-    def save(self, kept: Collection[str], gone: Collection[str]) -> None:
-        """Replace the text as a whole: its lines stay as they are, `kept` exchanges are appended, `gone` ones removed.
-
-        Changes by others since then stay, too. Raises `WiretapeError`, and leaves the text as it was.
-        """
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(self._path.parent):
-                before = self._path.read_bytes() if self._path.exists() else b""
-                outfile.replace_private(self._path, self._changed(before, kept, gone))
-        except (OSError, ValueError) as error:
-            raise self._unwritable(str(error)) from error
-
-    def _changed(self, before: bytes, kept: Collection[str], gone: Collection[str]) -> bytes:
-        ended = b"" if not before or before.endswith(b"\n") else b"\n"
-        lines = [*cut.without(io.BytesIO(before + ended), self._session, gone)]
-        new = list(self._lines(kept))
-        return b"".join([*lines, *(new[1:] if lines else new)])
-
-    def _lines(self, ids: Collection[str]) -> Iterator[bytes]:
-        with queries.opened(self._tape) as connection:
-            yield from cut.lines(connection, list(queries.numbers(connection, exchanges.c.id.in_(ids))))
-
-
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Hold a directory: programs that record to one file take turns."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-class Replacing:
-    """Counts recordings; `kept` are the ids of new ones, `gone` those that are to be removed, new or older."""
-
-    def __init__(self) -> None:
-        self.kept: list[str] = []
-        self.gone: set[str] = set()
-
-    def add(self, new: Finished, older: Sequence[ExchangeHead]) -> bool:
-        """Add a recording, with the older ones that it may replace; return True if it stays.
-
-        It does not if one of those is better: whole, where this one failed or the client left it, or left, where this
-        one failed.
-        """
-        if any(_rank(one.outcome) > _rank(new.outcome) for one in older):
-            self.gone.add(new.id)
-            return False
-        self.kept.append(new.id)
-        self.gone.update(one.id for one in older)
-        return True
-
-
-def _rank(outcome: str) -> int:
-    return 0 if outcome in FAILURES else 1 if outcome == "client_closed" else 2
-
 
 SETTLE_SECONDS = 3.0
 """A request waits this long for the recording of the same one, which has ended, to be on the tape."""
@@ -348,3 +269,82 @@ class LabelledUpstreams:
         """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
         key = self._key(to_record)
         return self.recording.relay(client, request, key, to_record, self.labels, self.on_recorded)
+
+
+class TextFile:
+    """The text at `path`, to which the exchanges of one session in the database `tape` are added, or some removed."""
+
+    def __init__(self, path: Path, tape: Path, session: str) -> None:
+        self._path, self._tape, self._session = path.resolve(), tape, session
+
+    def check(self) -> None:
+        """Raise `WiretapeError` if the text cannot be written, before anything is recorded."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        if self._path.is_dir() or not os.access(self._path.parent, os.W_OK):
+            raise self._unwritable("it is a directory" if self._path.is_dir() else "its directory is read-only")
+
+    def _unwritable(self, cause: str) -> WiretapeError:
+        return WiretapeError(f"{self._path} cannot be written ({cause}): name another tape, or see to it")
+
+    def save(self, kept: Collection[str], gone: Collection[str]) -> None:
+        """Replace the text as a whole: its lines stay as they are, `kept` exchanges are appended, `gone` ones removed.
+
+        Changes by others since then stay, too. Raises `WiretapeError`, and leaves the text as it was.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(self._path.parent):
+                before = self._path.read_bytes() if self._path.exists() else b""
+                outfile.replace_private(self._path, self._changed(before, kept, gone))
+        except (OSError, ValueError) as error:
+            raise self._unwritable(str(error)) from error
+
+    def _changed(self, before: bytes, kept: Collection[str], gone: Collection[str]) -> bytes:
+        ended = b"" if not before or before.endswith(b"\n") else b"\n"
+        lines = [*cut.without(io.BytesIO(before + ended), self._session, gone)]
+        new = list(self._lines(kept))
+        return b"".join([*lines, *(new[1:] if lines else new)])
+
+    def _lines(self, ids: Collection[str]) -> Iterator[bytes]:
+        with queries.opened(self._tape) as connection:
+            yield from cut.lines(connection, list(queries.numbers(connection, exchanges.c.id.in_(ids))))
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold a directory: programs that record to one file take turns."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class Replacing:
+    """Counts recordings; `kept` are the ids of new ones, `gone` those that are to be removed, new or older."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.gone: set[str] = set()
+
+    def add(self, new: Finished, older: Sequence[ExchangeHead]) -> bool:
+        """Add a recording, with the older ones that it may replace; return True if it stays.
+
+        It does not if one of those is better: whole, where this one failed or the client left it, or left, where this
+        one failed.
+        """
+        if any(_rank(one.outcome) > _rank(new.outcome) for one in older):
+            self.gone.add(new.id)
+            return False
+        self.kept.append(new.id)
+        self.gone.update(one.id for one in older)
+        return True
+
+
+def _rank(outcome: str) -> int:
+    return 0 if outcome in FAILURES else 1 if outcome == "client_closed" else 2

@@ -30,8 +30,11 @@ from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
 from wiretape.viewer.source.tape import following
 
 _OTHERS_SECONDS = 2.0
-PATIENCE_SECONDS = 10.0
+SHUTDOWN_SECONDS = 10.0
 """Time allowed for the current request after a stop signal, in seconds."""
+FIRST_WAIT_SECONDS: Final = 0.5
+LONGEST_WAIT_SECONDS: Final = 30.0
+"""Maximum wait, in seconds; a destination can ask for a longer one, on which `once` gives up."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -88,7 +91,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
         if over.is_set():
             raise KeyboardInterrupt
         over.set()
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, SHUTDOWN_SECONDS)
 
     def give_up(*_: object) -> None:
         raise WiretapeError("stopped while it waited for an answer: the rest stays on the tape")
@@ -113,11 +116,6 @@ def _listen(over: threading.Event, closed: threading.Event) -> None:
                 over.set()
     over.set()
     closed.set()
-
-
-FIRST_WAIT: Final = 0.5
-LONGEST_WAIT: Final = 30.0
-"""Maximum wait, in seconds; a destination can ask for a longer one, on which `once` gives up."""
 
 
 @dataclass(slots=True)
@@ -212,7 +210,7 @@ class Shipper:
 
         A node's error is reported once, and only if all nodes failed: its own words differ each time.
         """
-        pause, tries, said = FIRST_WAIT, 0, dict[str, str]()
+        pause, tries, said = FIRST_WAIT_SECONDS, 0, dict[str, str]()
         while True:
             try:
                 work()
@@ -226,7 +224,7 @@ class Shipper:
                     raise NotTaken(f"{error}: the rest stays on the tape") from error
                 self._warn_of(said)
                 self._pause(wait)
-                pause = min(2 * pause, LONGEST_WAIT)
+                pause = min(2 * pause, LONGEST_WAIT_SECONDS)
             else:
                 if tries >= self.sink.nodes:
                     self.warn("")
@@ -237,7 +235,7 @@ class Shipper:
             return True
         if self._until is not None:
             return self.clock.now() + wait * 1e9 > self._until
-        return once and (rounds >= self.sink.rounds or wait > LONGEST_WAIT)
+        return once and (rounds >= self.sink.rounds or wait > LONGEST_WAIT_SECONDS)
 
     def _pause(self, seconds: float) -> None:
         if self._until is None:

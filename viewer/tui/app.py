@@ -1,7 +1,8 @@
 """The viewer as an application: a tape, a clock, and a stack of screens.
 
 Shared by all screens: the tape's reader, the keys that work everywhere, and restoring the terminal at the end. A
-screen may have `copies()`, `exports()`, `pages()` and `action_time_format`, which these keys use.
+screen may have `copies()`, `exports()`, `pages()` and `action_time_format`, which these keys use. After a fault,
+the traceback goes to a private file.
 """
 
 import asyncio
@@ -43,51 +44,8 @@ from wiretape.viewer.tui.base.paint import ASCII
 from wiretape.viewer.tui.base.terminal import Lag, TerminalDriver
 from wiretape.viewer.tui.list.screen import DrilledScreen, StreamsScreen
 
-LEAST: Final = (60, 16)
+LEAST_SIZE: Final = (60, 16)
 """The columns and rows that a screen needs."""
-
-
-class CrampedScreen(ModalScreen[None]):
-    """Asks for more room; the application takes it away when there is enough."""
-
-    CSS = """
-    CrampedScreen { background: $background; align: left top; }
-    CrampedScreen > Static { width: 1fr; height: auto; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("escape", "stay", id="cramped.stay"),
-        hidden("q", "app.leave", "quit", id="app.leave"),
-    ]
-
-    def compose(self) -> ComposeResult:
-        """Lay out the line."""
-        yield Static(paint.content(f"wiretape needs {LEAST[0]}x{LEAST[1]}: enlarge me, or q quits"))
-
-    def action_stay(self) -> None:
-        """Leave the line where it is: the room has not grown."""
-
-
-def report(error: BaseException | None, clock: Clock) -> str:
-    """Write the traceback to a private file of the user. Return five lines about it."""
-    import platformdirs
-
-    path = Path(platformdirs.user_state_path("wiretape")) / "log" / f"view-{clock.wall_ns() // 1_000_000}.txt"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)  # a traceback may quote recorded text
-        path.write_text("".join(traceback.format_exception(error)) if error else "", "utf-8", "backslashreplace")
-        where = f"The traceback is in {path}"
-    except OSError as failure:
-        where = f"The traceback could not be kept: {path}: {failure.strerror}"
-    return "\n".join(
-        (
-            "wiretape: the viewer broke. This is a fault of wiretape, not of the tape; the tape was only read.",
-            f"  {safe(type(error).__name__)}: {safe(str(error))[:200]}",
-            safe(where),
-            "It may quote recorded text: look it through before you hand it on.",
-            "Everything else goes on: 'wiretape ls' and 'wiretape show' read the same tape.",
-        )
-    )
 
 
 _NEEDS: Final = {
@@ -299,7 +257,7 @@ class ViewerApp(App[int]):
 
     def on_resize(self, event: Resize) -> None:
         """Request a larger terminal if there is too little room for any screen."""
-        is_cramped = event.size.width < LEAST[0] or event.size.height < LEAST[1]
+        is_cramped = event.size.width < LEAST_SIZE[0] or event.size.height < LEAST_SIZE[1]
         is_shown = isinstance(self.screen, CrampedScreen)
         if is_cramped and not is_shown:
             self.push_screen(CrampedScreen())
@@ -429,7 +387,7 @@ class ViewerApp(App[int]):
         """Exit after a fault of the viewer's own: a few lines for people, the traceback in a file."""
         if not self._has_crashed:
             self._has_crashed = True
-            self.panic(Text(report(sys.exception(), self.clock), no_wrap=True, overflow="ignore"))
+            self.panic(Text(report_crash(sys.exception(), self.clock), no_wrap=True, overflow="ignore"))
 
 
 def _enable_gc() -> None:
@@ -440,3 +398,46 @@ def _enable_gc() -> None:
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLD)
     gc.enable()
+
+
+class CrampedScreen(ModalScreen[None]):
+    """Asks for more room; the application takes it away when there is enough."""
+
+    CSS = """
+    CrampedScreen { background: $background; align: left top; }
+    CrampedScreen > Static { width: 1fr; height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden("escape", "stay", id="cramped.stay"),
+        hidden("q", "app.leave", "quit", id="app.leave"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """Lay out the line."""
+        yield Static(paint.content(f"wiretape needs {LEAST_SIZE[0]}x{LEAST_SIZE[1]}: enlarge me, or q quits"))
+
+    def action_stay(self) -> None:
+        """Leave the line where it is: the room has not grown."""
+
+
+def report_crash(error: BaseException | None, clock: Clock) -> str:
+    """Write the traceback to a private file of the user. Return five lines about it."""
+    import platformdirs
+
+    path = Path(platformdirs.user_state_path("wiretape")) / "log" / f"view-{clock.wall_ns() // 1_000_000}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)  # a traceback may quote recorded text
+        path.write_text("".join(traceback.format_exception(error)) if error else "", "utf-8", "backslashreplace")
+        where = f"The traceback is in {path}"
+    except OSError as failure:
+        where = f"The traceback could not be kept: {path}: {failure.strerror}"
+    return "\n".join(
+        (
+            "wiretape: the viewer broke. This is a fault of wiretape, not of the tape; the tape was only read.",
+            f"  {safe(type(error).__name__)}: {safe(str(error))[:200]}",
+            safe(where),
+            "It may quote recorded text: look it through before you hand it on.",
+            "Everything else goes on: 'wiretape ls' and 'wiretape show' read the same tape.",
+        )
+    )

@@ -112,7 +112,7 @@ class RunSource:
 
 
 def _gaps(columns: Columns) -> JsonObject:
-    counts, middles, low, high = run.pack_each(columns.gaps)
+    counts, middles, low, high = run.pack_gap_bytes(columns.gaps)
     packed = [[_base64(one) for one in part] for part in (low, high)]
     return {"gaps": {"count": counts, "middle": middles}, "parts": {"gaps": packed}}
 

@@ -61,7 +61,7 @@ async def test_a_program_that_outlives_the_run_is_named_and_its_certificates_sta
         assert bundle.exists()
     finally:
         os.kill(int(pid), signal.SIGKILL)
-    await until(lambda: int(pid) not in proc.started_with(str(bundle)))
+    await until(lambda: int(pid) not in proc.pids_started_with(str(bundle)))
     os.utime(bundle.parent, (0, 0))
     async with wiretape("run", *options, "--", "true", env=cache) as process:
         await finish(process)

@@ -61,7 +61,7 @@ async def test_what_is_recorded_is_shipped_while_it_is_recorded_and_what_is_left
 
 @pytest.mark.nightly
 @on_loop
-async def test_a_centre_that_refuses_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
+async def test_a_server_that_refuses_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
     asked = 0
 
     def choose(_: ReceivedRequest) -> Scene:

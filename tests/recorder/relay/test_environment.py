@@ -156,7 +156,7 @@ def test_java_gets_the_proxy_without_its_password_and_a_store_with_all_roots(pla
 def test_java_gets_no_proxy_that_would_only_refuse_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with environment.certificate_files(authority.make().certificate, {}, None) as names:
         assert "proxyHost" not in environment.java_options("http://wiretape:secret@[::1]:8377", names)
-        monkeypatch.setattr(process, "IS_THERE", False)
+        monkeypatch.setattr(process, "HAS_PROC", False)
         assert environment.java_options(URL, names).startswith("-Djavax.net.ssl.trustStore=/")
         assert "proxyHost" not in environment.java_options(URL, names)
 

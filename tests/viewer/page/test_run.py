@@ -75,11 +75,11 @@ def test_gaps_are_exact_to_1_percent_and_0_exactly(fixture: Path, found: Read) -
 
 @pytest.mark.parametrize("ns", [0, 1, 999, 1000, 20_000_000, 3_600_000_000_000])
 def test_a_gap_of_any_length_has_a_step(ns: int) -> None:
-    counts, middles, packed = gaps.pack([np.array([ns, 1000, 10**9], "<i8").tobytes(), None, b""])
+    counts, middles, packed = gaps.pack_gaps([np.array([ns, 1000, 10**9], "<i8").tobytes(), None, b""])
     assert counts == [3, None, 0]
     assert len(middles) == 3
     assert len(packed) == 6
-    assert gaps.spread(np.array([ns])) == [(int(gaps.steps(np.array([ns]))[0]), 1)]
+    assert gaps.gap_counts(np.array([ns])) == [(int(gaps.gap_steps(np.array([ns]))[0]), 1)]
 
 
 def test_stalls_are_the_gaps_beyond_the_limit(fixture: Path, found: Read) -> None:

@@ -1,4 +1,4 @@
-"""What a filter may go on with."""
+"""Completions of a filter."""
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE

@@ -27,7 +27,7 @@ def test_what_is_covered_is_a_filter_that_can_be_typed() -> None:
     assert coverage.names_operation(coverage.COVERED)
 
 
-def test_what_is_left_out_is_told_by_operation() -> None:
+def test_omissions_are_reported_by_operation() -> None:
     assert coverage.described({"models": 1}) == "1 exchange is not a generation (1 models)"
     assert (
         coverage.described({"other": 1200, "\x1b[2J": 1}) == "1,201 exchanges are not generations (1,200 other, 1 ␛[2J)"

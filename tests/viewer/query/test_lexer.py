@@ -1,4 +1,4 @@
-"""The cursor: what it takes, and where it stands then."""
+"""The cursor: its tokens and its positions."""
 
 import pytest
 

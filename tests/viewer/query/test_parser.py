@@ -1,4 +1,4 @@
-"""The grammar: what binds how, and what is said where it does not hold."""
+"""The grammar: precedence, and errors with their places."""
 
 import pytest
 
@@ -79,6 +79,6 @@ def test_an_order_is_a_field_of_a_row(text: str, order: tuple[str, bool]) -> Non
 
 
 @pytest.mark.parametrize(("text", "said"), [("ttfx", "choose from ttf"), ("has", "cannot be sorted by has")])
-def test_what_cannot_be_sorted_by_is_said(text: str, said: str) -> None:
+def test_what_cannot_be_sorted_by_is_reported(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         sort_order(text)

@@ -1,4 +1,4 @@
-"""Filters in Python: what is unknown, and the styles in which texts fit."""
+"""Filters in Python: unknown values, and styles of texts."""
 
 import struct
 

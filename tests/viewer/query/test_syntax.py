@@ -1,4 +1,4 @@
-"""Filters as text: what is printed is parsed to the same tree."""
+"""Filters as text: a printed filter is parsed to the same tree."""
 
 import pytest
 from hypothesis import given

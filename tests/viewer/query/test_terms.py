@@ -82,7 +82,7 @@ def test_a_term(text: str, node: object) -> None:
         ("error~", "expected a regular expression"),
     ],
 )
-def test_what_a_term_cannot_be_is_said(text: str, said: str) -> None:
+def test_what_a_term_cannot_be_is_reported(text: str, said: str) -> None:
     with pytest.raises(FilterError) as failure:
         parse(text, CLOCK)
     assert said in str(failure.value)

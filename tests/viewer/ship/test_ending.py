@@ -1,4 +1,4 @@
-"""When what follows a tape ends."""
+"""The end of shipping."""
 
 import signal
 import time
@@ -13,7 +13,7 @@ from wiretape.viewer.ship import shipper
 def test_a_signal_ends_it_and_also_what_waits_for_an_answer_and_a_second_one_interrupts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipper, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(shipper, "SHUTDOWN_SECONDS", 0.05)
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)]
     with shipper.until_end(tmp_path, with_recorder=False) as end:
         assert not end.is_over()

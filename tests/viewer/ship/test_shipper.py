@@ -1,4 +1,4 @@
-"""Whatever a tape is shipped to: a wait that grows, trouble that is said once, and an end that loses nothing."""
+"""Shipping to any destination: a growing wait, one report of each failure, and an end without losses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
-from wiretape.viewer.ship.shipper import LONGEST_WAIT, Shipper
+from wiretape.viewer.ship.shipper import LONGEST_WAIT_SECONDS, Shipper
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
 
 ALL = 10**18
@@ -48,7 +48,7 @@ def shipping(tmp_path: Path) -> Shipping:
     return made
 
 
-def test_the_wait_doubles_up_to_a_limit_and_the_trouble_is_told_once(
+def test_the_wait_doubles_up_to_a_limit_and_the_trouble_is_reported_once(
     connection: Connection, shipping: Shipping
 ) -> None:
     shipper, waits, said = shipping(Destination(*[NotTaken("away (x)")] * 9)), list[float](), list[str]()
@@ -56,7 +56,7 @@ def test_the_wait_doubles_up_to_a_limit_and_the_trouble_is_told_once(
     shipper.is_over = lambda: shipper.shipped == 1
     shipper.run(connection)
     assert all(2**n / 4 <= wait <= 2**n / 2 for n, wait in enumerate(waits[:6]))
-    assert all(LONGEST_WAIT / 2 <= wait <= LONGEST_WAIT for wait in waits[6:9])
+    assert all(LONGEST_WAIT_SECONDS / 2 <= wait <= LONGEST_WAIT_SECONDS for wait in waits[6:9])
     assert said == ["away (x); trying again", ""]
 
 

@@ -1,16 +1,21 @@
 """Rows of the tape as rows of the server's tables, in RowBinary. Pure.
 
 The same rows always make the same bytes, which depend on nothing else: a server recognises a repeated batch.
+
+In RowBinary, numbers are little-endian, a text is its length (LEB128) and its bytes, an array its length and its
+elements, and before a value that may be NULL stands a flag byte. The format does not describe itself: rows fit only if
+the columns of the table have exactly these types. A text may be any bytes: nothing has to be escaped.
 """
 
 import calendar
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
 from wiretape.recorder.destinations import TENANT
-from wiretape.viewer.ship.clickhouse import rowbinary
 from wiretape.viewer.ship.sink import ShippedLabels
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.tables import EngineColumn, EngineTable
@@ -20,7 +25,7 @@ _LAST_SECOND: Final = (1 << 32) - 1
 Values = Sequence[Any]
 
 
-class Encoder:
+class RowEncoder:
     """Encodes data of the tape as rows of one table: the values of `sources`, in their order."""
 
     def __init__(self, table: EngineTable, origin: ShippedLabels) -> None:
@@ -29,7 +34,7 @@ class Encoder:
         named = {column.name: column.source for column in table.columns if column.source is not None}
         self.sources = tuple(named.values())
         self._places = {name: place for place, name in enumerate(named)}
-        self._encoders = [(column, rowbinary.encoder(column.type)) for column in table.columns]
+        self._encoders = [(column, column_encoder(column.type)) for column in table.columns]
 
     def encode(
         self,
@@ -44,7 +49,7 @@ class Encoder:
         whose = {TENANT: self.origin.tenant} if self.origin.tenant else {}  # which no client can say
         merged = [[*{**self.origin.labels, **own, **whose}.items()] for own in labels]
         shared = {"tenant": self.origin.tenant, "host": self.origin.host, **added}
-        return rowbinary.rows(
+        return joined_rows(
             encode(
                 [shared[column.name]] * len(rows) if column.name in shared else self._values(column, columns, merged)
             )
@@ -81,3 +86,74 @@ _PREPARED: Final[Mapping[str, Callable[[Values], Values]]] = {
     tables.COUNTS: _packed,
     tables.PLACES: _listed,
 }
+
+
+_NULL: Final = b"\x01"
+_FORMATS: Final = {
+    "Int64": "q", "UInt64": "Q", "Int32": "i", "UInt32": "I", "UInt8": "B", "Float64": "d", "DateTime('UTC')": "I",
+}  # fmt: skip
+_SHORT: Final = [bytes([length]) for length in range(0x80)]
+ColumnEncoder = Callable[[Sequence[Any]], Sequence[bytes]]
+"""An encoder of a column's values."""
+
+
+def column_encoder(type: str) -> ColumnEncoder:
+    """Return the encoder of a column's type. Raises `ValueError` for one that no column here has."""
+    if type.startswith("Nullable("):
+        return _nullable(type[len("Nullable(") : -1])
+    if type.startswith("Array("):
+        return _array(type[len("Array(") : -1])
+    if type == "String":
+        return _texts
+    if type not in _FORMATS:
+        raise ValueError(f"{type} is not encoded")
+    pack = struct.Struct(f"<{_FORMATS[type]}").pack
+    return lambda values: [*map(pack, values)]
+
+
+def joined_rows(columns: Iterable[Sequence[bytes]]) -> bytes:
+    """Join columns of encoded values row by row."""
+    return b"".join(chain.from_iterable(zip(*columns, strict=True)))
+
+
+def length(number: int) -> bytes:
+    """Return a length as LEB128."""
+    if number < 0x80:
+        return _SHORT[number]
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _text(value: str | bytes) -> bytes:
+    data = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
+    return length(len(data)) + data
+
+
+def _texts(values: Sequence[Any]) -> Sequence[bytes]:
+    """Encode texts, each that occurs again once: most columns have few."""
+    known = {value: _text(value) for value in set(values)}
+    return [known[value] for value in values]
+
+
+def _nullable(type: str) -> ColumnEncoder:
+    if type == "String":
+        return _nullable_texts
+    pack = struct.Struct(f"<B{_FORMATS[type]}").pack
+    return lambda values: [_NULL if value is None else pack(0, value) for value in values]
+
+
+def _nullable_texts(values: Sequence[Any]) -> Sequence[bytes]:
+    known = {value: _NULL if value is None else b"\0" + _text(value) for value in set(values)}
+    return [known[value] for value in values]
+
+
+def _array(type: str) -> ColumnEncoder:
+    if type in _FORMATS:
+        size = struct.calcsize(f"<{_FORMATS[type]}")
+        return lambda values: [length(len(data) // size) + data for data in values]  # numbers come packed
+    element = column_encoder(type)
+    return lambda values: [length(len(items)) + b"".join(element(items)) for items in values]

@@ -1,4 +1,4 @@
-"""Makes and migrates the tables of a server, and its accounts."""
+"""Makes, migrates and checks the tables of a server, and makes its accounts."""
 
 import hashlib
 import re
@@ -14,63 +14,10 @@ _CLUSTER: Final = re.compile(r"Distributed\('?([A-Za-z_][A-Za-z0-9_]*)'?,")
 _MOST_QUORUM: Final = 2
 
 
-def columns(centre: Centre, table: str) -> dict[str, str]:
-    """Return the columns of a table of the server, and their types. Raises as `Centre.query` does."""
-    return {str(name): str(kind) for name, kind, *_ in centre.query(f"DESCRIBE TABLE {table}")}
-
-
-def check(centre: Centre, tables: Iterable[EngineTable], note: Callable[[str], object]) -> None:
-    """Raise `UnusableServer` unless the tables have the shipped columns; columns of a newer version are noted."""
-    unknown = 0
-    for table in tables:
-        present = columns(centre, table.name)
-        for column in table.columns:
-            kind = present.pop(column.name, None)
-            if kind is None:
-                raise UnusableServer(
-                    f"{table.name} of {centre.target.name} has an older schema, without {column.name}: run 'wiretape "
-                    "fleet init --to …' of this version, which adds it"
-                )
-            if not same_type(kind, column.type):
-                raise UnusableServer(
-                    f"{table.name}.{column.name} of {centre.target.name} is {kind:.60}, not {column.type}: another "
-                    "version made it; use that version, or another database"
-                )
-        unknown += len(present)
-    if unknown:
-        note(f"{centre.target.name} has {counted(unknown, 'column')} of a newer version, which stay empty")
-
-
-def same_type(one: str, other: str) -> bool:
-    """Return True if two types are the same, in any notation."""
-    return one.replace(" ", "").replace('"', "'") == other.replace(" ", "")
-
-
-def cluster(centre: Centre) -> str | None:
-    """Return the cluster that the tables are spread over; None: they are on one server."""
-    rows = centre.query(
-        "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'exchanges'"
-    )
-    match = _CLUSTER.match(str(rows[0][0])) if rows else None
-    return match[1] if match else None
-
-
-def quorum(centre: Centre) -> int:
-    """Return the number of replicas that must have a batch: the configured one, else 2, or 0 without replication."""
-    if centre.target.quorum is not None:
-        return centre.target.quorum
-    name = cluster(centre)
-    if name is None:
-        return 0
-    rows = centre.query(f"SELECT count() FROM system.clusters WHERE cluster = '{name}' GROUP BY shard_num")
-    replicas = min((int(count) for (count,) in rows), default=0)
-    return min(replicas, _MOST_QUORUM) if replicas > 1 else 0
-
-
 Version = tuple[int, int]
 
 
-def version(centre: Centre) -> Version:
+def server_version(centre: Centre) -> Version:
     """Return the version of the server. Raises as `Centre.query` does."""
     text = str(centre.query("SELECT version()", "default")[0][0])
     match = re.match(r"(\d+)\.(\d+)", text)
@@ -79,7 +26,7 @@ def version(centre: Centre) -> Version:
     return int(match[1]), int(match[2])
 
 
-def statements(name: str, tables: tuple[EngineTable, ...], cluster: str | None) -> Iterator[str]:
+def setup_statements(name: str, tables: tuple[EngineTable, ...], cluster: str | None) -> Iterator[str]:
     """Yield the statements that make all tables of an empty server of today."""
     yield ddl.database(name, cluster)
     for table in tables:
@@ -89,7 +36,7 @@ def statements(name: str, tables: tuple[EngineTable, ...], cluster: str | None) 
 def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None, tell: Callable[[str], None]) -> None:
     """Create the missing tables, and add the missing columns. Raises `UnusableServer` and `Unavailable`."""
     name = centre.target.database
-    plain = version(centre) < ddl.EXPIRING_SINCE
+    plain = server_version(centre) < ddl.EXPIRING_SINCE
     _check_cluster(centre, cluster)
     centre.execute(ddl.database(name, cluster), "default")
     made = centre.query(f"SELECT name FROM system.tables WHERE database = {ddl.literal(name)}")
@@ -120,7 +67,7 @@ def _cluster_of_tables(centre: Centre, there: Container[str], asked_for: str | N
     """Return the cluster of the existing tables. Raises `UnusableServer` if another one is requested."""
     if EXCHANGES.name not in there:
         return asked_for
-    known = cluster(centre)
+    known = tables_cluster(centre)
     if asked_for not in (None, known):
         where = "on one server" if known is None else f"in the cluster {known}"
         raise UnusableServer(f"the tables of {centre.target.name} are {where}, and are not moved: use another database")
@@ -130,7 +77,7 @@ def _cluster_of_tables(centre: Centre, there: Container[str], asked_for: str | N
 def _migrate(centre: Centre, table: EngineTable, cluster: str | None, plain: bool, tell: Callable[[str], None]) -> None:
     name, added = centre.target.database, 0
     for each in ddl.names(table, cluster):
-        present = columns(centre, each)
+        present = table_columns(centre, each)
         _check_types(table, f"{name}.{each}", present)
         added = max(sum(column.name not in present for column in table.columns), added)
         for statement in ddl.migrate(table, each, present, name, cluster, plain=plain):
@@ -163,7 +110,7 @@ def make_accounts(
     """
     name = centre.target.database
     hashes = {account: hashlib.sha256(password.encode()).hexdigest() for account, password in passwords.items()}
-    if version(centre) < ddl.ACCOUNTS_SINCE:
+    if server_version(centre) < ddl.ACCOUNTS_SINCE:
         tell(ddl.users_xml(name, hashes))
         raise UnusableServer(
             f"{centre.target.name} takes accounts from files only (CREATE USER came with 20.5): put the lines from "
@@ -173,3 +120,56 @@ def make_accounts(
     for statement in ddl.accounts(name, hashes, tables, cluster):
         centre.execute(statement)
     tell(f"accounts {' and '.join(passwords)} made")
+
+
+def table_columns(centre: Centre, table: str) -> dict[str, str]:
+    """Return the columns of a table of the server, and their types. Raises as `Centre.query` does."""
+    return {str(name): str(kind) for name, kind, *_ in centre.query(f"DESCRIBE TABLE {table}")}
+
+
+def check_tables(centre: Centre, tables: Iterable[EngineTable], note: Callable[[str], object]) -> None:
+    """Raise `UnusableServer` unless the tables have the shipped columns; columns of a newer version are noted."""
+    unknown = 0
+    for table in tables:
+        present = table_columns(centre, table.name)
+        for column in table.columns:
+            kind = present.pop(column.name, None)
+            if kind is None:
+                raise UnusableServer(
+                    f"{table.name} of {centre.target.name} has an older schema, without {column.name}: run 'wiretape "
+                    "fleet init --to …' of this version, which adds it"
+                )
+            if not same_type(kind, column.type):
+                raise UnusableServer(
+                    f"{table.name}.{column.name} of {centre.target.name} is {kind:.60}, not {column.type}: another "
+                    "version made it; use that version, or another database"
+                )
+        unknown += len(present)
+    if unknown:
+        note(f"{centre.target.name} has {counted(unknown, 'column')} of a newer version, which stay empty")
+
+
+def same_type(one: str, other: str) -> bool:
+    """Return True if two types are the same, in any notation."""
+    return one.replace(" ", "").replace('"', "'") == other.replace(" ", "")
+
+
+def tables_cluster(centre: Centre) -> str | None:
+    """Return the cluster that the tables are spread over; None: they are on one server."""
+    rows = centre.query(
+        "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'exchanges'"
+    )
+    match = _CLUSTER.match(str(rows[0][0])) if rows else None
+    return match[1] if match else None
+
+
+def write_quorum(centre: Centre) -> int:
+    """Return the number of replicas that must have a batch: the configured one, else 2, or 0 without replication."""
+    if centre.target.quorum is not None:
+        return centre.target.quorum
+    name = tables_cluster(centre)
+    if name is None:
+        return 0
+    rows = centre.query(f"SELECT count() FROM system.clusters WHERE cluster = '{name}' GROUP BY shard_num")
+    replicas = min((int(count) for (count,) in rows), default=0)
+    return min(replicas, _MOST_QUORUM) if replicas > 1 else 0

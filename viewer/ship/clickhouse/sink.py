@@ -7,7 +7,7 @@ from typing import Any, Final
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.viewer.ship.acknowledged import Progress
 from wiretape.viewer.ship.clickhouse import setup
-from wiretape.viewer.ship.clickhouse.batches import Encoder
+from wiretape.viewer.ship.clickhouse.batches import RowEncoder
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, RowSink, ShippedLabels, ShippingReport
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.client import Centre, Unavailable
@@ -27,7 +27,7 @@ class CentreSink(RowSink):
     def __init__(self, centre: Centre, origin: ShippedLabels, bodies: bool = False, clock: Clock = SYSTEM) -> None:
         super().__init__(origin, bodies, clock)
         self.centre, self.nodes = centre, len(centre.target.nodes)
-        self._encoders = {name: Encoder(table, origin) for name, table in self.tables.items()}
+        self._encoders = {name: RowEncoder(table, origin) for name, table in self.tables.items()}
         self._quorum = 0
         self._runs_due = Every(_RUNS_SECONDS, clock)
         self._told: set[tuple[Any, ...]] = set()
@@ -35,8 +35,8 @@ class CentreSink(RowSink):
     def prepare(self) -> None:
         """Check the tables, and find the quorum of replicas. Raises `UnusableServer` and `NotTaken`."""
         with _asked():
-            setup.check(self.centre, self.tables.values(), self.warn)
-            self._quorum = setup.quorum(self.centre)
+            setup.check_tables(self.centre, self.tables.values(), self.warn)
+            self._quorum = setup.write_quorum(self.centre)
 
     def take(self, lane: str, progress: Progress) -> Batch | None:
         """Encode the next rows of a table."""
@@ -63,7 +63,7 @@ class CentreSink(RowSink):
         self._told.update(rows)
         self._runs_due.done()
 
-    def _read(self, encoder: Encoder, progress: Progress) -> Iterator[tuple[int, int, bytes]]:
+    def _read(self, encoder: RowEncoder, progress: Progress) -> Iterator[tuple[int, int, bytes]]:
         """Yield encoded rows, some at once: the version of the last, their number, and their bytes."""
         after, most = progress.until, self._at_once(encoder, progress.until)
         while rows := following.settled(self.connection, encoder.sources, after, progress.sending, most):
@@ -72,12 +72,12 @@ class CentreSink(RowSink):
             del rows  # their memory is for the next
             most = self._at_once(encoder, after)
 
-    def _at_once(self, encoder: Encoder, after: int) -> int:
+    def _at_once(self, encoder: RowEncoder, after: int) -> int:
         """Return the number of rows per read: for bodies only as many as are held in memory."""
         most, is_large = ROWS_AT_ONCE[encoder.table.name], encoder.table is tables.STREAMS
         return following.fitting(self.connection, after, most, _MOST_BYTES) if is_large else most
 
-    def _insert(self, encoder: Encoder, data: bytes | bytearray) -> None:
+    def _insert(self, encoder: RowEncoder, data: bytes | bytearray) -> None:
         columns = [column.name for column in encoder.table.columns]
         with _asked():
             self.centre.insert(encoder.table.name, columns, data, quorum=self._quorum)

@@ -68,7 +68,7 @@ def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
 
     A query of all servers of a cluster needs a privilege that an account for reading may lack: then `note` reports it.
     """
-    cluster = setup.cluster(centre)
+    cluster = setup.tables_cluster(centre)
     parts = "system.parts" if cluster is None else f"cluster('{cluster}', system, parts)"
     statement = (
         f"SELECT table, sum(rows), sum(bytes_on_disk) FROM {parts} "

@@ -1,6 +1,8 @@
 """Pure: the counts of a series as OTLP metrics: the metrics of OpenTelemetry's GenAI conventions, and counters.
 
-All are cumulative from the start of their series on: a message replaces those before it.
+All are cumulative from the start of their series on: a message replaces those before it. A
+`CumulativeSeries` holds them, also as JSON between two processes; its times and sizes are counted in exponential
+histograms.
 """
 
 import math
@@ -32,7 +34,7 @@ from wiretape.viewer.stats.conventions import VERSIONS, Conventions, Family, Lab
 from wiretape.viewer.stats.dashboard import OWN, DashboardCounts
 
 MOST_BUCKETS: Final = 160
-FINEST: Final = 20
+FINEST_SCALE: Final = 20
 """The scale of a histogram of values that are all alike."""
 
 
@@ -43,7 +45,7 @@ class ValueHistogram:
     `counts` has the number of values by bucket, without empty ones.
     """
 
-    scale: int = FINEST
+    scale: int = FINEST_SCALE
     count: int = 0
     zeros: int = 0
     sum: float = 0.0
@@ -105,22 +107,22 @@ class CumulativeSeries:
     figures: DashboardCounts[ValueHistogram]
 
 
-def new(instance: str, origin: TelemetryOrigin, started_ns: int) -> CumulativeSeries:
+def new_series(instance: str, origin: TelemetryOrigin, started_ns: int) -> CumulativeSeries:
     """Return a series that has counted nothing."""
-    return CumulativeSeries(instance, origin, started_ns, figures(origin.conventions))
+    return CumulativeSeries(instance, origin, started_ns, new_figures(origin.conventions))
 
 
-def figures(conventions: Conventions) -> DashboardCounts[ValueHistogram]:
+def new_figures(conventions: Conventions) -> DashboardCounts[ValueHistogram]:
     """Return figures to which exchanges are to be added."""
     return DashboardCounts(lambda _: ValueHistogram(), conventions)
 
 
-def encode(series: Sequence[CumulativeSeries]) -> bytes:
+def encode_series(series: Sequence[CumulativeSeries]) -> bytes:
     """Return series as JSON."""
     return msgspec.json.encode([_stored(one) for one in series])
 
 
-def decode(data: bytes) -> list[CumulativeSeries]:
+def decode_series(data: bytes) -> list[CumulativeSeries]:
     """Return the series of JSON, without those of another version of wiretape that this one cannot read."""
     try:
         stored = msgspec.json.decode(data, type=list[_Series] | None) or []
@@ -168,7 +170,7 @@ def _stored(one: CumulativeSeries) -> _Series:
 def _read(stored: _Series) -> CumulativeSeries:
     conventions = _VERSIONS[stored.semconv]
     resource, scope = Resource.FromString(stored.resource), InstrumentationScope.FromString(stored.scope)
-    counted = figures(conventions)
+    counted = new_figures(conventions)
     counted.outcomes, counted.flags, counted.folded = (
         Counter(dict(stored.outcomes)),
         Counter(stored.flags),

@@ -93,7 +93,7 @@ class CollectorSink(Sink):
             del left[:most]
         if self._absent >= {_SPANS, _METRICS}:
             raise WiretapeError("the collector takes neither spans nor metrics: check its URL, without /v1/…")
-        self.known.state = metrics.encode(self._series)
+        self.known.state = metrics.encode_series(self._series)
 
     def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Send the metrics; before the end, a failure does not delay spans."""
@@ -110,7 +110,7 @@ class CollectorSink(Sink):
             return
         if self.known.of(_METRICS).until != self.known.of(_SPANS).until:
             del self._series[:-1]
-            self.known.state = metrics.encode(self._series)
+            self.known.state = metrics.encode_series(self._series)
             self.known.put(_METRICS, Progress(self.known.of(_SPANS).until))
 
     def _send_metrics(self, one: CumulativeSeries) -> None:
@@ -147,11 +147,11 @@ class CollectorSink(Sink):
 
         It cannot if the origin is another, which makes another series for a receiver, or if labels are at their limit.
         """
-        stored = metrics.decode(self.known.state)
+        stored = metrics.decode_series(self.known.state)
         last = stored[-1] if stored else None
         if last is not None and not last.figures.folded and self._origin(last.instance) == last.origin:
             return stored
         instance = str(uuid.uuid4())
-        begun = metrics.new(instance, self._origin(instance), self._clock.wall_ns())
+        begun = metrics.new_series(instance, self._origin(instance), self._clock.wall_ns())
         is_taken = self.known.of(_METRICS).until == self.known.of(_SPANS).until
         return [begun] if is_taken else [*stored, begun]

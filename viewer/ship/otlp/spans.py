@@ -1,7 +1,8 @@
 """Pure: a generation as an OTLP span, which joins the trace that its request named.
 
 It lasts from T0 to the event that ends the stream, as `gen_ai.client.operation.duration` does; without such an event,
-and of a WebSocket, to the end. It holds no text of a request or an answer.
+and of a WebSocket, to the end. It holds no text of a request or an answer. Its trace and its parent are those of the
+`traceparent` that its request carried, else its trace is derived from the exchange.
 """
 
 import hashlib
@@ -21,6 +22,9 @@ from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin, Value, of_labe
 from wiretape.viewer.stats.conventions import MEASURED, Conventions
 from wiretape.viewer.stats.dashboard import Ended, Traced, label, labels_of, measured
 
+MOST_STALLS: Final = 32
+"""Maximum number of a stream's stalls that are events of its span; the number of the others is in it."""
+_LAST_NS: Final = (1 << 64) - 1
 _SAMPLED: Final = 0x01
 _REMOTE: Final = 0x300
 """Bits of a span's flags: it is known whether the parent is of another process, and it is."""
@@ -42,18 +46,18 @@ class Context:
     is_sampled: bool = True
 
 
-def context(exchange_id: str, headers: Sequence[Sequence[str]]) -> Context:
+def span_context(exchange_id: str, headers: Sequence[Sequence[str]]) -> Context:
     """Return the place of the span of an exchange, the same on every call.
 
     The span has the exchange's own id. Where the request has no valid `traceparent`, a trace begins.
     """
     known = _ID.fullmatch(exchange_id)
     span = bytes.fromhex(exchange_id) if known else _derived("span", exchange_id)[:8]
-    parent = _parent(_values(headers, "traceparent"))
+    parent = _parent(_header_values(headers, "traceparent"))
     if parent is None:
         return Context(_derived("trace", exchange_id), span)
     trace, caller, flags = parent
-    state = ",".join(_values(headers, "tracestate"))
+    state = ",".join(_header_values(headers, "tracestate"))
     return Context(
         bytes.fromhex(trace),
         span,
@@ -64,7 +68,7 @@ def context(exchange_id: str, headers: Sequence[Sequence[str]]) -> Context:
     )
 
 
-def _values(headers: Sequence[Sequence[str]], name: str) -> list[str]:
+def _header_values(headers: Sequence[Sequence[str]], name: str) -> list[str]:
     return [value.strip(" \t") for key, value in headers if key.lower() == name]
 
 
@@ -80,16 +84,9 @@ def _derived(kind: str, exchange_id: str) -> bytes:
     return hashlib.sha256(f"wiretape {kind} {exchange_id}".encode("utf-8", "replace")).digest()[:16]
 
 
-MOST_STALLS: Final = 32
-"""Maximum number of a stream's stalls that are events of its span; the number of the others is in it."""
-
-
-_LAST_NS: Final = (1 << 64) - 1
-
-
 def span(one: Traced, conventions: Conventions) -> Span | None:
     """Return the span of an exchange; None if it is no generation, or if its caller's trace is not sampled."""
-    place = context(one.id, one.request_headers)
+    place = span_context(one.id, one.request_headers)
     if one.counted.operation not in MEASURED or one.started_ns is None or not place.is_sampled:
         return None
     numbers, error = measured(one.counted)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from wiretape.viewer.ship.parquet import layout
 from wiretape.viewer.ship.parquet.files import SUFFIX, File, Files, cause
-from wiretape.viewer.ship.parquet.layout import VERSION, Arrays, ArrowValue
+from wiretape.viewer.ship.parquet.layout import VERSION, ArrayBuilders, ArrowValue
 from wiretape.viewer.source.clickhouse.tables import EngineTable
 
 SMALL: Final = 64 << 20
@@ -63,12 +63,12 @@ def _merge(files: Files, directory: str, paths: Sequence[str], key: Sequence[str
         for place, rows in _batches(files, paths):
             is_kept = [place + row in newest for row in range(len(rows))]
             if not all(is_kept):  # what filters takes memory of its own
-                rows = rows.filter(Arrays(files.arrow).booleans(is_kept))
+                rows = rows.filter(ArrayBuilders(files.arrow).booleans(is_kept))
             yield _fitted(files.arrow, rows, schema)
 
     digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:16]
     path = f"{directory}/merged-{digest}{SUFFIX}"
-    files.put(path, lambda out: layout.write(files.arrow, schema, kept(), out))
+    files.put(path, lambda out: layout.write_tables(files.arrow, schema, kept(), out))
     for merged in paths:
         files.remove(merged)
 

@@ -39,7 +39,7 @@ _is_known: Final = partial(is_not, None)
 _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
-class Arrays:
+class ArrayBuilders:
     """Builders of the arrays of one pyarrow."""
 
     def __init__(self, arrow: ModuleType) -> None:
@@ -155,7 +155,7 @@ def host_directory(host: str) -> str:
     return f"host={quote(host.encode('utf-8', 'replace'), safe='') or _NULL}"
 
 
-class Maker:
+class TableMaker:
     """Makes Arrow tables from data of the tape: the values of `sources`, in their order."""
 
     def __init__(self, arrow: ModuleType, table: EngineTable, origin: ShippedLabels) -> None:
@@ -200,7 +200,7 @@ def _field(arrow: ModuleType, column: EngineColumn, type: object) -> ArrowValue:
 
 def _type(arrow: ModuleType, column: EngineColumn) -> tuple[ArrowValue, Build]:
     """Return the type of a column, and the builder of arrays of its values."""
-    arrays, source = Arrays(arrow), column.source
+    arrays, source = ArrayBuilders(arrow), column.source
     integers = arrow.list_(arrow.int64())
     if column.type in (tables.GAPS, tables.COUNTS):
         return integers, arrays.packed("q" if column.type == tables.GAPS else "I")
@@ -226,7 +226,7 @@ def _microseconds(moment: str) -> int:
     return (rows.timestamp(moment) - _EPOCH) // _MICROSECOND
 
 
-def write(arrow: ModuleType, schema: ArrowValue, parts: Iterable[ArrowValue], out: ArrowValue) -> None:
+def write_tables(arrow: ModuleType, schema: ArrowValue, parts: Iterable[ArrowValue], out: ArrowValue) -> None:
     """Write tables to an open file as row groups of about `GROUP_BYTES`."""
     with _writer(arrow, schema, out) as writer:
         group, size = [], 0
@@ -293,7 +293,7 @@ JOIN: Final = "SELECT id, sessions.host, pid FROM exchanges LEFT JOIN sessions U
 """Exchanges with the runs of recorders that they are of, in each of these engines."""
 
 
-def statements(engine: str) -> Iterator[str]:
+def view_statements(engine: str) -> Iterator[str]:
     """Yield the statements that make the views of an archive in DIR."""
     for table in tables.SHIPPED:
         yield ENGINES[engine](table.name, ", ".join(("date", *key(table))))

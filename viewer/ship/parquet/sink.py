@@ -15,7 +15,7 @@ from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer.ship.acknowledged import Progress
 from wiretape.viewer.ship.parquet import compaction, layout
 from wiretape.viewer.ship.parquet.files import SUFFIX, Files, cause
-from wiretape.viewer.ship.parquet.layout import Maker
+from wiretape.viewer.ship.parquet.layout import TableMaker
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, RowSink, ShippedLabels, ShippingReport
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.clickhouse import tables
@@ -44,7 +44,7 @@ class ArchiveSink(RowSink):
     def __init__(self, files: Files, origin: ShippedLabels, bodies: bool = False, clock: Clock = SYSTEM) -> None:
         super().__init__(origin, bodies, clock)
         self.files = files
-        self._makers = {name: Maker(files.arrow, table, origin) for name, table in self.tables.items()}
+        self._makers = {name: TableMaker(files.arrow, table, origin) for name, table in self.tables.items()}
         self._runs_due, self._compaction_due = Every(self.poll_seconds, clock), Every(_COMPACT_SECONDS, clock)
 
     def take(self, lane: str, progress: Progress) -> Batch | None:
@@ -89,7 +89,7 @@ class ArchiveSink(RowSink):
         return days
 
     def _write(self, table: EngineTable, versions: Sequence[int], out: object) -> None:
-        layout.write(self.files.arrow, self._makers[table.name].schema, self._read(table, versions), out)
+        layout.write_tables(self.files.arrow, self._makers[table.name].schema, self._read(table, versions), out)
 
     def _read(self, table: EngineTable, versions: Sequence[int]) -> Iterator[Any]:
         """Yield exchanges as tables, some at once."""
@@ -118,7 +118,7 @@ class ArchiveSink(RowSink):
         directory = layout.partition(tables.SESSIONS, date, self.origin.host)
         prefix = f"{directory}/part-{_hashed(f'{self.known.tape} {self.known.path}')}-"
         path = f"{prefix}{added[layout.VERSION]:016}{SUFFIX}"
-        self.files.put(path, lambda out: layout.write(self.files.arrow, made.schema, [made], out))
+        self.files.put(path, lambda out: layout.write_tables(self.files.arrow, made.schema, [made], out))
         for before in self.files.below(directory):
             if before.path.startswith(prefix) and before.path != path:
                 self.files.remove(before.path)

@@ -2,7 +2,8 @@
 
 Run by `wiretape.recorder.commands.metrics`. Standard input brings a `Setup` and then `RecorderState`s, as lines of
 JSON; its end is the end of the recorder, and of this. The exchanges come from the tape, through a read-only
-connection, once they have ended and are measured. It yields the CPU to the relay and to the writer.
+connection, once they have ended and are measured; `Exposition` writes them in the text format. It yields the CPU to
+the relay and to the writer.
 """
 
 import asyncio
@@ -37,6 +38,11 @@ from wiretape.viewer.stats import conventions
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Labels
 from wiretape.viewer.stats.dashboard import OWN, DashboardCounts, Histogram
 
+_NICENESS = 10
+_GZIP_LEVEL = 1
+"""The fastest: text of metrics shrinks to a fiftieth, and higher levels take more time than they save."""
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
 
 class Exposition(Collector):
     """The metrics of a recorder: its `figures`, and the latest `pulse`, if one came."""
@@ -55,7 +61,7 @@ class Exposition(Collector):
         yield from _measured(self.figures)
         yield from _counted(self.figures)
         if self.pulse is not None:
-            yield from _state(self.pulse)
+            yield from _state_lines(self.pulse)
         about = {
             "version": self._setup.version,
             "session": self._setup.session,
@@ -91,7 +97,7 @@ def _counted(figures: DashboardCounts[Histogram]) -> Iterator[Metric]:
     yield _own("wiretape_folded_exchanges_total", {(): figures.folded})
 
 
-def _state(pulse: RecorderState) -> Iterator[Metric]:
+def _state_lines(pulse: RecorderState) -> Iterator[Metric]:
     """Yield the state that the recorder reported."""
     gauges = {
         "wiretape_open_exchanges": pulse.open,
@@ -113,12 +119,6 @@ def _counter(name: str, meaning: str, counts: Mapping[tuple[str, ...], float], l
     for values, count in counts.items():
         counter.add_metric(values, count)
     return counter
-
-
-_NICENESS = 10
-_GZIP_LEVEL = 1
-"""The fastest: text of metrics shrinks to a fiftieth, and higher levels take more time than they save."""
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics(HttpApp):

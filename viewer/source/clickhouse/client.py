@@ -4,6 +4,7 @@ A batch is sent to one node, and as the same bytes to the next if that fails: th
 and drops them. It answers when the requested number of replicas has the batch (`wait_end_of_query`, `insert_quorum`),
 also those behind a `Distributed` table. The password is a header, never part of a URL. A permanent error is
 `UnusableServer`, a transient one `Unavailable`: then the next node is tried, and later all of them again.
+Values of results are converted by the type of their column.
 """
 
 import contextlib
@@ -20,72 +21,6 @@ from wiretape.recorder.destinations import PASSWORD, Credentials, Target
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer.source.base import Unsupported
-
-Convert = Callable[[Any], Any]
-
-_PARTS: Final = re.compile(r"\w+|[(),]|'[^']*'")
-_PLAIN: Final[dict[str, Convert]] = {"Int64": int, "UInt64": int, "Float64": float, "Float32": float}
-"""Converters of JSON values, by type; values of other types need none."""
-
-
-def rows(types: Sequence[str], rows: list[list[Any]]) -> list[list[Any]]:
-    """Return rows with their values converted in place. Raises `ValueError` and `TypeError` for invalid values."""
-    converts = {place: convert for place, type in enumerate(types) if (convert := _convert(type)) is not None}
-    for row in rows:
-        for place, convert in converts.items():
-            if row[place] is not None:
-                row[place] = convert(row[place])
-    return rows
-
-
-def _convert(type: str) -> Convert | None:
-    """Return the converter for a type's values other than null, or None if none is needed."""
-    return _read(_PARTS.findall(type))
-
-
-def _read(parts: list[str]) -> Convert | None:
-    """Return the converter for the type at the front of these parts, which it consumes."""
-    name, inner = parts.pop(0), list[Convert | None]()
-    if parts and parts[0] == "(":
-        while parts.pop(0) != ")":  # an opening parenthesis, or a comma
-            inner.append(_read(parts))
-    match name:
-        case "Nullable" | "LowCardinality":
-            return inner[0]
-        case "Array":
-            return _each(inner[0])
-        case "Tuple":
-            return _together(inner)
-    return _PLAIN.get(name)
-
-
-def _each(convert: Convert | None) -> Convert | None:
-    if convert is None:
-        return None
-    return lambda values: [None if value is None else convert(value) for value in values]
-
-
-def _together(converts: list[Convert | None]) -> Convert:
-    def converted(values: Sequence[object]) -> list[Any]:
-        pairs = zip(converts, values, strict=True)
-        return [value if convert is None or value is None else convert(value) for convert, value in pairs]
-
-    return converted
-
-
-class NotAtCentre(Unsupported):
-    """A query needs data that the server's table `exchanges` does not have."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"a server cannot search {what}: use other fields, such as model:NAME, or copy exchanges to a tape with "
-            "'wiretape pull'"
-        )
-
-
-class UnknownExpression(Unsupported):
-    """The engine does not support a regular expression."""
-
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
@@ -142,6 +77,20 @@ class MemoryExceeded(Unavailable):
     """An answer would need more memory than a node has for it."""
 
 
+class NotAtCentre(Unsupported):
+    """A query needs data that the server's table `exchanges` does not have."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"a server cannot search {what}: use other fields, such as model:NAME, or copy exchanges to a tape with "
+            "'wiretape pull'"
+        )
+
+
+class UnknownExpression(Unsupported):
+    """The engine does not support a regular expression."""
+
+
 class QueryResult(NamedTuple):
     """The result of a query: the name and the type of each column, and the rows."""
 
@@ -196,7 +145,7 @@ class Centre:
         try:
             answer = json.loads(text)
             columns = [(one["name"], one["type"]) for one in answer.get("meta", ())]
-            return QueryResult(columns, rows([type for _, type in columns], answer["data"]))
+            return QueryResult(columns, converted_rows([type for _, type in columns], answer["data"]))
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"{self.target.name} answered {_shown(text)!r}, not JSON") from error
 
@@ -336,3 +285,54 @@ def _not_an_engine(node: str, status: int, words: str) -> WiretapeError:
 
 def _shown(text: str) -> str:
     return clipped(safe(" ".join(text.split())), _SHOWN)
+
+
+Converter = Callable[[Any], Any]
+_TYPE_PARTS: Final = re.compile(r"\w+|[(),]|'[^']*'")
+_PLAIN_CONVERTERS: Final[dict[str, Converter]] = {"Int64": int, "UInt64": int, "Float64": float, "Float32": float}
+"""Converters of JSON values, by type; values of other types need none."""
+
+
+def converted_rows(types: Sequence[str], rows: list[list[Any]]) -> list[list[Any]]:
+    """Return rows with their values converted in place. Raises `ValueError` and `TypeError` for invalid values."""
+    converts = {place: convert for place, type in enumerate(types) if (convert := _converter(type)) is not None}
+    for row in rows:
+        for place, convert in converts.items():
+            if row[place] is not None:
+                row[place] = convert(row[place])
+    return rows
+
+
+def _converter(type: str) -> Converter | None:
+    """Return the converter for a type's values other than null, or None if none is needed."""
+    return _next_converter(_TYPE_PARTS.findall(type))
+
+
+def _next_converter(parts: list[str]) -> Converter | None:
+    """Return the converter for the type at the front of these parts, which it consumes."""
+    name, inner = parts.pop(0), list[Converter | None]()
+    if parts and parts[0] == "(":
+        while parts.pop(0) != ")":  # an opening parenthesis, or a comma
+            inner.append(_next_converter(parts))
+    match name:
+        case "Nullable" | "LowCardinality":
+            return inner[0]
+        case "Array":
+            return _each(inner[0])
+        case "Tuple":
+            return _together(inner)
+    return _PLAIN_CONVERTERS.get(name)
+
+
+def _each(convert: Converter | None) -> Converter | None:
+    if convert is None:
+        return None
+    return lambda values: [None if value is None else convert(value) for value in values]
+
+
+def _together(converts: list[Converter | None]) -> Converter:
+    def converted(values: Sequence[object]) -> list[Any]:
+        pairs = zip(converts, values, strict=True)
+        return [value if convert is None or value is None else convert(value) for convert, value in pairs]
+
+    return converted

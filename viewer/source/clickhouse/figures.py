@@ -1,4 +1,4 @@
-"""The figures of groups of exchanges, worked out in the engine; nothing but figures is fetched.
+"""The figures and costs of groups of exchanges, worked out in the engine; nothing else is fetched.
 
 Every percentile is exact, and is taken from the same neighbours as those of a tape; those of gaps (`gaps`) are
 estimated where there are too many. Gaps are ranked in the memory of the server, up to `plan.RANKED_GAP_BYTES` for each:
@@ -34,48 +34,6 @@ from wiretape.viewer.stats.metrics import QUANTITIES, Bound, Quantity
 from wiretape.viewer.stats.prices import Names, Paid, Prices, usage
 from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key, Method
 
-
-def by_group(
-    connection: Connection, by: Sequence[str], where: Condition | None, prices: Prices
-) -> tuple[Counter[Key], Counter[Key]]:
-    """Return each group's cost, in units of `wiretape.viewer.stats.prices`, and its count of exchanges with a cost."""
-    keys = [group_of(name) for name in by]
-    names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
-    counts = input, _, read, write, hour = _counts()
-    since = sum((_one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), literal(0))
-    contradicts = func.coalesce(read, literal(0)) + func.coalesce(write, literal(0)) > input
-    differs = (contradicts, write > literal(0), hour > literal(0), hour > write)
-    alike = (*names, *(_one_if(one) for one in (*(each.is_(None) for each in counts), *differs)), since)
-    sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(one) for one in counts)
-    statement = select(*keys, *alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
-    with connection.begin():
-        rows = connection.execute(queries.filtered(statement, where).group_by(*keys, *alike)).all()
-    costs, known = Counter[Key](), Counter[Key]()
-    for row in rows:
-        key, its = tuple(row[: len(by)]), row[len(by) :]
-        called, (first_at, n) = its[:4], its[-7:-5]
-        tokens = (None if unknown else int(total) for unknown, total in zip(its[4:9], its[-5:], strict=True))
-        cost = prices.cost(Names(*called), first_at, usage(called[-1], *tokens))
-        if cost is not None:
-            costs[key] += cost
-            known[key] += n
-    return costs, known
-
-
-def _counts() -> tuple[Expression, ...]:
-    """Return the tokens of the request, of the answer with all reasoning, and those a cache read, wrote and keeps."""
-    names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens",
-             "cache_creation_input_tokens", "cache_creation_1h_input_tokens")  # fmt: skip
-    known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in names)
-    input, output, reasoning, *cached = known
-    besides = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
-    return input, output + besides, *cached
-
-
-def _one_if(condition: Expression) -> ColumnElement[int]:
-    return case((condition, literal(1, Integer)), else_=literal(0, Integer))
-
-
 _OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
 _COMPLETE: Final = func.coalesce(measures.c.outcome == "complete", literal(0)) == 1
 
@@ -109,7 +67,7 @@ def groups(
             raise
         made = ask(0)  # estimates need less
     if prices:
-        spent, known = by_group(connection, by, where, prices)
+        spent, known = costs_by_group(connection, by, where, prices)
         for one in made:
             cost, n = spent[one.key], known[one.key]
             unknown_n = max(one.paid.unknown_n - n, 0)
@@ -308,3 +266,44 @@ def _statistics(found: Any, method: Method, unit: float) -> dict[str, float | No
     shares = [summary.interpolated(n, *one) if method == "linear" else float(one[1]) for one in sides]
     made = summary.statistics(n, float(total), float(squares) / n, float(least), float(most), shares, unit)
     return {name: None if value is None or math.isnan(value) else value for name, value in made.items()}
+
+
+def costs_by_group(
+    connection: Connection, by: Sequence[str], where: Condition | None, prices: Prices
+) -> tuple[Counter[Key], Counter[Key]]:
+    """Return each group's cost, in units of `wiretape.viewer.stats.prices`, and its count of exchanges with a cost."""
+    keys = [group_of(name) for name in by]
+    names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
+    counts = input, _, read, write, hour = _token_counts()
+    since = sum((_one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), literal(0))
+    contradicts = func.coalesce(read, literal(0)) + func.coalesce(write, literal(0)) > input
+    differs = (contradicts, write > literal(0), hour > literal(0), hour > write)
+    alike = (*names, *(_one_if(one) for one in (*(each.is_(None) for each in counts), *differs)), since)
+    sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(one) for one in counts)
+    statement = select(*keys, *alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
+    with connection.begin():
+        rows = connection.execute(queries.filtered(statement, where).group_by(*keys, *alike)).all()
+    costs, known = Counter[Key](), Counter[Key]()
+    for row in rows:
+        key, its = tuple(row[: len(by)]), row[len(by) :]
+        called, (first_at, n) = its[:4], its[-7:-5]
+        tokens = (None if unknown else int(total) for unknown, total in zip(its[4:9], its[-5:], strict=True))
+        cost = prices.cost(Names(*called), first_at, usage(called[-1], *tokens))
+        if cost is not None:
+            costs[key] += cost
+            known[key] += n
+    return costs, known
+
+
+def _token_counts() -> tuple[Expression, ...]:
+    """Return the tokens of the request, of the answer with all reasoning, and those a cache read, wrote and keeps."""
+    names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens",
+             "cache_creation_input_tokens", "cache_creation_1h_input_tokens")  # fmt: skip
+    known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in names)
+    input, output, reasoning, *cached = known
+    besides = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
+    return input, output + besides, *cached
+
+
+def _one_if(condition: Expression) -> ColumnElement[int]:
+    return case((condition, literal(1, Integer)), else_=literal(0, Integer))

@@ -1,4 +1,7 @@
-"""A ClickHouse server as a source: a connection on which the statements for tapes run in the engine."""
+"""A ClickHouse server as a source: a connection on which the statements for tapes run in the engine.
+
+Exchanges whose bytes are needed are pulled to a temporary tape; new ones are followed by polling.
+"""
 
 import contextlib
 import tempfile
@@ -38,54 +41,6 @@ if TYPE_CHECKING:
 
 LATEST_SECONDS: Final = 3600
 """Age of an exchange beyond which it is not searched for."""
-
-
-def arrived(
-    connection: Connection,
-    fields: tuple[str, ...],
-    where: Condition | None = None,
-    *,
-    last: int = 10,
-    wait: Callable[[], None],
-    clock: Clock = SYSTEM,
-) -> Iterator[list[TableRow]]:
-    """Yield the newest `last`, then, for ever, those that arrive; each once, those of a batch as they began.
-
-    What began within the last hour, by the clock of this machine, is looked for. `wait` is called before each time.
-    """
-    seen = set(_numbers(connection, _since(clock, where)))
-    newest = list(_numbers(connection, where, newest_first=True, limit=last))[::-1]
-    seen |= set(newest)
-    yield list(_rows(connection, fields, newest))
-    while True:
-        wait()
-        recent = _since(clock, where)
-        if new := [no for no in _numbers(connection, recent) if no not in seen]:
-            seen = {no for no in seen if no >= _first(clock)} | set(new)
-            yield list(_rows(connection, fields, new))
-
-
-def _first(clock: Clock) -> str:
-    return clock.wall(clock.wall_ns() - LATEST_SECONDS * 10**9)
-
-
-def _since(clock: Clock, where: Condition | None) -> Condition:
-    recent = exchanges.c.started_at >= _first(clock)
-    return recent if where is None else and_(where, recent)
-
-
-def _numbers(connection: Connection, where: Condition | None, **order: Any) -> Iterator[str]:
-    """Yield the server's numbers of exchanges: start time and id."""
-    for batch in queries.in_batches(
-        connection, select(exchanges.c.no), where, fetch=lambda centre, numbers: centre.execute(numbers).all(), **order
-    ):
-        yield from (no for (no,) in batch)
-
-
-def _rows(connection: Connection, fields: tuple[str, ...], numbers: list[str]) -> Iterator[TableRow]:
-    if numbers:
-        began = exchanges.c.started_at >= min(numbers).partition(" ")[0]
-        yield from queries.numbered(connection, fields, numbers, began)  # type: ignore[arg-type]
 
 
 registry.register("clickhouse", "wiretape.viewer.source.clickhouse.dialect", "ClickHouseDialect")
@@ -242,7 +197,7 @@ class ServerSource(Queried):
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
     ) -> Iterator[list[TableRow]]:
-        return arrived(self.connection, fields, condition(selection), last=last, wait=wait)
+        return followed(self.connection, fields, condition(selection), last=last, wait=wait)
 
     def listed(self, filter: Filter | None, order: base.Order | None, clock: Clock) -> base.Listed:
         began = clock.now()
@@ -274,3 +229,51 @@ class ServerSource(Queried):
         """Return an exchange for the preview; its texts and reads come when it is opened."""
         found = self.visible([number])
         return base.Details(live.without_texts(found[0]) if found else None)
+
+
+def followed(
+    connection: Connection,
+    fields: tuple[str, ...],
+    where: Condition | None = None,
+    *,
+    last: int = 10,
+    wait: Callable[[], None],
+    clock: Clock = SYSTEM,
+) -> Iterator[list[TableRow]]:
+    """Yield the newest `last`, then, for ever, those that arrive; each once, those of a batch as they began.
+
+    What began within the last hour, by the clock of this machine, is looked for. `wait` is called before each time.
+    """
+    seen = set(_numbers(connection, _since(clock, where)))
+    newest = list(_numbers(connection, where, newest_first=True, limit=last))[::-1]
+    seen |= set(newest)
+    yield list(_rows(connection, fields, newest))
+    while True:
+        wait()
+        recent = _since(clock, where)
+        if new := [no for no in _numbers(connection, recent) if no not in seen]:
+            seen = {no for no in seen if no >= _first(clock)} | set(new)
+            yield list(_rows(connection, fields, new))
+
+
+def _first(clock: Clock) -> str:
+    return clock.wall(clock.wall_ns() - LATEST_SECONDS * 10**9)
+
+
+def _since(clock: Clock, where: Condition | None) -> Condition:
+    recent = exchanges.c.started_at >= _first(clock)
+    return recent if where is None else and_(where, recent)
+
+
+def _numbers(connection: Connection, where: Condition | None, **order: Any) -> Iterator[str]:
+    """Yield the server's numbers of exchanges: start time and id."""
+    for batch in queries.in_batches(
+        connection, select(exchanges.c.no), where, fetch=lambda centre, numbers: centre.execute(numbers).all(), **order
+    ):
+        yield from (no for (no,) in batch)
+
+
+def _rows(connection: Connection, fields: tuple[str, ...], numbers: list[str]) -> Iterator[TableRow]:
+    if numbers:
+        began = exchanges.c.started_at >= min(numbers).partition(" ")[0]
+        yield from queries.numbered(connection, fields, numbers, began)  # type: ignore[arg-type]

@@ -50,49 +50,10 @@ _LONGEST_FILTER: Final = 4000
 _LARGEST_HISTORY: Final = MOST_FILTERS * 8 * _LONGEST_FILTER
 
 
-def file() -> Path:
-    """Return the path of the history, in the user's state directory; neither need exist."""
-    return Path(platformdirs.user_state_path("wiretape")) / "filters.json"
-
-
-def read(path: Path) -> list[str]:
-    """Return the filters, the newest last; none if there is no file.
-
-    Raises `OSError`, or `ValueError` where the file is broken: others may have written to it.
-    """
-    try:
-        with path.open("rb") as file:
-            filters = json.loads(file.read(_LARGEST_HISTORY))
-    except FileNotFoundError:
-        return []
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-    if not isinstance(filters, list):
-        raise ValueError("no list of filters")
-    return [text for text in filters if isinstance(text, str) and 0 < len(text) <= _LONGEST_FILTER][-MOST_FILTERS:]
-
-
-def with_filters(known: Sequence[str], *texts: str) -> list[str]:
-    """Return a history with filters added at the end, each once; an empty one is left out."""
-    new = [text for text in dict.fromkeys(reversed(texts)) if text.strip() and len(text) <= _LONGEST_FILTER][::-1]
-    return [*(text for text in known if text not in new), *new][-MOST_FILTERS:]
-
-
-def add(path: Path, text: str) -> None:
-    """Add a filter to the history, which is made where there is none, or a broken one. Raises `OSError`."""
-    try:
-        known = read(path)
-    except ValueError:  # `read` reports it
-        known = []
-    if (filters := with_filters(known, text)) != known:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        outfile.replace_private(path, json.dumps(filters, indent=0).encode())
-
-
-AFTER_SECONDS: Final = 0.12
+APPLY_AFTER_SECONDS: Final = 0.12
 """Delay between the last key and applying a filter, in seconds."""
 
-_EXPRESSION: Final = symbol("regex")
+_REGEX_SYMBOL: Final = symbol("regex")
 _INDENT: Final = "   "
 _WIDEST: Final = 40
 
@@ -195,8 +156,8 @@ class FilterLine(Vertical):
     def reject(self, error: WiretapeError) -> None:
         """Drop a filter that can be parsed and yet not be evaluated: its regular expression, if it has one."""
         self._filter = None
-        at = self.text.find(_EXPRESSION)
-        self._show_error(FilterError(_EXPRESSION if at >= 0 else self.text, max(at, 0), str(error)))
+        at = self.text.find(_REGEX_SYMBOL)
+        self._show_error(FilterError(_REGEX_SYMBOL if at >= 0 else self.text, max(at, 0), str(error)))
 
     def put(self, text: str) -> None:
         """Put a filter into the box, and apply it at once, even if it is there already."""
@@ -246,7 +207,7 @@ class FilterLine(Vertical):
         """Apply the filter a moment after the last key."""
         event.stop()
         self._stop()
-        self._timer = self.set_timer(AFTER_SECONDS, self._apply_finished)
+        self._timer = self.set_timer(APPLY_AFTER_SECONDS, self._apply_finished)
         self.complete()
         if self.is_typing:
             self.show_count(paint.content("…"))  # the count is of another filter
@@ -268,13 +229,13 @@ class FilterLine(Vertical):
 
     async def _recall(self) -> None:
         try:
-            self.box.recall(await asyncio.to_thread(read, file()))
+            self.box.recall(await asyncio.to_thread(read_history, history_file()))
         except (OSError, ValueError) as error:
             self._report("The filters of earlier runs cannot be read", error)
 
     async def _keep(self, text: str) -> None:
         try:
-            await asyncio.to_thread(add, file(), text)
+            await asyncio.to_thread(add_filters, history_file(), text)
         except OSError as error:
             self._report("Filters cannot be kept for later runs", error)
 
@@ -487,3 +448,42 @@ class Completions(Toned):
     def _top(self) -> int:
         """The text that stands first: as many are left out above as the chosen one needs."""
         return max(0, (self.chosen or 0) - max(self.size.height - 2, 0))
+
+
+def history_file() -> Path:
+    """Return the path of the history, in the user's state directory; neither need exist."""
+    return Path(platformdirs.user_state_path("wiretape")) / "filters.json"
+
+
+def read_history(path: Path) -> list[str]:
+    """Return the filters, the newest last; none if there is no file.
+
+    Raises `OSError`, or `ValueError` where the file is broken: others may have written to it.
+    """
+    try:
+        with path.open("rb") as file:
+            filters = json.loads(file.read(_LARGEST_HISTORY))
+    except FileNotFoundError:
+        return []
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(filters, list):
+        raise ValueError("no list of filters")
+    return [text for text in filters if isinstance(text, str) and 0 < len(text) <= _LONGEST_FILTER][-MOST_FILTERS:]
+
+
+def with_filters(known: Sequence[str], *texts: str) -> list[str]:
+    """Return a history with filters added at the end, each once; an empty one is left out."""
+    new = [text for text in dict.fromkeys(reversed(texts)) if text.strip() and len(text) <= _LONGEST_FILTER][::-1]
+    return [*(text for text in known if text not in new), *new][-MOST_FILTERS:]
+
+
+def add_filters(path: Path, text: str) -> None:
+    """Add a filter to the history, which is made where there is none, or a broken one. Raises `OSError`."""
+    try:
+        known = read_history(path)
+    except ValueError:  # `read_history` reports it
+        known = []
+    if (filters := with_filters(known, text)) != known:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        outfile.replace_private(path, json.dumps(filters, indent=0).encode())

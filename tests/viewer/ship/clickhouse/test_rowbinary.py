@@ -1,4 +1,4 @@
-"""Values are encoded as ClickHouse reads them; what the format means is in `engine.Reader`, written for itself."""
+"""Values are encoded as ClickHouse reads them; `engine.Reader` decodes them independently."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.cases import each_case
 from tests.support.clickhouse.engine import Reader
-from wiretape.viewer.ship.clickhouse import rowbinary
+from wiretape.viewer.ship.clickhouse import batches
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "Int64": st.integers(-(1 << 63), (1 << 63) - 1),
@@ -25,7 +25,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def as_bytes(value: Any) -> Any:
-    """Give a value as the reader does: a text is bytes, and what no UTF-8 has is a question mark."""
+    """Return a value as the reader does: a text is bytes, and a character that UTF-8 lacks is a question mark."""
     if isinstance(value, list):
         return [as_bytes(one) for one in value]
     return value.encode("utf-8", "replace") if isinstance(value, str) else value
@@ -34,7 +34,8 @@ def as_bytes(value: Any) -> Any:
 @given(st.lists(st.tuples(*VALUES.values()), max_size=5))
 def test_any_row_is_read_as_it_was(rows: list[tuple[Any, ...]]) -> None:
     columns = [[row[place] for row in rows] for place in range(len(VALUES))]
-    encoded = rowbinary.rows(rowbinary.encoder(type)(values) for type, values in zip(VALUES, columns, strict=True))
+    columns_encoded = (batches.column_encoder(type)(one) for type, one in zip(VALUES, columns, strict=True))
+    encoded = batches.joined_rows(columns_encoded)
     assert Reader(encoded).rows([*VALUES]) == [[as_bytes(value) for value in row] for row in rows]
 
 
@@ -51,4 +52,4 @@ def test_any_row_is_read_as_it_was(rows: list[tuple[Any, ...]]) -> None:
     ],
 )
 def test_a_value_has_these_bytes(type: str, value: Any, expected: bytes) -> None:
-    assert [*rowbinary.encoder(type)([value])] == [expected]
+    assert [*batches.column_encoder(type)([value])] == [expected]

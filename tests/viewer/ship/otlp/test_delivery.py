@@ -1,4 +1,4 @@
-"""A batch of spans is sent until it is taken, the same bytes each time; what is refused is told, and lost once."""
+"""A batch of spans is sent until it is accepted, the same bytes each time; a refusal is reported, and loses it once."""
 
 import gzip
 from collections.abc import Callable
@@ -68,7 +68,7 @@ class Receiver:
         self.sink.report(ShippingReport(0, 0, None), is_last=False)
 
     def received(self) -> list[list[bytes]]:
-        """Give the ids of the spans of each request."""
+        """Return the ids of the spans of each request."""
         messages = [ExportTraceServiceRequest.FromString(gzip.decompress(one.content)) for one in self.requests]
         return [[span.span_id for span in one.resource_spans[0].scope_spans[0].spans] for one in messages]
 
@@ -122,7 +122,7 @@ def test_what_may_be_sent_again_is_sent_again_as_it_was_and_says_when_if_that_wa
     assert SECRET not in str(error)
 
 
-def test_a_batch_that_is_too_large_is_cut_in_halves_and_one_that_is_refused_is_lost_and_told(
+def test_a_batch_that_is_too_large_is_cut_in_halves_and_one_that_is_refused_is_lost_and_reported(
     receiving: Receiving,
 ) -> None:
     receiver = receiving(httpx.Response(413))
@@ -146,7 +146,7 @@ def test_what_was_taken_of_a_batch_is_not_sent_again_with_the_rest(receiving: Re
     assert receiver.received()[2] == receiver.received()[3]
 
 
-def test_a_partial_success_is_told_and_not_sent_again(receiving: Receiving) -> None:
+def test_a_partial_success_is_reported_and_not_sent_again(receiving: Receiving) -> None:
     partial = ExportTracePartialSuccess(rejected_spans=3, error_message="too \x1bold")
     body = ExportTraceServiceResponse(partial_success=partial).SerializeToString()
     receiver = receiving(httpx.Response(200, content=body))
@@ -172,7 +172,7 @@ def test_a_collector_that_takes_no_metrics_gets_spans_only(receiving: Receiving,
     assert receiver.lines == ["the collector takes no metrics (HTTP 405): none are sent"]
 
 
-def test_metrics_that_are_not_taken_are_told_once_and_hold_up_nothing(receiving: Receiving, monkeypatch) -> None:
+def test_metrics_that_are_not_taken_are_reported_once_and_hold_up_nothing(receiving: Receiving, monkeypatch) -> None:
     monkeypatch.setattr(sinks, "METRICS_SECONDS", 0)
     receiver = receiving(httpx.Response(503), httpx.Response(503))
     for _ in range(3):

@@ -18,7 +18,7 @@ def counted(*parts):
 
 
 def bound(histogram, place):
-    """Give the lower bound of a bucket."""
+    """Return the lower bound of a bucket."""
     return 2.0 ** (place * 2.0**-histogram.scale)
 
 

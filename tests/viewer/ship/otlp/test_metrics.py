@@ -1,4 +1,4 @@
-"""What a receiver decodes of the metrics is what `stats --as otel` measures."""
+"""The metrics that a receiver decodes are those of `stats --as otel`."""
 
 from dataclasses import replace
 
@@ -12,9 +12,9 @@ from wiretape.viewer.stats.tools.request import Judged
 
 
 def decoded(*exchanges, **environment: str) -> ResourceMetrics:
-    """Give the metrics of exchanges as a receiver decodes them."""
+    """Return the metrics of exchanges as a receiver decodes them."""
     origin = attributes.origin(environment, {}, version="1", host="h", instance="s")
-    counted = metrics.new("s", origin, 5)
+    counted = metrics.new_series("s", origin, 5)
     for one in exchanges:
         counted.figures.add(one)
     sent = metrics.request(counted, 9).SerializeToString()
@@ -23,7 +23,7 @@ def decoded(*exchanges, **environment: str) -> ResourceMetrics:
 
 
 def received(*exchanges, **environment: str) -> dict[str, Metric]:
-    """Give the metrics of exchanges by their names, as a receiver decodes them."""
+    """Return the metrics of exchanges by their names, as a receiver decodes them."""
     return {metric.name: metric for metric in decoded(*exchanges, **environment).scope_metrics[0].metrics}
 
 
@@ -119,7 +119,7 @@ def test_each_version_of_the_conventions_is_named_by_its_schema_and_in_the_scope
 
 def test_a_series_that_was_kept_counts_on_as_if_its_process_had_not_ended():
     origin = attributes.origin(OPTED_IN, {"run": "a"}, version="1", host="h", instance="s")
-    whole, counted = metrics.new("s", origin, 5), metrics.new("s", origin, 5)
+    whole, counted = metrics.new_series("s", origin, 5), metrics.new_series("s", origin, 5)
     exchanges = [
         USED,
         replace(USED, judged=Judged("error_event", "overloaded", 300 * MS)),
@@ -128,6 +128,6 @@ def test_a_series_that_was_kept_counts_on_as_if_its_process_had_not_ended():
     for one in exchanges:
         whole.figures.add(one)
         counted.figures.add(one)
-        (counted,) = metrics.decode(metrics.encode([counted]))
+        (counted,) = metrics.decode_series(metrics.encode_series([counted]))
     assert metrics.request(counted, 9) == metrics.request(whole, 9)
     assert counted.figures.known == whole.figures.known

@@ -30,7 +30,7 @@ CLOCK = Clock(sleep=lambda _: None)
 
 
 class Receiver:
-    """A collector that takes so many messages of spans, and is away from then on."""
+    """A collector that accepts a number of messages of spans, and is away from then on."""
 
     def __init__(self, takes: int = 99) -> None:
         self.ids: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What a receiver decodes of a span is what the tape knows of the exchange, and no more."""
+"""A span has the facts of its exchange on the tape, and no others."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from tests.support.exchanges import CHUNKS, FACTS, MS, ONE, body
 from wiretape.recorder.decode.exchange import Read
 from wiretape.viewer.ship.otlp import attributes, spans
-from wiretape.viewer.ship.otlp.spans import context
+from wiretape.viewer.ship.otlp.spans import span_context
 from wiretape.viewer.stats.conventions import RELEASED
 from wiretape.viewer.stats.dashboard import EVENTS, OWN_ATTRIBUTES, Traced
 from wiretape.viewer.stats.tools.request import Judged
@@ -24,7 +24,7 @@ HOSTILE = "\x1b[2J\ud800\u202e" + "x" * 500
 
 
 def received(one: Traced, **environment: str) -> Span:
-    """Give the span as a receiver decodes it."""
+    """Return the span as a receiver decodes it."""
     origin = attributes.origin(environment, {}, version="1", host="h", instance="s")
     made = spans.span(one, origin.conventions)
     assert made is not None
@@ -34,7 +34,7 @@ def received(one: Traced, **environment: str) -> Span:
 
 
 def values(pairs):
-    """Give attributes as plain values."""
+    """Return attributes as plain values."""
     plain = {}
     for pair in pairs:
         kind = pair.value.WhichOneof("value")
@@ -60,7 +60,7 @@ def test_a_stream_is_a_client_span_with_the_names_of_the_conventions():
     span = received(EXCHANGE)
     assert (span.name, span.kind, span.status.code) == ("chat m", Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_UNSET)
     assert (span.start_time_unix_nano, span.end_time_unix_nano) == (T0, T0 + 500 * MS)
-    place = context(EXCHANGE.id, EXCHANGE.request_headers)
+    place = span_context(EXCHANGE.id, EXCHANGE.request_headers)
     assert (span.trace_id, span.span_id, span.parent_span_id) == (place.trace, place.span, place.parent)
     assert values(span.attributes) == {
         "gen_ai.operation.name": "chat",

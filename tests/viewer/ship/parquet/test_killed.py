@@ -23,7 +23,7 @@ to, rows = sys.argv[1:]
 archive.MOST_ROWS.update(exchanges=int(rows), streams=int(rows))
 sys.argv[1:] = ["ship", "--once", "--bodies", "--to", to]
 main()"""
-"""Ships as the command does, in files of so many rows."""
+"""Ships as the command does, in files of a given number of rows."""
 KILLS = (("part-*", 1), ("part-*", 4), ("part-*", 9), ("part-*", 12), ("merged-*", 1), ("merged-*", 1))
 """When a shipper is killed: as soon as there are so many more of these files."""
 LARGEST = 40_000
@@ -48,9 +48,9 @@ def start(tape: Path, root: Path, rows: int = 50, preexec: Callable[[], None] | 
 
 
 def rows(root: Path, table: str) -> tuple[int, int]:
-    """Give how many rows and ids the published statement finds."""
+    """Return the numbers of rows and ids that the published statement finds."""
     with duckdb.connect() as connection:
-        (statement,) = (one for one in archive_sql.statements("DuckDB") if f"/{table}/" in one)
+        (statement,) = (one for one in archive_sql.view_statements("DuckDB") if f"/{table}/" in one)
         connection.execute(statement.replace("DIR", str(root)))
         found = connection.execute(f"SELECT count(*), count(DISTINCT id) FROM {table}").fetchone()
         assert found is not None

@@ -1,4 +1,4 @@
-"""The SQL that filters and lists become at a centre, without an engine; `test_servers` has one."""
+"""Filters and lists as SQL of ClickHouse, without an engine; `test_servers` has one."""
 
 import json
 import re
@@ -46,7 +46,7 @@ WHERE = {
 
 
 class Engine:
-    """A centre that keeps what it was asked, and finds nothing."""
+    """A server that keeps its queries, and finds nothing."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -95,7 +95,7 @@ def test_whatever_is_in_a_text_it_stays_one(text: str) -> None:
 
 
 def outside(statement: str) -> str:
-    """Return a statement without what is within its literals."""
+    """Return a statement without the contents of its literals."""
     signs, found, is_inside = iter(statement), "", False
     for sign in signs:
         if is_inside and sign == "\\":
@@ -168,7 +168,7 @@ def test_an_exchange_is_found_by_what_happened_to_it(reference: str, asked: str)
     assert asked in engine.asked[-1]
 
 
-def test_a_list_has_null_for_what_the_centre_lacks() -> None:
+def test_a_list_has_null_for_what_the_server_lacks() -> None:
     engine = Engine()
     with connected(engine.centre) as connection:
         list(queries.exchanges(connection, (*rows.FIELDS, "cost", "currency"), newest_first=True, limit=2))
@@ -200,13 +200,13 @@ def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> No
     entries = ({"model": "m*", "since": date(2026, 1, 2), "input": 1, "output": 0, "cached_input": 0.5},
                {"model": "m'", "input": 7, "output": 7})  # fmt: skip
     with connected(engine.centre) as connection:
-        spent, known = figures.by_group(connection, (), None, Prices(map(entry, entries)))
+        spent, known = figures.costs_by_group(connection, (), None, Prices(map(entry, entries)))
     assert (spent[()] / UNITS, known[()]) == (2.0000015, 8)
     assert "'2026-01-02' <= started_at" in engine.asked[0]
 
 
 class Small(Engine):
-    """A centre whose server has no memory to sort gaps in."""
+    """A server without memory to sort gaps in."""
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         if b"arraySort(groupArrayArrayIf" in request.content:

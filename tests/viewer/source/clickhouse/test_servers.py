@@ -1,4 +1,4 @@
-"""A real server is asked what a tape is asked: the answers are the same, figure by figure."""
+"""A real server gives the same answers as a tape, figure by figure."""
 
 import contextlib
 import itertools
@@ -121,7 +121,7 @@ def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_list(tape: Path, to: str) -> None:
-    """Read the list of a centre as the viewer does, page after page, and compare it with that of the tape."""
+    """Read the list of a server as the viewer does, page after page, and compare it with that of the tape."""
     with centre_of(to) as connection, queries.opened(tape) as own:
         fitting = conditions.condition(parse("-is:open"))
         for order in (None, ("ttft_ms", True), ("ttft_ms", False), ("model", False), ("icl_p99_ms", True)):
@@ -144,7 +144,7 @@ def check_list(tape: Path, to: str) -> None:
 
 
 def check_maps(tape: Path, to: str) -> None:
-    """Count over time at a centre, and compare it with what the tape has."""
+    """Compare the counts over time of a server with those of the tape."""
     with centre_of(to) as connection, queries.opened(tape) as own:
         for metric, room in itertools.product(METRICS, ((150, 40), (1, 3))):
             for text in ("-is:open", "-is:open model:gpt-*", "-is:open model:nobody"):
@@ -168,7 +168,7 @@ def centre_of(to: str) -> Iterator[Connection]:
 
 
 def check_answers(tape: Path, to: str) -> None:
-    """Ask a centre that has what is on a tape what the tape is asked."""
+    """Compare the answers of a server with those of the tape that was shipped to it."""
     ended = ("-f", "-is:open")  # what still runs is not shipped
     for question in QUESTIONS:
         command = question.split()
@@ -192,7 +192,7 @@ def check_answers(tape: Path, to: str) -> None:
     check_maps(tape, to)
 
 
-def test_a_centre_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
+def test_a_server_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(
     tape: Path, wires: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with servers.one(tmp_path) as server:
@@ -284,7 +284,7 @@ def test_a_list_that_is_followed_has_once_what_arrives(tmp_path: Path) -> None:
             Centre(centres.parse_centre(to), centres.Credentials("default", servers.PASSWORD)) as centre,
             connected(centre) as connection,
         ):
-            followed = source.arrived(
+            followed = source.followed(
                 connection,
                 ("id",),
                 last=2,
@@ -329,7 +329,7 @@ def test_percentiles_of_gaps_are_those_of_a_tape_however_many_a_group_has(
 
 
 def check_gaps(found: Figures, gaps: list[int], method: Method) -> None:
-    """Compare what a centre makes of gaps with what a tape makes of them."""
+    """Compare a server's figures of gaps with those of a tape."""
     for name, values in (("icl", gaps), ("read_gap", [gap for gap in gaps if gap])):
         expected = summary.figures(np.array(values, np.int64), method, 1e6)
         for statistic, value in found.statistics[name].items():

@@ -1,4 +1,4 @@
-"""Queries: which rows come, in which order, and what is said when none can."""
+"""Queries: their rows, their order, and the messages where there are none."""
 
 import itertools
 import shutil
@@ -48,7 +48,7 @@ def test_each_query_may_search_for_so_long_anew(tape: Path) -> None:
     with queries.opened(tape) as connection:
         expected = queries.count(connection, where)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(values, "WHOLE_SECONDS", -1)
+            patch.setattr(values, "QUERY_SECONDS", -1)
             with pytest.raises(TooSlow), queries.explained(tape):
                 queries.count(connection, where)
         assert queries.count(connection, where) == expected > 1
@@ -99,7 +99,7 @@ def test_a_limit_is_the_number_of_rows(connection: Connection, limit: int, count
     assert len(list(queries.exchanges(connection, newest_first=True, limit=limit))) == count
 
 
-def test_a_complete_exchange_has_the_instants_that_were_recorded(connection: Connection) -> None:
+def test_a_complete_exchange_has_the_timestamps_that_were_recorded(connection: Connection) -> None:
     row = next(queries.exchanges(connection))
     assert tuple(row) == rows.FIELDS
     known = (
@@ -203,7 +203,7 @@ def test_a_reader_cannot_write(connection: Connection) -> None:
         connection.connection.execute("DELETE FROM segments")
 
 
-def test_a_missing_tape_and_a_foreign_file_are_told_apart(tmp_path: Path) -> None:
+def test_a_missing_tape_and_a_foreign_file_are_distinguished(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as foreign:
         foreign.execute("CREATE TABLE t (x)")

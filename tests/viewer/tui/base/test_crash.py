@@ -1,4 +1,4 @@
-"""What is said when the viewer breaks."""
+"""The message after a fault of the viewer."""
 
 import stat
 from pathlib import Path
@@ -22,8 +22,8 @@ def broken(text: str) -> Exception:
         return error
 
 
-def test_a_fault_is_told_and_its_traceback_kept(state: Path) -> None:
-    told = app.report(broken("no such thing"), SYSTEM).splitlines()
+def test_a_fault_is_reported_and_its_traceback_kept(state: Path) -> None:
+    told = app.report_crash(broken("no such thing"), SYSTEM).splitlines()
     (kept,) = state.rglob("view-*.txt")
     assert told[1] == "  LookupError: no such thing"
     assert "in broken" in kept.read_text("utf-8")
@@ -31,6 +31,6 @@ def test_a_fault_is_told_and_its_traceback_kept(state: Path) -> None:
 
 
 def test_what_a_fault_quotes_cannot_control_the_terminal() -> None:
-    told = app.report(broken("\x1b]0;title\x07\n[bold]"), SYSTEM)
+    told = app.report_crash(broken("\x1b]0;title\x07\n[bold]"), SYSTEM)
     assert len(told.splitlines()) == 5
     assert "\x1b" not in told

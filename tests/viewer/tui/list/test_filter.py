@@ -175,11 +175,11 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
         async with viewed(tape) as pilot:
             await type_filter(pilot, "is:live")
             press(pilot, "enter")
-            await wait_for(pilot, lambda: filter.file().exists())
-            assert filter.read(filter.file()) == ["is:live"]
+            await wait_for(pilot, lambda: filter.history_file().exists())
+            assert filter.read_history(filter.history_file()) == ["is:live"]
 
     async def second() -> None:
-        filter.add(filter.file(), "\x1b]0;t\x07")
+        filter.add_filters(filter.history_file(), "\x1b]0;t\x07")
         async with viewed(tape) as pilot:
             box = await type_filter(pilot, "dra")
             await wait_for(pilot, lambda: len(box.history) == 2)
@@ -190,15 +190,15 @@ def test_a_filter_of_an_earlier_run_is_recalled(tape: Path, tmp_path: Path) -> N
             press(pilot, "down", "down")
             await wait_for(pilot, lambda: box.value == "dra")
 
-    assert filter.file().is_relative_to(tmp_path)
+    assert filter.history_file().is_relative_to(tmp_path)
     journey(first())
     journey(second())
 
 
-def test_a_history_that_is_broken_and_cannot_be_kept_is_told_of_once(
+def test_a_history_that_is_broken_and_cannot_be_kept_is_reported_once(
     tape: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filter.file().mkdir(parents=True)
+    filter.history_file().mkdir(parents=True)
     toasts: list[str] = []
     monkeypatch.setattr(ViewerApp, "notify", lambda app, message, **more: toasts.append(message))
 
@@ -283,7 +283,7 @@ def test_a_mistake_in_the_configuration_is_shown_instead_of_the_saved_views(
 def test_an_expression_that_would_go_on_for_ever_is_taken_for_a_slip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(values, "LONGEST_SECONDS", 0.02)
+    monkeypatch.setattr(values, "SEARCH_SECONDS", 0.02)
     with recorder(tmp_path / "tape.db") as writing:
         parts = [(10, event({"content": "a" * 60_000 + "b"})), (20, event({}) + b"data: [DONE]\n\n")]
         writing.record("a" * 16, parts)

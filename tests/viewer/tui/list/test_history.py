@@ -11,21 +11,21 @@ from wiretape.viewer.tui.list import filter
 
 def test_history_is_in_the_state_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert filter.file() == tmp_path / "wiretape" / "filters.json"
+    assert filter.history_file() == tmp_path / "wiretape" / "filters.json"
 
 
 def test_history_keeps_the_newest_last(tmp_path: Path) -> None:
     path = tmp_path / "state" / "filters.json"
-    assert filter.read(path) == []
+    assert filter.read_history(path) == []
     for text in ("a", HOSTILE, "\ud800", " ", "b", "a", "x" * 5000):
-        filter.add(path, text)
-    assert filter.read(path) == [HOSTILE, "\ud800", "b", "a"]
+        filter.add_filters(path, text)
+    assert filter.read_history(path) == [HOSTILE, "\ud800", "b", "a"]
     assert [one.name for one in path.parent.iterdir()] == ["filters.json"]
 
 
 def test_history_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "state" / "filters.json"
-    filter.add(path, "a")
+    filter.add_filters(path, "a")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -44,22 +44,22 @@ def test_broken_history_is_an_error_and_is_replaced(data: bytes, tmp_path: Path)
     path = tmp_path / "filters.json"
     path.write_bytes(data)
     with pytest.raises(ValueError, match=r"."):
-        filter.read(path)
-    filter.add(path, "a")
-    assert filter.read(path) == ["a"]
+        filter.read_history(path)
+    filter.add_filters(path, "a")
+    assert filter.read_history(path) == ["a"]
 
 
 def test_invalid_entries_of_the_history_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "filters.json"
     path.write_text('["a", 3, null, "", ["b"], "c"]')
-    assert filter.read(path) == ["a", "c"]
+    assert filter.read_history(path) == ["a", "c"]
 
 
 def test_a_directory_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"."):
-        filter.add(tmp_path / "file" / "filters.json", "a")
+        filter.add_filters(tmp_path / "file" / "filters.json", "a")
     (tmp_path / "filters.json").mkdir()
     with pytest.raises(OSError, match=r"."):
-        filter.add(tmp_path / "filters.json", "a")
+        filter.add_filters(tmp_path / "filters.json", "a")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "filters.json"]

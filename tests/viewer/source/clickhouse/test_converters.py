@@ -26,5 +26,5 @@ from wiretape.viewer.source.clickhouse import client
     ],
 )
 def test_a_value_is_of_the_type_of_its_column(type: str, given: Any, expected: Any) -> None:
-    ((found,),) = client.rows([type], [[given]])
+    ((found,),) = client.converted_rows([type], [[given]])
     assert repr(found) == repr(expected)

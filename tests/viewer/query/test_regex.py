@@ -1,4 +1,4 @@
-"""Regular expressions: what they see, which are refused, and that none goes on for ever."""
+"""Regular expressions: their subjects, their limits, and their time limit."""
 
 import pytest
 
@@ -10,14 +10,14 @@ from wiretape.viewer.query.values import Searches, TooSlow
 def test_a_regular_expression_sees_the_beginning_of_a_text() -> None:
     assert Searches().search("B$", "ab")
     assert Searches().search("é", "é\xff".encode("latin-1") + "é".encode())
-    assert not Searches().search("x", "a" * values.TEXT_CAP + "x")
+    assert not Searches().search("x", "a" * values.SEARCH_CHARACTERS + "x")
     assert Searches().search("x", None) is None
 
 
 @pytest.mark.parametrize("text", ["(", "a{99999999999}", "x" * 201])
 def test_what_is_no_regular_expression_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a regular expression"):
-        values.compiled(text)
+        values.compiled_regex(text)
 
 
 def test_a_repeat_within_a_repeat_is_no_trouble() -> None:
@@ -25,7 +25,7 @@ def test_a_repeat_within_a_repeat_is_no_trouble() -> None:
 
 
 def test_an_expression_that_would_go_on_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "LONGEST_SECONDS", 0.02)
+    monkeypatch.setattr(values, "SEARCH_SECONDS", 0.02)
     with pytest.raises(TooSlow, match="takes too long on what is recorded"):
         Searches().search("(x+x+)+y", "x" * 60_000)
 
@@ -42,13 +42,13 @@ class Stopwatch:
 
 
 def test_what_takes_no_longer_than_its_text_is_worth_has_no_end() -> None:
-    searches = Searches(Clock(Stopwatch(values.CHARACTER_NS * 10).now))
+    searches = Searches(Clock(Stopwatch(values.SEARCH_CHARACTER_NS * 10).now))
     assert all(searches.search("b", "a" * 9 + "b") for _ in range(1000))
     assert searches.search("b", None) is None
 
 
 def test_the_searches_of_a_query_have_an_end_together_and_those_of_the_next_one_anew() -> None:
-    each_ns = round(values.WHOLE_SECONDS * 1e9 / 3)
+    each_ns = round(values.QUERY_SECONDS * 1e9 / 3)
     searches = Searches(Clock(Stopwatch(each_ns).now))
     for _ in range(2):
         assert [searches.search("b", "ab") for _ in range(3)] == [True] * 3
@@ -60,6 +60,6 @@ def test_the_searches_of_a_query_have_an_end_together_and_those_of_the_next_one_
 
 
 def test_a_text_is_searched_no_longer_than_is_left_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "WHOLE_SECONDS", 0.02)
+    monkeypatch.setattr(values, "QUERY_SECONDS", 0.02)
     with pytest.raises(TooSlow):
         Searches().search("(x+x+)+y", "x" * 60_000)
