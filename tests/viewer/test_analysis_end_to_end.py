@@ -1,4 +1,4 @@
-"""What the analysis promises, shown through the real commands on one tape.
+"""The promises of the analysis, through the real commands on one tape.
 
 The worked examples, byte for byte and instant for instant, measured as each tool measures, beside the figures that are
 expected of it. Two groups of which one is a fifth slower, and two alike: the one difference is found, the other is not
@@ -99,7 +99,7 @@ EXPECTED = {
 
 
 def exchange(given: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
-    """Give the frames of an exchange as a relay would send them; the id is made of the labels."""
+    """Return the frames of an exchange as a relay would send them; the id is made of the labels."""
     id = hashlib.sha256(repr(labels).encode()).hexdigest()[:16]
     body, status, start = b'{"model":"m","stream":true}', given.get("status", 200), 0
     yield journal.Begin(
@@ -172,7 +172,7 @@ def run(tape: Path, *arguments: str, code: int = 0) -> Result:
 
 
 def measured_as(tape: Path, tool: str, where: str) -> tuple[dict[str, Any], str]:
-    """Give what `stats --as` prints for machines, by metric, and what it says beside it."""
+    """Return the output of `stats --as` for machines, by metric, and its remarks."""
     result = run(tape, "stats", "--as", tool, "-f", where, "--format", "json")
     return {row["metric"]: row for row in json.loads(result.stdout)}, result.stderr
 

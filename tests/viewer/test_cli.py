@@ -1,4 +1,4 @@
-"""The command line as a whole: what it says and exits with when something is wrong."""
+"""The command line as a whole: messages and exit codes of errors."""
 
 import os
 import re

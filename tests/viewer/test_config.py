@@ -1,4 +1,4 @@
-"""The configuration: what its files say, in which order, and how a mistake in one of them is reported."""
+"""The configuration: its files, their precedence, and the report of a mistake in one of them."""
 
 from pathlib import Path
 

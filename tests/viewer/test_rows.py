@@ -1,4 +1,4 @@
-"""Rows: names, units and what a chunk carries; the contract is spelled out here once more, on purpose."""
+"""Rows: names, units and the fields of a chunk; the contract is spelled out here once more, on purpose."""
 
 import base64
 import gzip

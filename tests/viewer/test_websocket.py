@@ -1,4 +1,4 @@
-"""A WebSocket is shown in both directions, and what its client did between two responses is nobody's stall."""
+"""A WebSocket is shown in both directions, and a pause of its client between two responses is nobody's stall."""
 
 import json
 from pathlib import Path

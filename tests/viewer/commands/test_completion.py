@@ -1,4 +1,4 @@
-"""What is offered at Tab, and that nothing bad ever comes of asking."""
+"""Completion: the candidates for a word, without errors and side effects."""
 
 import json
 import os

@@ -61,7 +61,7 @@ def test_a_filter_that_names_the_operation_decides(tape: Path, command: tuple[st
     }  # fmt: skip
 
 
-def test_what_is_left_out_is_said_once_below_the_table(tape: Path) -> None:
+def test_omissions_are_reported_once_below_the_table(tape: Path) -> None:
     for command in (
         ("stats",),
         ("stats", "--by", "model"),

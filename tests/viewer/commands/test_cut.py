@@ -1,4 +1,4 @@
-"""`db cut`: what is cut is what was recorded, the same every time, as a tape and as text."""
+"""`db cut`: the cut holds the recorded bytes, the same every time, as a tape and as text."""
 
 import io
 import json

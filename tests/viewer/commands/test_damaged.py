@@ -108,7 +108,7 @@ def run(tape: Path, command: str) -> None:
 
 
 def screens(connection: Connection) -> Iterator[Callable[[], Any]]:
-    """Give what the screens of the viewer read."""
+    """Return the rows that the viewer's screens read."""
     numbers = live.numbers(connection)
     yield lambda: live.numbers(connection, by="ttft_ms", descending=True)
     yield lambda: live.listed(connection, numbers)

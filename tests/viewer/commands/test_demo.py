@@ -1,4 +1,4 @@
-"""The demo is the whole way, from scripted sockets to the table: it must show what it promises."""
+"""The demo, from scripted sockets to the table."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The command `doctor`, from the outside: what it looks at, what it exits with, and that it keeps secrets."""
+"""The command `doctor`, from the outside: checks, exit codes, and secrets, which it keeps."""
 
 import json
 import shutil
@@ -72,7 +72,7 @@ def test_a_tape_that_others_may_read_is_3(tmp_path: Path) -> None:
 
 @pytest.mark.damages
 @pytest.mark.parametrize("heard", ["soon", b"\x00", 7, "0001-01-01"])
-def test_a_heartbeat_that_is_no_instant_is_not_known(tape: Path, tmp_path: Path, heard: object) -> None:
+def test_a_heartbeat_that_is_no_timestamp_is_not_known(tape: Path, tmp_path: Path, heard: object) -> None:
     path = tmp_path / "tape.db"
     shutil.copy(tape, path)
     with sqlite3.connect(path) as writer:

@@ -1,4 +1,4 @@
-"""What each fact about a place means, and that no secret is said."""
+"""The findings of `doctor` for each fact about a machine; none contains a secret."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What is exported, and where to."""
+"""The command `export`: contents and destinations."""
 
 import json
 from pathlib import Path

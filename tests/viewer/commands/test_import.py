@@ -1,4 +1,4 @@
-"""`import`: what other programs recorded is on the tape as far as they knew it, and no further."""
+"""`import`: the tape has the facts that other programs recorded, and no others."""
 
 import gzip
 import json
@@ -22,12 +22,12 @@ ANSWER = b"".join(CHAT)
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    """Where a tape may be made; nothing is there yet."""
+    """The path for a tape that does not exist yet."""
     return tmp_path / "tape.db"
 
 
 def imported(tape: Path, *arguments: object, code: int = 0) -> str:
-    """Import, check that the tape is whole and derived alike again, and give what was printed."""
+    """Import, check that the tape is intact and derived alike again, and return the output."""
     result = run(tape, "import", *map(str, arguments), code=code)
     if tape.exists():
         assert "is whole" in run(tape, "db", "check").output
@@ -153,7 +153,7 @@ def test_an_archive_of_imports_brings_back_what_was_unknown(tape: Path, tmp_path
 
 
 def stable(line: str) -> str:
-    """Return a row without what is not of an archive: whether a connection was kept."""
+    """Return a row without the field that an archive lacks: whether the connection was kept."""
     return json.dumps(json.loads(line) | {"connection_reused": None})
 
 

@@ -55,7 +55,7 @@ def test_a_filter_that_cannot_be_read_is_a_usage_error(tape: Path) -> None:
 
 
 def interrupted(tape: Path, *arguments: str, lines: int) -> list[str]:
-    """Follow a tape until so many lines have come, then interrupt."""
+    """Follow a tape until the given count of lines has arrived, then interrupt."""
     command = [*forked.CLI, "ls", "-F", "--db", str(tape), *arguments]
     with forked.Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

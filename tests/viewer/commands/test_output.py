@@ -1,4 +1,4 @@
-"""How commands write: the formats, and stdout when it is full."""
+"""Output of commands: the formats, and a full stdout."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The command `play`, from the outside: what is written, when, and how it ends."""
+"""The command `play`, from the outside: its output, timing and end."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def test_several_play_in_the_order_in_which_they_are_named(tape: Path) -> None:
     assert played == "Hello, worldHello, Hello, world"
 
 
-def test_how_a_broken_stream_ended_is_said_on_stderr(tape: Path) -> None:
+def test_how_a_broken_stream_ended_is_reported_on_stderr(tape: Path) -> None:
     assert (
         run(tape, "play", TRUNCATED, "--no-wait").stderr
         == f"wiretape: {TRUNCATED}: truncated (eof): closed mid-chunk\n"
@@ -34,7 +34,7 @@ def test_how_a_broken_stream_ended_is_said_on_stderr(tape: Path) -> None:
     assert run(tape, "play", FAILED, "--no-wait", "--as", "text").stderr.endswith("(mid_stream): overloaded\n")
 
 
-def test_a_part_in_which_nothing_came_is_said_on_stderr(tape: Path) -> None:
+def test_a_part_in_which_nothing_came_is_reported_on_stderr(tape: Path) -> None:
     played = run(tape, "play", COMPLETE, "--no-wait", "--from", "3s")
     assert (played.stdout, played.stderr) == (
         "", f"wiretape: {COMPLETE}: no data in that section; it ended after 0.181 s\n"

@@ -30,7 +30,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def pass_rows(rows: int) -> list[int]:
-    """Pass rows through a bar, and return what it was told of their number."""
+    """Pass rows through a bar, and return the counts that it received."""
     totals = list[int]()
 
     def total() -> int:

@@ -1,4 +1,4 @@
-"""`wiretape pull`: a selection of a tape, or of a centre, as an ordinary tape."""
+"""`wiretape pull`: a selection of a tape, or of a server, as an ordinary tape."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def held(path: Path, where: str = "-is:open") -> list[list[str]]:
-    """Return what a tape holds, in lines, whatever their order."""
+    """Return the contents of a tape as lines, in any order."""
     tables = [("stats",), *(("export", "--table", table) for table in ("chunks", "reads"))]
     return [sorted(run(*table, "--db", path, "-f", where)[1].splitlines()) for table in tables]
 
@@ -50,7 +50,7 @@ def test_a_selection_of_a_tape_is_a_tape_and_pulling_again_adds_what_is_new(tape
 
 
 def pull(engine: Readable, out: Path) -> pulling.Pulled:
-    """Make a tape of all that a centre has."""
+    """Make a tape of all exchanges of a server."""
     pulled = pulling.Pulled()
     numbers = [f"{row['started_at'].decode()} {id}" for id, row in engine.final().items()]
     with engines.centre(engine) as centre, out.open("xb") as stream:
@@ -58,7 +58,7 @@ def pull(engine: Readable, out: Path) -> pulling.Pulled:
     return pulled
 
 
-def test_what_is_pulled_of_a_centre_is_what_was_shipped(tape: Path, tmp_path: Path) -> None:
+def test_what_is_pulled_of_a_server_is_what_was_shipped(tape: Path, tmp_path: Path) -> None:
     engine, out = Readable(), tmp_path / "out.db"
     engines.ship(tape, engine, bodies=True)
     pulled = pull(engine, out)
@@ -67,7 +67,7 @@ def test_what_is_pulled_of_a_centre_is_what_was_shipped(tape: Path, tmp_path: Pa
 
 
 def figures(path: Path) -> list[list[str]]:
-    """Return what lists, figures and gates say of a tape, without the flag of bytes that were not shipped."""
+    """Return lists, figures and gates of a tape, without the flag of bytes that were not shipped."""
     asked = (["stats", "--by", "model"], ["export", "-f", "gap>20ms"])
     return [run(*one, "--db", path)[1].replace("bytes_not_shipped", "").replace(" ", "").splitlines() for one in asked]
 
@@ -106,7 +106,7 @@ def test_a_tape_without_bytes_ships_none_in_the_place_of_those_of_another(tape: 
     assert not engine.rows["streams"]
 
 
-def test_what_works_on_tapes_only_says_how_a_centre_becomes_one(tmp_path: Path) -> None:
+def test_what_works_on_tapes_only_says_how_a_server_becomes_one(tmp_path: Path) -> None:
     url = "clickhouse://127.0.0.1:1/db"
     for arguments in (["show", "@"], ["play", "@"], ["serve"], ["view", "--web"], ["rm", "@"], ["db", "info"],
                       ["export", "--table", "chunks"]):  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command `serve`, from the outside: what it prints, and how it ends."""
+"""The command `serve`, from the outside: its output and its end."""
 
 import signal
 import time
@@ -44,7 +44,7 @@ def test_a_stall_that_is_not_played_is_told_at_the_start(demo: tuple[Path, str],
     assert ("1 exchange of these stalled, which is not played: --speed 0 has no waits" in report) == warned
 
 
-def test_a_ready_file_that_cannot_be_written_is_told_in_a_line(tape: Path, tmp_path: Path) -> None:
+def test_a_ready_file_that_cannot_be_written_is_reported_in_a_line(tape: Path, tmp_path: Path) -> None:
     done = forked.run(["serve", "--db", tape, "--ready-file", tmp_path / "no" / "url"])
     assert done.returncode == 1
     assert done.stderr.endswith("cannot be written (No such file or directory): name another --ready-file\n")

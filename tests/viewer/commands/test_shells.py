@@ -1,4 +1,4 @@
-"""How shells ask and are told; bash itself runs its script, where there is one that is new enough."""
+"""Completion in shells; bash runs its script itself, if it is new enough."""
 
 import os
 import shutil

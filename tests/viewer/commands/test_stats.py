@@ -1,4 +1,4 @@
-"""The commands of analysis, from the outside: what they print, their formats and their exit codes."""
+"""The commands of analysis, from the outside: output, formats and exit codes."""
 
 import csv
 import io
@@ -103,7 +103,7 @@ def test_a_statistic_is_a_column_of_the_page_and_a_field_of_every_quantity(tape:
     assert list(row) == ["metric", "n"]
 
 
-def test_what_had_no_room_is_said_once_for_all_groups(tape: Path) -> None:
+def test_what_had_no_room_is_reported_once_for_all_groups(tape: Path) -> None:
     shown = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "stats", "--by", "status", columns=60)).split())
     assert shown.count("hidden: ") == 1
     assert shown.endswith("hidden: mean, std, min, p90; widen the terminal or use --columns")

@@ -1,4 +1,4 @@
-"""What is known of the connection and of the clock of an exchange, in the commands."""
+"""Facts about the connection and the clock of an exchange, in commands."""
 
 from pathlib import Path
 

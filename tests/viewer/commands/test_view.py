@@ -1,4 +1,4 @@
-"""The command `view`: what it takes, and what it loads."""
+"""The command `view`: its arguments and its imports."""
 
 import subprocess
 import sys

@@ -18,7 +18,7 @@ FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 10**12)
 
 
 def spoken(*said: tuple[int, dict[str, object]]) -> Transcript:
-    """Make a transcript of deltas, each in a read at so many ms."""
+    """Make a transcript of deltas, each in a read at the given time, in ms."""
     reads, body = [], b""
     for seq, (at_ms, delta) in enumerate(said):
         data = event(delta)
@@ -127,7 +127,7 @@ def test_a_very_long_text_is_laid_out_a_little_at_a_time() -> None:
     assert len(answer) == 701
 
 
-def test_texts_without_events_are_said_at_once(connection: Connection) -> None:
+def test_texts_without_events_are_reported_at_once(connection: Connection) -> None:
     row = queries.detail(connection, queries.find(connection, COMPLETE))
     transcript = Transcript.of_texts({"content": row.content or ""}, [("call", "{}")])
     answer = AnswerLayout(transcript, 40)

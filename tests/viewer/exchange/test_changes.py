@@ -1,4 +1,4 @@
-"""What changed between two requests."""
+"""Changes between two requests."""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Times as they are told."""
+"""Formats of times."""
 
 from datetime import datetime
 
@@ -19,7 +19,7 @@ STARTED = "2026-03-01T23:59:59.950000Z"
 
 
 def heard(*reads: tuple[int, int]) -> Transcript:
-    """Give a transcript of reads: when each came, in ms, and how many events it brought."""
+    """Return a transcript of reads, given the time of each, in ms, and its count of events."""
     word = event({"content": "x"})
     parts = [word * count for _, count in reads]
     starts = [sum(map(len, parts[:place])) for place in range(len(parts))]

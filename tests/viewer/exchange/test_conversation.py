@@ -89,7 +89,7 @@ def test_a_long_text_is_folded_by_its_lines() -> None:
     assert "  … 9 more lines: r shows it" in shown
 
 
-def test_a_changed_system_prompt_and_left_out_messages_are_told() -> None:
+def test_a_changed_system_prompt_and_left_out_messages_are_reported() -> None:
     system = {"role": "system", "content": "Be long."}
     before = asked(FIRST, request(turns.asked(*turns.QUESTION, *turns.GOES_ON)))
     shown = text(lines(turn(asked(SECOND, request(turns.asked(system, *turns.GOES_ON))), before), Folding(40), ""))

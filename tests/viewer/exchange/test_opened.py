@@ -1,4 +1,4 @@
-"""All of an exchange from what the tape holds of it."""
+"""An opened exchange, from its rows on the tape."""
 
 import gc
 import pickle

@@ -1,4 +1,4 @@
-"""How an exchange stands while it may still run."""
+"""The state of an exchange that may still run."""
 
 import dataclasses
 from array import array

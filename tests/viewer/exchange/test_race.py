@@ -1,4 +1,4 @@
-"""A race: two exchanges on one clock, aligned by what one likes, with one playhead, and how each stands."""
+"""A race: two exchanges on one clock, aligned at a chosen event, with one playhead, and the state of each."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ class Now:
 
 
 def lane(texts: list[tuple[int, str]], end_ms: int | None = None) -> Lane:
-    """Make a lane of deltas: when they came, in ms, and what they said."""
+    """Make a lane of deltas from their times, in ms, and texts."""
     parts = [(at, event({"content": text})) for at, text in texts]
     reads, start = [], 0
     for seq, (at, data) in enumerate(parts):

@@ -1,4 +1,4 @@
-"""Pages about one exchange: what they say of it."""
+"""Pages about one exchange, as text."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How an exchange stands, in signs, words and cells; and a line of the list."""
+"""States of exchanges, as signs, words and cells; and a line of the list."""
 
 import struct
 

@@ -77,7 +77,7 @@ def test_an_exchange_without_a_body_is_drawn_empty() -> None:
 
 
 @given(st.integers(1, 10**12), st.integers(1, 300), st.data())
-def test_the_instant_of_a_cell_is_in_that_cell(axis: int, cells: int, data: st.DataObject) -> None:
+def test_the_timestamp_of_a_cell_is_in_that_cell(axis: int, cells: int, data: st.DataObject) -> None:
     cell = data.draw(st.integers(0, cells - 1))
     at = strips.instant(cell, axis, cells)
     assert strips.cell(at, axis, cells) == cell or axis < cells

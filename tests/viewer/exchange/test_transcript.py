@@ -1,4 +1,4 @@
-"""What an exchange said, event by event, and its texts as they grew."""
+"""The answer of an exchange, event by event, and its texts at each of them."""
 
 import random
 from pathlib import Path

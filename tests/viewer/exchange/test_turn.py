@@ -1,4 +1,4 @@
-"""What of a request the turn before has said, and why a request has no messages."""
+"""The part of a request that the turn before has already, and reasons for a request without messages."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the time went, as bars."""
+"""The phases of an exchange, as bars."""
 
 from sqlalchemy import Connection
 

@@ -67,7 +67,7 @@ def test_the_header_says_the_version_the_terminal_and_when(connection: Connectio
     }
 
 
-def test_each_delta_appears_at_its_instant_since_the_request(connection: Connection) -> None:
+def test_each_delta_appears_at_its_timestamp_since_the_request(connection: Connection) -> None:
     assert events(connection, COMPLETE) == [
         (0.11, "m", "ttft 110.0 ms"),
         (0.11, "o", "Hel"),

@@ -97,12 +97,12 @@ def test_milliseconds_are_written_as_python_writes_them(ns: list[float | None]) 
 
 
 @given(st.lists(st.integers(0, 1 << 53), min_size=1))
-def test_milliseconds_of_known_instants_are_written_as_python_writes_them(ns: list[int]) -> None:
+def test_milliseconds_of_known_timestamps_are_written_as_python_writes_them(ns: list[int]) -> None:
     assert export.milliseconds(ns) == [repr(rows.ms(value)) for value in ns]
 
 
 @pytest.mark.parametrize("damaged", ["x", b"x"])
-def test_an_instant_that_is_no_number_is_damage(damaged: Any) -> None:
+def test_a_timestamp_that_is_no_number_is_damage(damaged: Any) -> None:
     for ns in ([damaged], [1, damaged], [None, 1.5, damaged]):
         with pytest.raises(TapeDamaged, match="the tape is damaged"):
             export.milliseconds(ns)

@@ -1,4 +1,4 @@
-"""What each column of an export is: none is left out, and what the rows hold is of the kind that is said."""
+"""The columns of an export: each is described, and rows hold values of the described kind."""
 
 import json
 from datetime import datetime
@@ -37,7 +37,7 @@ def test_the_columns_are_those_of_the_tables() -> None:
 
 
 @each_case("table", fields.TABLES)
-def test_what_is_known_is_of_the_kind_that_is_said(connection: Connection, table: str) -> None:
+def test_known_values_are_of_the_described_kind(connection: Connection, table: str) -> None:
     known = {field.name: field.kind for field in fields.of(table, ("model", "status", "day"))}
     if table == "summary":
         found = [

@@ -153,7 +153,7 @@ def test_reads_of_many_exchanges_are_each_with_their_own(made: Tape) -> None:
 
 
 def _of(read: pd.DataFrame, exchange: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Give the same selection, made by pandas."""
+    """Return the same selection, made by pandas."""
     wanted = exchange.loc[exchange["model"].str.startswith(model), "id"]
     chosen = read[read["id"].isin(wanted)].reset_index(drop=True)
     chosen["id"] = chosen["id"].cat.remove_unused_categories()
@@ -204,7 +204,7 @@ def test_what_no_column_could_hold_is_unknown(tmp_path: Path) -> None:
     assert frame["output_tokens"].tolist() == [pd.NA]
 
 
-def test_no_tape_is_told_at_once(tmp_path: Path) -> None:
+def test_no_tape_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no tape at"):
         open_tape(tmp_path / "none.db")
     (tmp_path / "text.db").write_text("no tape" * 100)
@@ -220,7 +220,7 @@ def test_without_a_path_the_default_tape_is_opened(tape: Path, monkeypatch: pyte
 
 
 @pytest.mark.damages
-def test_a_damaged_instant_is_the_first_of_all_and_told(
+def test_a_damaged_timestamp_is_the_first_of_all_and_reported(
     tape: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path(shutil.copy(tape, tmp_path / "tape.db"))

@@ -35,7 +35,7 @@ ENTRY = {
     },
     "timings": {"send": (int, float), "wait": (int, float), "receive": (int, float)},
 }  # fmt: skip
-"""What HAR 1.2 requires of an entry."""
+"""The entry that HAR 1.2 requires."""
 
 
 def assert_of_shape(value: Any, shape: Any) -> None:
@@ -80,7 +80,7 @@ def test_an_archive_has_the_structure_of_har(connection: Connection) -> None:
         assert found["time"] == pytest.approx(sum(max(found["timings"][name], 0) for name in PHASES))
 
 
-def test_each_event_has_the_instant_of_its_read(connection: Connection) -> None:
+def test_each_event_has_the_timestamp_of_its_read(connection: Connection) -> None:
     found = entries(connection)[COMPLETE]
     started = datetime.fromisoformat(found["startedDateTime"]).timestamp()
     messages = found["_eventSourceMessages"]
@@ -116,14 +116,14 @@ def test_what_did_not_complete_says_so(connection: Connection) -> None:
     assert "_eventSourceMessages" not in found[LIMITED]
 
 
-def test_the_phases_of_a_whole_exchange_are_what_lies_between_its_instants() -> None:
+def test_the_phases_of_a_whole_exchange_are_what_lies_between_its_timestamps() -> None:
     found = timed(connected_ns=2 * MS, sent_ns=3 * MS, headers_ns=20 * MS, end_ns=100 * MS)
     assert found == {
         "blocked": -1, "dns": -1, "ssl": -1, "connect": 2.0, "send": 1.0, "wait": 17.0, "receive": 80.0,
     }  # fmt: skip
 
 
-def test_no_phase_is_counted_twice_where_instants_are_out_of_order() -> None:
+def test_no_phase_is_counted_twice_where_timestamps_are_out_of_order() -> None:
     found = timed(connected_ns=5 * MS, sent_ns=3 * MS, headers_ns=20 * MS, end_ns=100 * MS)
     assert [found[name] for name in ("connect", "send", "wait", "receive")] == [5, 0, 15, 80]
 
@@ -141,7 +141,7 @@ def test_an_open_exchange_is_timed_up_to_its_last_read(connection: Connection) -
     assert [timed(7 * MS, sent_ns=3 * MS, headers_ns=4 * MS)[name] for name in ("connect", "send")] == [-1, 3]
 
 
-def test_without_an_answer_the_status_is_0_and_the_error_is_said(connection: Connection) -> None:
+def test_without_an_answer_the_status_is_0_and_the_error_is_reported(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, TRUNCATED))
     row = replace(one.row, status=None, outcome="connect_error", outcome_detail="dns")
     found = har.entry(replace(one, row=row, response_headers=[], body=b"", decoded=Decoded(b"", "json")))

@@ -1,4 +1,4 @@
-"""Parquet: read back, it is what the rows were, typed; the file's own bytes are pyarrow's business."""
+"""Parquet: rows that are read back are the same, and typed; the bytes of the file are up to pyarrow."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""A trace of curl: what it sent and received, when, and how it ended."""
+"""A trace of curl: bytes sent and received, their times, and the end."""
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -11,7 +11,7 @@ from wiretape.viewer.importing import curl, formats
 from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable
 
 TRACE = (Path(__file__).parents[2] / "data" / "imports" / "curl-7.88-chunked.trace").read_bytes()
-"""Of curl 7.88.1 with `-sN --trace-time --trace -`: its standard output is in between."""
+"""A trace of curl 7.88.1 with `-sN --trace-time --trace -`: its standard output is in between."""
 SOURCE = ImportedFile("t", datetime(2026, 11, 23, 12, tzinfo=UTC), day=date(2026, 11, 23))
 SENT = b"POST /v1/x HTTP/1.1\r\nHost: api.test\r\nContent-Length: 2\r\n\r\n"
 LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
@@ -20,7 +20,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def dump(what: str, data: bytes, at: str = "", id: str = "") -> bytes:
-    """Return what curl writes of a piece."""
+    """Return a piece as curl writes it."""
     lines = [f"{at}{id}{what}, {len(data)} bytes (0x{len(data):x})\n"]
     for start in range(0, len(data), 16):
         part = data[start : start + 16]
@@ -110,7 +110,7 @@ def test_how_a_transfer_ended(rest: bytes, ended_by: str, body: bytes, framing: 
     assert not one.is_timed or not one.body
 
 
-def test_several_transfers_are_told_apart_by_their_order_or_their_ids() -> None:
+def test_several_transfers_are_distinguished_by_their_order_or_their_ids() -> None:
     one_after_the_other = (sent() + received(LENGTH, b"abcd") + info(LEFT)) * 2
     assert [one.body for one in parsed(one_after_the_other)] == [b"abcd"] * 2
     first, second = "[0-0] ", "[1-1] "

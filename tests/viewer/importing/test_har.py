@@ -1,4 +1,4 @@
-"""An archive: bodies, phases, and the times of events, as far as it has them."""
+"""An archive: bodies, phases, and the times of events that it has."""
 
 import base64
 import itertools

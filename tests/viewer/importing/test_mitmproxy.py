@@ -1,4 +1,4 @@
-"""Flows of mitmproxy: what it kept of them, and how they ended."""
+"""Flows of mitmproxy: their contents and their ends."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from wiretape.viewer.importing import formats, mitmproxy
 from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable, problem
 
 FLOWS = (Path(__file__).parents[2] / "data" / "imports" / "mitmproxy-11.flows").read_bytes()
-"""Of mitmdump 11.0.2 as a reverse proxy: a stream, a whole answer, and a stream that broke off."""
+"""Flows of mitmdump 11.0.2 as a reverse proxy: a stream, a complete answer, and a stream that broke off."""
 SOURCE = ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC))
 REQUEST = {
     "method": b"GET", "scheme": b"https", "host": "api.test", "port": 443, "path": b"/v1/x", "content": b"",

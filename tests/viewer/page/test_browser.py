@@ -1,4 +1,4 @@
-"""Pages in Chromium: what they show, what they do when keys are pressed, and that nothing leaves them."""
+"""Pages in Chromium: contents, keys, and no request to anywhere."""
 
 import struct
 import zlib
@@ -76,7 +76,7 @@ def test_the_policy_stops_requests_and_markup_made_by_a_script(page: Page, stall
     page.faults.clear()
 
 
-def test_the_players_text_is_the_tapes_at_each_of_five_instants(page: Page, stall: Path, stalled: Path) -> None:
+def test_the_players_text_is_the_tapes_at_each_of_five_timestamps(page: Page, stall: Path, stalled: Path) -> None:
     with queries.opened(stalled) as connection:
         transcript = Transcript(queries.observed(connection, queries.find(connection, "@"))[2])
     content = transcript.voices[0].content

@@ -1,4 +1,4 @@
-"""The page of one exchange: its data are the tape's, and what was said is in it only where that was asked for."""
+"""The page of one exchange: its data are the tape's, and bodies are in it only on request."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def exported(tape: Path, directory: Path, id: str, *options: str) -> Read:
 
 
 def said(data: dict[str, Any], position: int) -> list[str]:
-    """Return each text of a page as it was when so many events had come."""
+    """Return each text of a page after the given count of events."""
     return [
         "".join(piece for event, piece in zip(undelta(text["events"]), text["pieces"], strict=True) if event < position)
         for text in data["texts"]
@@ -105,7 +105,7 @@ def test_a_verdict_reads_as_in_show(tape: Path, tmp_path: Path) -> None:
     assert verdict["evidence"] in shown
 
 
-def test_nothing_that_was_said_is_in_a_page_unless_it_was_asked_for(tape: Path, tmp_path: Path) -> None:
+def test_no_text_is_in_a_page_unless_requested(tape: Path, tmp_path: Path) -> None:
     texts = {COMPLETE: ("Hel", "world"), TOOLS: ("Think", "Oslo", "city", "get_weather")}
     for id, words in texts.items():
         bare, with_text, whole = (

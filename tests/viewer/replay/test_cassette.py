@@ -1,4 +1,4 @@
-"""A tape that is served, and to which what it lacks is recorded."""
+"""A served tape, on which missing requests are recorded."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ async def api() -> AsyncIterator[Api]:
 
 @dataclass
 class Session:
-    """A cassette that runs, and what it told."""
+    """A running cassette, and its messages."""
 
     cassette: Cassette = field(init=False)
     recorded: list[tuple[journal.Finished, bool]] = field(default_factory=list)
@@ -97,7 +97,7 @@ async def session(
 
 
 def said(got: Answer) -> str:
-    """Give the number of the upstream's answer."""
+    """Return the number of the upstream's answer."""
     assert got.complete
     return got.body.partition(b"answer ")[2][:1].decode()
 
@@ -107,14 +107,14 @@ def text(cassette: Path) -> bytes:
 
 
 def taped(tape: Path) -> list[tuple[str, str]]:
-    """Give the outcome and the id of each exchange of a database."""
+    """Return the outcome and the id of each exchange of a database."""
     with queries.opened(tape) as connection:
         return [(one.outcome, one.id) for one in replayed.heads(connection)]
 
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    """Where a tape may be made."""
+    """The path for a tape that does not exist yet."""
     return tmp_path / "tape.db"
 
 

@@ -35,7 +35,7 @@ def library(
 
 
 def found(library: Library, target: str, request: bytes = b"", method: str = "POST", id: str | None = None) -> str:
-    """Give the id of what answers a request, or why nothing does."""
+    """Return the id of the exchange that answers a request, or the reason why none does."""
     head = library.find(ReplayRequest(method, target.encode(), request, id))
     return head.message if isinstance(head, Miss) else head.id
 
@@ -151,7 +151,7 @@ def test_a_miss_reads_all_bodies_at_once_and_each_once() -> None:
     assert found(many, CHAT, body("321")) == "0321"
 
 
-def test_of_a_large_body_the_first_differences_are_told() -> None:
+def test_of_a_large_body_the_first_differences_are_reported() -> None:
     recorded = library(*[(OPENAI, CHAT, body(f"{n}", many=[n] * 300)) for n in range(3)])
     miss = recorded.find(
         ReplayRequest("POST", CHAT.encode(), body("x", many=list(range(9, 100_000)), more=[[1] * 100]))

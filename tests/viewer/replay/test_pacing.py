@@ -1,4 +1,4 @@
-"""When what is late is written."""
+"""The times of late writes."""
 
 from wiretape.viewer.replay.pacing import APART_NS, spaced
 from wiretape.viewer.replay.serve import Served

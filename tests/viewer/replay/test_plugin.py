@@ -1,4 +1,4 @@
-"""The pytest plugin: marked tests are answered from their tape, and told what is not on it."""
+"""The pytest plugin: marked tests are answered from their tape, and missing requests are reported."""
 
 import os
 import re
@@ -247,11 +247,11 @@ def test_a_marker_that_is_wrong_ends_the_collection(mark: str, said: str, suite:
     result.stderr.fnmatch_lines([f"ERROR: *{said}*"])
 
 
-def test_what_is_wrong_with_a_tape_or_a_value_is_said_in_a_line(suite: Suite) -> None:
+def test_an_error_of_a_tape_or_a_value_is_reported_in_a_line(suite: Suite) -> None:
     marks = {
         "'none.db'": "no tape at */none.db: record it by 'pytest *::test_0 --wiretape-record=once'",
         "__file__": "*is not a database, not a wiretape tape*",
-        "": "no tape at */tapes/test_what_is_wrong_with_a_tape_or_a_value_is_said_in_a_line.jsonl: *",
+        "": "no tape at */tapes/test_an_error_of_a_tape_or_a_value_is_reported_in_a_line.jsonl: *",
         "TAPE, speed=-1": "speed=-1: give a number*",
         "TAPE, max_gap='1'": "max_gap='1': expected a duration*",
         "TAPE, max_gap=-1": "max_gap=-1: give seconds*",

@@ -1,4 +1,4 @@
-"""What goes over the wire when, as it was, at another pace, cut otherwise, and with faults."""
+"""Schedules of writes: as recorded, at another pace, cut otherwise, and with faults."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""A tape served over HTTP: what a client gets is what the recorder got."""
+"""A tape served over HTTP: a client gets the bytes that the recorder got."""
 
 import asyncio
 import contextlib
@@ -40,13 +40,13 @@ REQUEST = b'{"model":"gpt-test","stream":true}'
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    """Where a test makes a tape of its own."""
+    """The path for a test's own tape."""
     return tmp_path / "tape.db"
 
 
 @dataclass
 class Serving:
-    """A server of a tape, and what it told."""
+    """A server of a tape, and its messages."""
 
     base: str = ""
     served: list[Served] = field(default_factory=list)
@@ -87,7 +87,7 @@ def taped(tape: Path, *frames: journal.Frame) -> Path:
 
 def broken(ended_by: str, pieces: Sequence[bytes] = PIECES, headers: Sequence[tuple[bytes, bytes]] = (),
            framing: str = "chunked") -> list[journal.Frame]:  # fmt: skip
-    """Give the frames of an exchange that ended so."""
+    """Return the frames of an exchange with the given end."""
     import msgspec
 
     begun = msgspec.structs.replace(head("a1"), headers=list(headers), framing=framing)
@@ -95,7 +95,7 @@ def broken(ended_by: str, pieces: Sequence[bytes] = PIECES, headers: Sequence[tu
 
 
 def recorded(tape: Path) -> dict[str, tuple[str, str | None, bytes, int | None, list[list[str]]]]:
-    """Give of each exchange of a tape, by the model it asked for, what is to be the same on another."""
+    """Return the facts of each exchange of a tape that must be the same on another one, by its requested model."""
     with queries.opened(tape) as connection:
         found = {}
         for one in replayed.heads(connection):
@@ -107,7 +107,7 @@ def recorded(tape: Path) -> dict[str, tuple[str, str | None, bytes, int | None, 
 
 
 def asked(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
-    """Give each request of a tape, and the reads and the body of its answer."""
+    """Return each request of a tape, and the reads and the body of its answer."""
     with queries.opened(tape) as connection:
         heads = list(replayed.heads(connection))
         answers = [replayed.answer(connection, one.no) for one in heads]
@@ -268,7 +268,7 @@ async def test_a_recording_that_still_runs_is_served_when_it_has_ended(tape: Pat
 
 
 @on_loop
-async def test_a_gap_is_a_cut_that_is_told(tape: Path) -> None:
+async def test_a_gap_is_a_cut_that_is_reported(tape: Path) -> None:
     frames = [begin("a1"), head("a1"), *body("a1", PIECES), end("a1", PIECES, gap=7)]
     async with serving(taped(tape, *frames)) as replay:
         got = await replay.ask()

@@ -35,12 +35,12 @@ Timed = list[tuple[int, bytes]]
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    """Where a test makes a tape of its own."""
+    """The path for a test's own tape."""
     return tmp_path / "tape.db"
 
 
 def conversation(extensions: str | None, closes: bytes = b"") -> tuple[Timed, Timed]:
-    """Give what came and what was sent in two turns, each 50 ms after its message; a read may end in a frame."""
+    """Return the bytes received and sent in two turns, each 50 ms after its message; a read may end in a frame."""
     up, down = side(extensions, client=True), side(extensions)
     sent = [(100, bytes(up.send_data(ASK))), (300, bytes(up.send_data(AGAIN)))]
     first = b"".join(bytes(down.send_data(message)) for message in response(1, "Hel", "lo"))
@@ -87,7 +87,7 @@ class Caller:
         return await asyncio.wait_for(self.reader.readexactly(size), 30)
 
     async def rest(self) -> list[tuple[str, bytes]]:
-        """Give the messages of all that still comes."""
+        """Return the remaining messages."""
         data = await asyncio.wait_for(self.reader.read(), 30)
         found = messages(data, from_client=False, extensions=self.extensions)
         return [(message.kind, message.data) for message in found]

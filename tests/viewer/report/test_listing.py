@@ -1,4 +1,4 @@
-"""Reports: what people see, and what can never reach their terminal."""
+"""Reports: their lines, and texts made safe for terminals."""
 
 import io
 import re
@@ -96,7 +96,7 @@ def test_a_list_of_80_cells_says_when_and_how_it_ended_and_names_what_is_hidden(
     assert names_and_hidden(connection, 400)[1] == ()
 
 
-def test_on_a_narrow_terminal_an_instant_of_a_list_of_one_day_is_its_time(connection: Connection) -> None:
+def test_on_a_narrow_terminal_a_timestamp_of_a_list_of_one_day_is_its_time(connection: Connection) -> None:
     assert "  12:00:01  " in listing(connection, 80)[-1].plain
     found = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
     found[0]["started_at"] = "2026-03-02T00:00:00.000000Z"

@@ -83,7 +83,7 @@ def test_what_terminals_draw_in_different_widths_is_drawn_in_its_parts(text: str
 
 
 def widest(text: str) -> int:
-    """How many cells a text takes in a terminal that draws each code point by itself, spacing marks included."""
+    """Return the cells of a text in a terminal that draws each code point by itself, spacing marks included."""
     return sum(max(cell_len(sign), unicodedata.category(sign) == "Mc") for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""A tape, as other tools measure it: which exchanges count, what is printed, what goes where."""
+"""A tape, as other tools measure it: counted exchanges, lines, and their streams."""
 
 import contextlib
 import csv

@@ -52,7 +52,7 @@ def test_a_command_prints_the_same_of_a_list_in_memory_as_of_a_tape(
     [("ls", "--by", "conversation"), ("view", "--web")],
     ids=" ".join,
 )
-def test_what_a_source_cannot_do_is_said_in_one_sentence(memory: Memory, arguments: tuple[str, ...]) -> None:
+def test_what_a_source_cannot_do_is_reported_in_one_sentence(memory: Memory, arguments: tuple[str, ...]) -> None:
     error = asked(memory, *arguments).exception
     assert isinstance(error, Unsupported)
     assert str(error).startswith(f"{arguments[1]}{' conversation' if 'ls' in arguments else ''}: a list in memory ")

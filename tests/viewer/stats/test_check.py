@@ -58,7 +58,7 @@ def test_a_rule_is_one_line_of_text_that_xml_can_hold(row: Any) -> None:
     assert ElementTree.fromstring(check.junit(check.judge([one], row))).tag == "testsuites"
 
 
-def test_large_values_are_said_in_full() -> None:
+def test_large_values_are_reported_in_full() -> None:
     row = {"value": 1234567.8914, "unit": "ms", "n": 1234567, "unknown": None}
     assert check.described(row) == "1,234,567.891 ms (n 1,234,567)"
     assert check.described(row | {"value": 1200000}) == "1,200,000 ms (n 1,234,567)"

@@ -1,4 +1,4 @@
-"""Comparisons: what differs is found, what does not stays quiet, and what is too little is said to be."""
+"""Comparisons: differences are found, equal groups stay quiet, and too few exchanges are reported."""
 
 from collections import Counter
 from typing import Any

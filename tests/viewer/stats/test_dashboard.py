@@ -1,4 +1,4 @@
-"""What dashboards count: OpenTelemetry's figures by labels, of which there is a bounded number."""
+"""The counts of dashboards: OpenTelemetry's figures, by a bounded number of labels."""
 
 from dataclasses import replace
 from math import inf

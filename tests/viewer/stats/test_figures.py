@@ -49,7 +49,7 @@ def test_the_population_has_the_expected_rates() -> None:
 
 
 def rates(outcomes: Any, after_2xx: Any) -> Any:
-    """Return a row of statistics of exchanges of which nothing is known but their outcomes."""
+    """Return a row of statistics of exchanges with nothing known but their outcomes."""
     unknown = {name: array([]) for name in (*QUANTITIES, *summary.TOKENS)}
     nothing = np.array([], bool)
     counts = Counter(outcomes), Counter(after_2xx)

@@ -1,4 +1,4 @@
-"""Heatmaps: how time and values are laid out, and what a cell says."""
+"""Heatmaps: the scales of time and values, and the label of a cell."""
 
 from tests.support.cases import each_case
 from wiretape.viewer.stats import heatmap
@@ -79,7 +79,7 @@ def test_over_days_the_axis_names_the_days_where_they_begin() -> None:
 
 
 @each_case(("step_s", "said"), [(5, "5 s"), (300, "5 min"), (7200, "2 h"), (604800, "7 d"), (90, "90 s")])
-def test_the_length_of_a_column_is_said_in_its_largest_unit(step_s: int, said: str) -> None:
+def test_the_length_of_a_column_is_reported_in_its_largest_unit(step_s: int, said: str) -> None:
     assert heatmap.length(step_s) == said
 
 

@@ -1,4 +1,4 @@
-"""What exchanges cost: exact amounts by the first entry that fits, and nothing that is not known."""
+"""Costs of exchanges: exact amounts by the first entry that fits, and none that is unknown."""
 
 import re
 import tomllib

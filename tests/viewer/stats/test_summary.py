@@ -21,7 +21,7 @@ MS = 1_000_000
 
 
 def sample(complete: int = 100, gaps: list[int] | None = None, outcomes: Any = None, **columns: list[float]) -> Sample:
-    """A sample of complete exchanges, of which all is unknown but what is given."""
+    """A sample of complete exchanges; values that are not given are unknown."""
     unknown = {name: np.full(complete, np.nan) for name in (*QUANTITIES, *summary.TOKENS)}
     given = {name: np.array(values, np.float64) for name, values in columns.items()}
     counted, every = Counter({"complete": complete}) + Counter(outcomes), np.ones(complete, bool)
@@ -86,7 +86,7 @@ def test_a_stall_that_vanishes_in_the_pool_shows_in_each_exchanges_own_figures()
     assert (found["icl_p99_ms"], found["each_icl_max_p99_ms"] > 50, found["each_icl_max_max_ms"]) == (10, True, 5000)
 
 
-def test_of_how_many_each_rate_is_is_said(connection: Connection) -> None:
+def test_each_rate_is_shown_with_its_count(connection: Connection) -> None:
     (one,) = overview.samples(connection)
     found = summary.row(one, (), bounds=objective("tpot<50ms"))
     assert [found[f"{name}_n"] for name in ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate")] == [

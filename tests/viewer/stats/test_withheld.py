@@ -1,4 +1,4 @@
-"""A pace that usage and chunks cannot both support is withheld in every command, and it is said why."""
+"""A pace that usage and chunks cannot both support is withheld in every command, with the reason."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_the_page_and_the_statistics_say_that_it_is_withheld(hiding: Path) -> No
     assert "hidden_tokens:1" in row["warnings"]
 
 
-def test_the_longest_gap_and_the_longest_silence_are_told_apart(hiding: Path) -> None:
+def test_the_longest_gap_and_the_longest_silence_are_distinguished(hiding: Path) -> None:
     shown = run(hiding, "show", HIDDEN).stdout
     assert "longest gap 10.0" in shown
     assert "longest silence 10.0" in shown

@@ -1,4 +1,4 @@
-"""A request as a command of curl: what the shell makes of it, and that it holds no secret and runs nothing else."""
+"""A request as a command of curl: the shell's words, without a secret, and without a second command."""
 
 import base64
 import os
@@ -23,7 +23,7 @@ _SHELL = 'curl() { for one in "$@"; do printf "%s\\0" "$one"; done; printf "<<<"
 
 
 def shell(command: str, **environment: str) -> tuple[list[str], bytes]:
-    """Give the arguments that a POSIX shell gives to curl, and its input."""
+    """Return the arguments that a POSIX shell passes to curl, and its input."""
     told = {"PATH": os.environ["PATH"], **environment}
     with tempfile.NamedTemporaryFile() as script:
         script.write(f"{_SHELL}{command}\n".encode())

@@ -1,4 +1,4 @@
-"""Where two texts part, however long they are."""
+"""The position of the first difference of two texts of any length."""
 
 from tests.support.cases import each_case
 from wiretape.viewer.text import diff

@@ -40,7 +40,7 @@ DATA = b"data: a\r\n\r\ndata: b\r\n\r\ndata: c\r\n\r\n"
 
 
 def texts(data: bytes, found: TextDump) -> list[object]:
-    """Give the rows: the number of a read, or the event's bytes, or in a list those of others."""
+    """Return the rows: the number of a read, or the event's bytes, or in a list those of others."""
     shown: list[object] = []
     for row in found.rows:
         piece = data[row.start : row.end]

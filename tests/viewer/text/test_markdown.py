@@ -65,7 +65,7 @@ def test_links_images_and_html_stay_text(text: str, shown: str) -> None:
 
 
 def drawn(lines: list[Line]) -> str:
-    """Give what a terminal would be sent."""
+    """Return the text that a terminal would receive."""
     console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=200)
     with console.capture() as captured:
         for line in lines:

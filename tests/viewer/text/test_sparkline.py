@@ -33,7 +33,7 @@ def test_the_height_of_a_gap_does_not_depend_on_the_others() -> None:
     assert line(0, packed(40), 40)[3] == "▄"
 
 
-def test_equal_instants_are_below_each_other_whatever_else_there_is() -> None:
+def test_equal_timestamps_are_below_each_other_whatever_else_there_is() -> None:
     short, long = line(10, packed(40), 100), line(10, packed(10, 10, 10, 10), 100)
     assert short.index("▄") == 4 == len(long.rstrip("│ ")) - 1
 
@@ -74,7 +74,7 @@ def test_a_line_never_takes_more_cells_than_there_are(first: int, gaps: list[int
         (100, 1, ""),
     ],
 )
-def test_an_axis_has_round_instants_where_there_is_room(axis_ms: int, cells: int, drawn: str) -> None:
+def test_an_axis_has_round_timestamps_where_there_is_room(axis_ms: int, cells: int, drawn: str) -> None:
     assert sparks.axis(axis_ms * MS, cells) == drawn
 
 
@@ -122,7 +122,7 @@ def test_what_is_before_zero_has_a_minus(axis_ms: int, zero_ms: int, cells: int,
 
 
 @given(st.integers(0, 10**13), st.integers(0, 10**13), st.integers(1, 200))
-def test_an_axis_with_instants_before_zero_takes_no_more_cells_than_there_are(axis: int, zero: int, cells: int) -> None:
+def test_an_axis_with_times_before_zero_takes_no_more_cells_than_there_are(axis: int, zero: int, cells: int) -> None:
     assert len(sparks.axis(axis, cells, min(zero, axis))) <= cells
 
 

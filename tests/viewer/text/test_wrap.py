@@ -1,4 +1,4 @@
-"""Text in the lines of a pane: at words, in cells, between graphemes, and only as far as it is asked for."""
+"""Text in the lines of a pane: broken at words, in cells, between graphemes, and only down to the requested line."""
 
 import itertools
 import time

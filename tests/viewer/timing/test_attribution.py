@@ -1,4 +1,4 @@
-"""Who was slow: what the instants of reads tell, and what they do not."""
+"""Attribution of waits: the evidence of the reads' timestamps, and its limits."""
 
 import time
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def test_what_was_never_handed_on_has_a_step_without_an_end_and_nothing_follows_
     assert held() == []
 
 
-def test_coarse_instants_tell_nothing() -> None:
+def test_coarse_timestamps_tell_nothing() -> None:
     assert [step.who for step in steps(reads((0, 1, 10)), 0, coarse=True)] == [None]
 
 
@@ -82,7 +82,7 @@ def test_reading_is_paused_until_half_of_what_may_wait_is_left() -> None:
 
 
 def paused_ns(reads: Sequence[Read], place: int) -> int:
-    """What `pauses` says of one read, found by going back from it."""
+    """The row of `pauses` for one read, found by going back from it."""
     at, unsent, resumed = reads[place].at_ns, 0, 0
     for number in range(place, -1, -1):
         before = reads[number - 1].relayed_ns if number else 0

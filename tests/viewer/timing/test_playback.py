@@ -27,7 +27,7 @@ def made(at: list[int] = AT, end: int = END) -> tuple[Playback, Watch]:
     return Playback(at, end, watch.now), watch
 
 
-def test_an_event_comes_at_its_instant_and_not_before() -> None:
+def test_an_event_comes_at_its_timestamp_and_not_before() -> None:
     playback, watch = made()
     playback.play()
     watch.ns += 100 * MS - 1
@@ -36,7 +36,7 @@ def test_an_event_comes_at_its_instant_and_not_before() -> None:
     assert (playback.advance(), playback.media_ns) == (1, 100 * MS)
 
 
-def test_events_of_one_instant_come_together() -> None:
+def test_events_of_one_timestamp_come_together() -> None:
     playback, watch = made()
     playback.play()
     watch.ns += 110 * MS
@@ -105,7 +105,7 @@ def test_steps_go_both_ways_and_stay_within_the_stream() -> None:
     assert playback.position == 5
 
 
-def test_seeking_to_an_instant_brings_all_that_came_until_then() -> None:
+def test_seeking_to_a_timestamp_brings_all_that_came_until_then() -> None:
     playback, _ = made()
     playback.seek_to(110 * MS)
     assert playback.position == 3

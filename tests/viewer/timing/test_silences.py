@@ -31,7 +31,7 @@ def test_a_silence_without_a_sign_of_anybody_else_is_upstreams() -> None:
     assert timed((0, word()), (3000, word())).silent(0, 1) == SilenceCause("upstream")
 
 
-def test_of_instants_that_are_not_those_of_reads_nothing_is_concluded() -> None:
+def test_of_timestamps_that_are_not_those_of_reads_nothing_is_concluded() -> None:
     found = timed((0, word()), (3000, word()), coarse_clock=True)
     assert found.silent(0, 1) == SilenceCause(None, unclear="instants")
 

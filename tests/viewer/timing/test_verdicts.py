@@ -1,4 +1,4 @@
-"""Verdicts: what is a stall or a burst, whose it is, and that they agree with the flags of the tape."""
+"""Verdicts: stalls and bursts, their causes, and their agreement with the flags of the tape."""
 
 import dataclasses
 import json
@@ -116,7 +116,7 @@ def test_a_silence_while_reading_was_paused_for_the_client_is_the_clients() -> N
     assert upstream.max_ns == MS
 
 
-def test_a_late_delivery_beside_another_silence_of_the_clients_is_told_too() -> None:
+def test_a_late_delivery_beside_another_silence_of_the_clients_is_reported_too() -> None:
     many = [(at, word("x" * 50_000), 5000 + at) for at in range(1, 9)]
     later = (6000, LARGE), (6010, word("late"), 9000), (6020, word(), 9001)
     found = judged((0, LARGE), *many, (5010, word()), *later, paused=1)
@@ -132,7 +132,7 @@ def test_a_wait_for_the_client_ends_with_the_next_read() -> None:
     assert (told(found), found.lasted_ns) == (("stall", "gap", "upstream"), 10_000 * MS)
 
 
-def test_of_coarse_instants_nobody_is_blamed() -> None:
+def test_of_coarse_timestamps_nobody_is_blamed() -> None:
     (found,) = judged((0, word()), (3000, word()), coarse_clock=True)
     assert (found.who, found.unclear, found.relay_ns, found.client_ns) == (None, "instants", None, None)
 

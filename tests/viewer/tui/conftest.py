@@ -1,4 +1,4 @@
-"""What tests of screens share: a terminal with colours, and a state directory of their own."""
+"""Fixtures for tests of screens: a terminal with colours, and a state directory of their own."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ from wiretape.viewer.tui.list.screen import StreamsScreen
 from wiretape.viewer.tui.stats.screen import StatsScreen
 
 
-def test_too_little_room_is_said_in_one_line_until_there_is_enough(tape: Path) -> None:
+def test_too_little_room_is_reported_in_one_line_until_there_is_enough(tape: Path) -> None:
     async def steps() -> None:
         async with ViewerApp(tape, Watch().clock).run_test(size=(59, 30)) as pilot:
             text = await shows(pilot, "wiretape needs 60x16")
@@ -147,7 +147,7 @@ def test_f6_writes_the_screen_to_a_picture_and_replaces_no_file(
     journey(steps())
 
 
-def test_what_is_said_in_passing_is_one_thing_and_is_soon_gone(tape: Path) -> None:
+def test_a_passing_message_is_one_and_is_soon_gone(tape: Path) -> None:
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock)
         async with app.run_test(size=(80, 24), notifications=True) as pilot:

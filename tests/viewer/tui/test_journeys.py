@@ -1,4 +1,4 @@
-"""The command `view` in a pseudo-terminal: what a person does, and that the terminal is left as it was found."""
+"""The command `view` in a pseudo-terminal: journeys of a user, and a terminal restored after each."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, e
 from tests.support.terminal import Terminal
 
 POINTER = "OSC 22;default"
-"""What Textual itself says: the mouse's pointer is the usual one."""
+"""Textual's own sequence: the mouse's pointer is the usual one."""
 
 
 def viewing(tape: Path, *more: str, is_fresh: bool = False, **environment: str) -> Terminal:
@@ -65,7 +65,7 @@ def test_the_terminal_is_restored_whatever_ends_the_viewer(tape: Path) -> None:
         assert all(terminal.is_restored() for terminal in (*terminals.values(), interrupted))
 
 
-def test_a_fault_of_the_viewer_is_told_in_five_lines_and_kept_in_a_file(tape: Path, tmp_path: Path) -> None:
+def test_a_fault_of_the_viewer_is_reported_in_five_lines_and_kept_in_a_file(tape: Path, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from wiretape.viewer.tui.app import ViewerApp\n"
         "def broken(): raise RuntimeError('odd \\x1b]0;title\\x07 [/x]')\n"
@@ -139,7 +139,7 @@ def test_it_can_be_suspended_and_goes_on_where_it_was(tape: Path) -> None:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tape on which whatever can be recorded as text is an attack."""
+    """A tape with an attack in each field that can be recorded as text."""
     path = tmp_path_factory.mktemp("hostile") / "tape.db"
     odd = [
         HOSTILE,
@@ -238,7 +238,7 @@ def test_on_a_terminal_that_can_only_print_it_says_what_to_do_instead(tape: Path
         (("--compare", COMPLETE, COMPLETE, COMPLETE), 2, "--compare names both exchanges itself"),
     ],
 )
-def test_what_is_wrong_is_said_before_the_screen_is_taken(
+def test_an_error_is_reported_before_the_screen_is_taken(
     arguments: tuple[str, ...], code: int, said: str, tape: Path
 ) -> None:
     with viewing(tape, *arguments) as terminal:

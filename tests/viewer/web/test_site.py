@@ -1,4 +1,4 @@
-"""Live pages over HTTP: who may ask for them, and what a page is told while its tape grows."""
+"""Live pages over HTTP: access, and events while the tape grows."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ async def serving(tape: Path, where: str = "") -> AsyncIterator[Serving]:
 
 
 class Watching:
-    """An event stream as a page reads it: what is shown by now, and what came last."""
+    """An event stream as a page reads it: the value shown by now, and the last event."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -59,7 +59,7 @@ class Watching:
         self.number = 0
 
     async def next(self) -> str:
-        """Take the next event in; return its kind."""
+        """Apply the next event; return its kind."""
         event = dict[str, str]()
         while True:
             line = (await self._reader.readline()).decode().rstrip("\n")
@@ -77,7 +77,7 @@ class Watching:
         return kind
 
     async def until(self, fact: Any) -> dict[str, Any]:
-        """Take events in until what is shown fits."""
+        """Apply events until the shown value fits."""
         async with asyncio.timeout(20):
             while not (self.shown and fact(self.shown)):
                 await self.next()
@@ -193,7 +193,7 @@ async def test_the_list_grows_as_far_as_it_fits_the_filter(tmp_path: Path) -> No
 
 
 @on_loop
-async def test_a_tape_that_comes_late_goes_and_is_replaced_is_told(tmp_path: Path) -> None:
+async def test_a_tape_that_comes_late_goes_and_is_replaced_is_reported(tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     async with serving(tape) as one, watching(one) as page:
         shown = await page.until(lambda shown: shown["trouble"])
@@ -226,7 +226,7 @@ async def test_a_page_that_takes_nothing_holds_nobody_up_and_gets_all_at_the_end
 
 
 @on_loop
-async def test_the_end_is_told_and_comes_at_once(tmp_path: Path) -> None:
+async def test_the_end_is_reported_and_comes_at_once(tmp_path: Path) -> None:
     tape = tmp_path / "t.db"
     async with contextlib.AsyncExitStack() as stack:
         pages = []

@@ -1,4 +1,4 @@
-"""Recording, deriving again, shipping and breaking in random orders: all that is settled is at the centre once."""
+"""Recording, deriving again, shipping and breaking in random orders: every settled exchange is on the server once."""
 
 import contextlib
 import random
@@ -23,14 +23,14 @@ SETTLED = """SELECT id, outcome, version FROM exchanges JOIN measures m ON m.exc
 
 
 class Life:
-    """A tape, and a centre that it is shipped to, with what may happen to both."""
+    """A tape and the server that it is shipped to, with the events that may happen to both."""
 
     def __init__(self, tape: Path, seed: int) -> None:
         self.tape, self.engine, self.chosen = tape, Engine(), random.Random(seed)
         self.recorded, self.open = 0, list[Frame]()
 
     def happen(self, store: Store) -> None:
-        """Let something happen."""
+        """Apply one event."""
         happening = self.chosen.choice((*[self.record] * 5, self.begin, self.end, self.derive, self.lose))
         happening(store)
         if self.chosen.random() < 0.5:

@@ -1,4 +1,4 @@
-"""A plan is what its formulas say."""
+"""Plans: each number is the value of its formula."""
 
 import json
 import math

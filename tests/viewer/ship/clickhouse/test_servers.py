@@ -1,4 +1,4 @@
-"""Tapes shipped to real servers: what they hold is what the tapes hold, whatever was killed meanwhile."""
+"""Tapes shipped to real servers have the same contents there, also after kills."""
 
 import json
 import re

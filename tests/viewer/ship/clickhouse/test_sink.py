@@ -1,4 +1,4 @@
-"""What is settled on a tape is at the centre exactly once, whatever breaks in between."""
+"""A settled exchange of a tape is on the server exactly once, after any failure."""
 
 import struct
 import zlib
@@ -48,7 +48,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    """Where a tape may be made."""
+    """The path for a tape that does not exist yet."""
     return tmp_path / "tape.db"
 
 
@@ -80,7 +80,7 @@ def test_what_ends_late_or_is_derived_again_is_shipped_and_what_is_acknowledged_
     assert again | {"row_version": 0} == first | {"row_version": 0}
 
 
-def test_a_row_has_facts_measures_gaps_labels_and_its_session_and_nothing_of_what_was_said(tape: Path) -> None:
+def test_a_row_has_facts_measures_gaps_labels_and_its_session_and_no_bodies(tape: Path) -> None:
     engine = Engine()
     with recorded(tape, "e1"):
         ship(tape, engine, origin=ShippedLabels("a-host", {"tenant": "acme", "run": "z", "zone": "eu"}))
@@ -101,7 +101,7 @@ def test_a_row_has_facts_measures_gaps_labels_and_its_session_and_nothing_of_wha
 
 
 @pytest.mark.damages
-def test_with_bodies_all_that_was_said_is_shipped_also_of_exchanges_that_were_shipped_without(tape: Path) -> None:
+def test_with_bodies_all_texts_are_shipped_also_of_exchanges_that_were_shipped_without(tape: Path) -> None:
     engine = Engine()
     with opened(tape) as store:
         record(store, [*exchange("e1"), *exchange("untimed", [b"abc"])])
@@ -140,7 +140,7 @@ def test_a_batch_that_fails_is_sent_again_as_the_same_bytes_to_the_next_node(tap
     assert len(engine.rows["exchanges"]) == 3
 
 
-def test_a_failure_is_said_once_for_each_node_and_not_where_another_can(tape: Path) -> None:
+def test_a_failure_is_reported_once_for_each_node_and_not_where_another_can(tape: Path) -> None:
     engine = Engine()
     with recorded(tape, "e1"):
         engine.faults = [None, None, None, None, lambda _: failed(500, 286, "version: 7")]
@@ -201,7 +201,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(tape: Path) -> None:
         assert ship(tape, newer) == (1, ["wiretape at 127.0.0.1:1 has 1 column of a newer version, which stay empty"])
 
 
-def test_a_centre_that_stays_away_loses_nothing(tape: Path) -> None:
+def test_a_server_that_stays_away_loses_nothing(tape: Path) -> None:
     engine = Engine()
     engine.faults = [lambda _: failed(500, 252, "Too many parts")] * 100
     with recorded(tape, "e1"):
@@ -261,7 +261,7 @@ def test_a_tape_is_shipped_for_one_tenant(tape: Path) -> None:
     assert {row["tenant"] for row in rows} == {b"acme"}
 
 
-def test_of_what_was_said_only_so_much_is_read_at_once(tape: Path) -> None:
+def test_of_bodies_only_a_part_is_read_at_once(tape: Path) -> None:
     size = sum(map(len, STREAM)) + len(begin("e").body)
     with recorded(tape, "e1", "e2", "e3"), reading(tape) as connection:
         assert [fitting(connection, 0, 5, most) for most in (0, size, 2 * size, 2 * size + 1, 9 * size)] == [
@@ -282,7 +282,7 @@ def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(ta
         assert waiting(connection, 0).lag_ns(1_790_000_001 * 10**9) == 10**9
 
 
-def test_what_is_kept_of_a_centre_is_not_that_of_another_with_a_like_name(tape: Path) -> None:
+def test_what_is_kept_of_a_server_is_not_that_of_another_with_a_like_name(tape: Path) -> None:
     tape.touch()
     with held(tape, "db at h:1") as known:
         known.identify(None)
@@ -295,7 +295,7 @@ def test_what_is_kept_of_a_centre_is_not_that_of_another_with_a_like_name(tape: 
         assert known.of("exchanges") == Progress()
 
 
-def test_one_process_ships_a_tape_to_a_centre(tape: Path) -> None:
+def test_one_process_ships_a_tape_to_a_server(tape: Path) -> None:
     with recorded(tape), held(tape, TARGET.name), pytest.raises(TapeBusy, match="is being shipped to wiretape at"):
         ship(tape, Engine())
 

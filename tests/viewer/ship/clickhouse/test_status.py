@@ -1,4 +1,4 @@
-"""How far a fleet is shipped is shown to whoever may read, also without what the tables take."""
+"""The progress of a fleet is shown to every account that may read it, also without the size of the tables."""
 
 import httpx
 
@@ -7,7 +7,7 @@ from wiretape.viewer.ship.clickhouse import status
 
 
 class Cluster(Engine):
-    """A centre of several servers, of which this account may only ask one."""
+    """A server of several nodes, only one of which answers this account."""
 
     def answered(self, request: httpx.Request) -> httpx.Response:
         query = request.content.decode()

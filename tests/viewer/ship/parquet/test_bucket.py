@@ -67,7 +67,7 @@ def ship(tape: Path, files: Files, clock: Clock = TODAY) -> int:
 
 
 def rows(store: Bucket, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    """Give the rows of a table as whoever reads the objects finds them."""
+    """Return the rows of a table as a reader of the objects finds them."""
     found = [data for key, data in store.objects.items() if key.startswith(f"of wiretape/{table}/") and data]
     read = [pyarrow().parquet.ParquetFile(io.BytesIO(data)).read(columns).to_pylist() for data in found]
     return sorted(tuple(row.values()) for some in read for row in some)
@@ -90,7 +90,7 @@ def test_a_bucket_has_what_a_directory_would_have_before_and_after_files_are_mer
 
 
 @pytest.mark.parametrize("answers", [REFUSED, pytest.param(TRIED_AGAIN, marks=pytest.mark.nightly)])
-def test_what_a_bucket_refuses_is_said_in_one_line_and_shipped_later_exactly_once(
+def test_what_a_bucket_refuses_is_reported_in_one_line_and_shipped_later_exactly_once(
     store: Bucket,
     tape: Path,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""What Prometheus reads of the metrics: each bound of a bucket is the number that was counted by."""
+"""The metrics that Prometheus reads: each bound of a bucket is the exact number of the counters."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
 
 
 def families(one: Ended, conventions: Conventions = RELEASED) -> dict[str, Metric]:
-    """Give the metrics that Prometheus reads of an exchange, by their names."""
+    """Return the metrics of an exchange that Prometheus reads, by their names."""
     exposition = Exposition(Setup(Path("tape.db"), "s", "1", frozenset()), conventions)
     exposition.figures.add(one)
     return {family.name: family for family in text_string_to_metric_families(exposition.text().decode())}

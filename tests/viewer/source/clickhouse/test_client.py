@@ -1,4 +1,4 @@
-"""What goes wrong with a centre is said in one line, and only what may pass is tried again."""
+"""Errors of a server are one line each, and only transient ones are retried."""
 
 import ssl
 import time
@@ -125,7 +125,7 @@ def test_an_answer_that_comes_in_drops_takes_no_longer_than_one_may() -> None:
 
 
 def no_tls() -> ssl.SSLError:
-    """Give what TLS says when a plain HTTP server answers it."""
+    """Return the error of TLS when a plain HTTP server answers it."""
     client = ssl.create_default_context()
     received = ssl.MemoryBIO()
     received.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

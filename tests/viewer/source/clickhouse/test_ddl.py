@@ -1,4 +1,4 @@
-"""The statements that make tables, golden; and literals, which stay texts whatever is in them."""
+"""The statements that make tables, golden; and literals, which quote any text."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +55,7 @@ def test_a_migration_only_adds_what_is_missing() -> None:
     ]
 
 
-def test_the_account_that_ships_may_read_nothing_and_the_one_that_reads_may_not_read_what_was_said() -> None:
+def test_the_account_that_ships_may_read_nothing_and_the_one_that_reads_may_not_read_bodies() -> None:
     statements = [*ddl.accounts("db", {ddl.SHIPPER: "ab", ddl.ANALYST: "cd"}, tables.TABLES, None)]
     grants = [one for one in statements if one.startswith("GRANT") and "system." not in one]
     assert [one for one in grants if one.endswith(ddl.SHIPPER)] == [

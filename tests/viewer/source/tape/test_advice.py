@@ -22,7 +22,7 @@ COMMANDS = [
 
 @pytest.fixture
 def outdated(tape: Path, tmp_path: Path) -> Path:
-    """The small tape, of which the first exchange was measured by an older decoder."""
+    """The small tape, with a first exchange that an older decoder measured."""
     copy = tmp_path / "tape.db"
     shutil.copy(tape, copy)
     damage(copy, "UPDATE measures SET decoder_version = 1 WHERE exchange_no = 1")

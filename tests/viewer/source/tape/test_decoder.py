@@ -116,7 +116,7 @@ def test_one_that_nobody_asks_ends_by_itself(decoders: Decoders) -> None:
     assert waiting.process.wait(60) == 0
 
 
-def test_who_waits_for_one_that_is_ended_is_told(connection: Connection, decoders: Decoders) -> None:
+def test_a_caller_of_a_killed_decoder_gets_an_error(connection: Connection, decoders: Decoders) -> None:
     decoders.ready()
     decoder = decoders.ask(queries.find(connection, TOOLS))
     decoder.process.kill()
@@ -124,6 +124,6 @@ def test_who_waits_for_one_that_is_ended_is_told(connection: Connection, decoder
         decoder.answer()
 
 
-def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
+def test_an_error_of_the_decoder_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(TapeError, match="cannot be decoded"):
         Decoders(tmp_path / "none.db", Thresholds()).ask(1).answer()

@@ -1,4 +1,4 @@
-"""One exchange: what can be told of it at once, and what decoding it needs."""
+"""One exchange: the facts in its row, and those that need decoding."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -78,7 +78,7 @@ def test_the_reads_asked_for_are_given_by_their_seq(tape: Path) -> None:
     ]
 
 
-def test_a_start_is_an_instant_of_utc() -> None:
+def test_a_start_is_a_timestamp_of_utc() -> None:
     assert full(started_at="2026-03-01T12:00:01.500000Z").started == datetime(2026, 3, 1, 12, 0, 1, 500_000, UTC)
 
 

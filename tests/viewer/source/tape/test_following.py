@@ -56,7 +56,7 @@ def at_once() -> None:
 
 
 def followed(path: Path, steps: list[list[journal.Frame]], expression: str = '""') -> list[list[str]]:
-    """Give the ids of each batch but the first; before each poll one step is written, and nothing is waited for."""
+    """Return the ids of each batch but the first; before each poll one step is written, without a wait."""
     pending = iter(steps)
 
     def wait() -> None:

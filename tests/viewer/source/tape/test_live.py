@@ -1,4 +1,4 @@
-"""What a list asks of a tape that grows."""
+"""Queries of a list on a growing tape."""
 
 import dataclasses
 from pathlib import Path

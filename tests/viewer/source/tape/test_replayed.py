@@ -1,4 +1,4 @@
-"""What is read of exchanges to serve them again."""
+"""The rows of exchanges that a replay reads."""
 
 from pathlib import Path
 

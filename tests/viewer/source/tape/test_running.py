@@ -1,4 +1,4 @@
-"""An exchange that still runs, measured as far as it is."""
+"""The measures of an exchange that still runs."""
 
 from dataclasses import replace
 

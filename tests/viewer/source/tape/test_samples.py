@@ -1,4 +1,4 @@
-"""The columns of a tape: what is in which group, and what is measured of it."""
+"""The columns of a tape: groups, and their measures."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Turns as they are read of a tape: what one continues, what was asked over a WebSocket."""
+"""Turns as read from a tape: their predecessors, and the messages of a WebSocket."""
 
 import json
 from pathlib import Path

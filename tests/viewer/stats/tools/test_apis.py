@@ -1,4 +1,4 @@
-"""Responses, Messages and completions as vLLM, AIPerf and guidellm measure them, and what they leave out."""
+"""Responses, Messages and completions as vLLM, AIPerf and guidellm measure them, and their omissions."""
 
 import json
 

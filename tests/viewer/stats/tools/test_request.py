@@ -1,4 +1,4 @@
-"""What tools get to see: lines and blocks with their instants, the rest of a body, and what JSON they can read."""
+"""The input of tools: lines and blocks with their timestamps, the rest of a body, and the JSON that they can read."""
 
 import dataclasses
 from pathlib import Path
@@ -18,7 +18,7 @@ from wiretape.viewer.stats.tools.tools import EARLIER, TOOLS
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 
 
-def test_events_and_comments_have_the_instant_of_the_read_with_their_last_byte():
+def test_events_and_comments_have_the_timestamp_of_the_read_with_their_last_byte():
     frames = request(b": c\n\n" + CHUNK[:9], CHUNK[9:], b"data: [DONE]\n\n").frames
     assert [(*frame.at_ns, *frame.reads, frame.comment) for frame in frames] == [
         (10, 0, True),

@@ -1,4 +1,4 @@
-"""Langfuse, LiteLLM and OpenLLMetry: whose first token is the role chunk, and what of a failed stream they keep."""
+"""Langfuse, LiteLLM and OpenLLMetry: the role chunk as first token, and the kept part of a failed stream."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Drawing what has changed: the terminal shows the same as if all had been drawn."""
+"""Drawing of changes: the terminal shows the same as after drawing everything."""
 
 import re
 
@@ -82,7 +82,7 @@ class Glass:
 
 
 def drawn(parts: list[tuple[int, int, str, str]]) -> str:
-    """Give a frame as Textual writes it: each part from its place on, its look set and taken back."""
+    """Return a frame as Textual writes it: each part from its place on, its look set and taken back."""
     found = []
     for y, x, text, look in parts:
         while cell_len(text) > COLUMNS - x or (text and not cell_len(text[0])):
@@ -109,7 +109,7 @@ def test_the_terminal_shows_the_same_as_if_all_had_been_drawn(
 
 
 def of(*frames: str) -> str:
-    """Give what is written for the last of some frames."""
+    """Return the bytes written for the last of some frames."""
     canvas = Canvas()
     canvas.resize(60, 2)
     for frame in frames:

@@ -1,4 +1,4 @@
-"""Copying to the terminal's clipboard, as far as terminals take that, and to a file of the user's."""
+"""Copying to the terminal's clipboard, in terminals that support it, and to a file of the user's."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What becomes something drawn: safe, exactly as wide as it should be, and in ASCII where that is asked for."""
+"""Drawn texts: safe, exactly as wide as required, and in ASCII on request."""
 
 import pytest
 from rich.cells import cell_len

@@ -60,7 +60,7 @@ VISITS = (
     ("6", "▌6"), ("1g", "n goes on"), ("\x1b", "-n goes on"), ("q", "-Replay"),
     ("g  c", "race"), ("d", "differ"), ("q", "-race"), (" c", "best of the column"), ("q", "-best of"),
 )  # fmt: skip
-"""Keys, and what they bring on the screen, or with a `-` take away: every screen, and what opens over one."""
+"""Keys, and the words that they bring to the screen, or with a `-` remove from it: all screens and dialogs."""
 
 
 def test_no_color_sends_no_colours_from_any_screen(tape: Path) -> None:

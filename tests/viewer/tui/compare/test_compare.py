@@ -93,7 +93,7 @@ def test_both_lanes_grow_on_one_clock(tape: Path, monkeypatch: pytest.MonkeyPatc
     journey(steps())
 
 
-def test_aligning_swapping_speed_and_idle_are_told(tape: Path) -> None:
+def test_aligning_swapping_speed_and_idle_are_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (_, pilot):
             before = await shows(pilot, _PARTS)
@@ -128,7 +128,7 @@ def test_hostile_failed_and_open_exchanges_can_be_compared(tape: Path) -> None:
     journey(steps())
 
 
-def test_an_exchange_that_is_not_on_the_tape_is_told_of(tape: Path) -> None:
+def test_an_exchange_that_is_not_on_the_tape_is_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, 999)) as (app, pilot):
             await shows(pilot, "compare · B: this exchange is not on the tape any more")
@@ -151,7 +151,7 @@ def test_all_that_came_is_seen_first_and_racing_begins_at_the_start(tape: Path) 
     journey(steps())
 
 
-def test_what_is_before_the_aligned_instant_is_negative_on_the_clock_and_on_the_axis(tape: Path) -> None:
+def test_what_is_before_the_aligned_timestamp_is_negative_on_the_clock_and_on_the_axis(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (_, pilot):
             await shows(pilot, _PARTS)
@@ -168,7 +168,7 @@ def test_what_is_before_the_aligned_instant_is_negative_on_the_clock_and_on_the_
     journey(steps())
 
 
-def test_in_ascii_a_time_before_the_aligned_instant_has_an_ascii_minus(tape: Path) -> None:
+def test_in_ascii_a_time_before_the_aligned_timestamp_has_an_ascii_minus(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO), (80, 24), ascii=True) as (_, pilot):
             await shows(pilot, _PARTS)
@@ -296,7 +296,7 @@ def test_an_answer_that_was_not_streamed_comes_with_its_last_byte(tmp_path: Path
     journey(steps())
 
 
-def test_a_tape_that_is_not_there_is_told_of(tape: Path) -> None:
+def test_a_tape_that_is_not_there_is_reported(tape: Path) -> None:
     async def steps() -> None:
         missing = tape.parent / "nothing.db"
         async with staged(missing, lambda: CompareScreen(A, B)) as (app, pilot):

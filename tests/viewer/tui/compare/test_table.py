@@ -91,7 +91,7 @@ def test_one_that_runs_is_read_again(tmp_path: Path) -> None:
     journey(steps())
 
 
-def test_what_is_not_on_the_tape_any_more_is_told_of(tape: Path) -> None:
+def test_what_is_not_on_the_tape_any_more_is_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareManyScreen([1, 998, 999])) as (app, pilot):
             await shows(pilot, "compare · 1 exchange · all api.example.com · 2 more: not on the tape any more")

@@ -16,7 +16,7 @@ from wiretape.viewer.tui.inspector.screen import InspectorScreen
 COPIES = [("id", COMPLETE), ("text", HOSTILE)]
 
 
-def test_nothing_to_copy_is_said(tape: Path) -> None:
+def test_nothing_to_copy_is_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             app.push_screen(CopyMenu([]))
@@ -101,7 +101,7 @@ def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_text_that_is_made_when_it_is_chosen_is_told_of_until_then(tape: Path) -> None:
+def test_a_text_that_is_made_when_it_is_chosen_is_described_until_then(tape: Path) -> None:
     async def given() -> str:
         return "made"
 

@@ -1,4 +1,4 @@
-"""What a screen shows in a pager and in an editor, which have the terminal meanwhile, and give it back."""
+"""Pagers and editors of a screen, which have the terminal meanwhile, and give it back."""
 
 import json
 import signal
@@ -86,7 +86,7 @@ def test_a_pager_and_an_editor_get_what_is_shown_and_give_the_terminal_back(odd:
     assert not Path((tmp_path / "editor.name").read_text().strip()).exists()
 
 
-def test_what_goes_wrong_is_said_in_a_line(tape: Path, tmp_path: Path) -> None:
+def test_a_failure_is_reported_in_a_line(tape: Path, tmp_path: Path) -> None:
     editor = program(tmp_path / "editor", EDITOR)
     broken = program(tmp_path / "broken", "#!/no/such/interpreter\n")
     with viewing(tape, EDITOR=editor, VISUAL="", PAGER="no-such-program -x") as terminal:

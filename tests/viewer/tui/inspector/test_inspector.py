@@ -153,7 +153,7 @@ def test_every_key_of_the_transport_moves_the_playhead(stalled: Path) -> None:
     journey(steps())
 
 
-def test_one_can_go_to_an_instant_an_event_or_to_words(stalled: Path) -> None:
+def test_one_can_go_to_a_timestamp_an_event_or_to_words(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED, at="#4") as (app, pilot, screen):
             places = []
@@ -192,7 +192,7 @@ def test_a_position_that_does_not_exist_keeps_what_was_typed(stalled: Path) -> N
     journey(steps())
 
 
-def test_events_are_filtered_and_selected_and_taken_apart_and_a_wrong_filter_is_told(stalled: Path) -> None:
+def test_events_are_filtered_and_selected_and_taken_apart_and_a_wrong_filter_is_reported(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, pilot, screen):
             await pilot.press("2", "slash")
@@ -323,7 +323,7 @@ def test_a_stream_that_grows_is_followed_until_somebody_looks_elsewhere(tmp_path
     journey(steps())
 
 
-def test_a_recorder_that_died_is_told_of(tape: Path) -> None:
+def test_a_recorder_that_died_is_reported(tape: Path) -> None:
     async def steps() -> None:
         async with inspected(tape, LIVE) as (app, pilot, _):
             app.watch.ns += 60 * 10**9

@@ -1,4 +1,4 @@
-"""The panes of the inspector: how times are told, the bytes as the socket gave them, and content as Markdown."""
+"""The panes of the inspector: times, the bytes as the socket gave them, and content as Markdown."""
 
 import contextlib
 import sqlite3
@@ -64,7 +64,7 @@ async def inspected(
 
 
 def listed(app: Any) -> dict[str, str]:
-    """Give the time of each event that is listed, by its number."""
+    """Return the time of each listed event, by its number."""
     lines = [line.partition("│")[2] or line for line in seen(app).splitlines()]
     rows = [line.replace(">", " ").split() for line in lines if " content " in line or " finish " in line]
     return {row[0]: row[1] for row in rows if row[0].isdigit()}
@@ -318,7 +318,7 @@ def test_of_a_compressed_body_the_wire_shows_what_its_read_came_to(tmp_path: Pat
 
 
 def without_second_and_third(connection: sqlite3.Connection) -> bytes:
-    """Give the packed times of the only body without those of its second and third read."""
+    """Return the packed times of the only body without those of its second and third read."""
     differences = packing.listed(connection.execute("SELECT at_ns FROM bodies").fetchone()[0])
     assert differences is not None
     return digits.packed([differences[0], None, None, 3_000_000, *differences[4:]])
@@ -415,7 +415,7 @@ def test_markdown_is_rendered_while_it_is_played_and_for_another_width(marked: P
     journey(steps())
 
 
-def test_of_a_huge_answer_the_end_is_rendered_and_it_is_said(tmp_path: Path) -> None:
+def test_of_a_huge_answer_the_end_is_rendered_and_that_is_reported(tmp_path: Path) -> None:
     tape = made(tmp_path, [(100, event({"content": "*word* " * 100_000})), (200, event({"content": "**end**"}) + DONE)])
 
     async def steps() -> None:

@@ -1,4 +1,4 @@
-"""The tree of conversations: what it shows, what is opened from it, and what arrives while it is looked at."""
+"""The tree of conversations: its lines, the screens opened from it, and arrivals while it is shown."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ SUB_AGENT = {"x-claude-code-agent-id": "7"}
 
 @pytest.fixture
 def agents(tmp_path: Path) -> Path:
-    """An agent of three turns, the second of which started a sub-agent of two, and a chat of one turn."""
+    """An agent of three turns, whose second started a sub-agent of two, and a chat of one turn."""
     tape = tmp_path / "tape.db"
     session = {"session_id": "build-7"}
     look, found = {"role": "user", "content": "Look around"}, {"role": "user", "content": "found"}

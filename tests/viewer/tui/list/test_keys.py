@@ -1,4 +1,4 @@
-"""Keys and the mouse in the list: the cursor, columns, orders, marks, and what can be copied."""
+"""Keys and the mouse in the list: the cursor, columns, orders, marks, and copies."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The list of a centre: read by key as far as it is looked at, and exchanges that are pulled when they are opened."""
+"""The list of a server: read by key, page by page, and exchanges that are pulled when they are opened."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,7 +38,7 @@ class Watched(ViewerApp):
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Listed:
-    """A centre with 300 exchanges, which are read 130 at once."""
+    """A server with 300 exchanges, which are read 130 at once."""
     monkeypatch.setattr(listing, "AT_ONCE", 130)
     tape, engine = tmp_path / "tape.db", Listed()
     with file.writing(tape, "a test") as connection:
@@ -58,13 +58,13 @@ async def viewing(engine: Listed, directory: Path) -> AsyncIterator[tuple[Watche
 
 
 def ids(engine: Listed) -> list[str]:
-    """Give what is at the centre, the newest first."""
+    """Return the exchanges of the server, the newest first."""
     final = engine.final()
     return sorted(final, key=lambda id: final[id]["started_at"], reverse=True)
 
 
 def pages(engine: Listed) -> int:
-    """Count how often numbers were asked for."""
+    """Count the queries of numbers."""
     return sum("LIMIT 130" in one.content.decode("utf-8", "replace") for one in engine.asked)
 
 
@@ -106,7 +106,7 @@ def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Lis
     journey(steps())
 
 
-def test_a_centre_that_was_away_is_read_on_where_it_was_left(
+def test_a_server_that_was_away_is_read_on_where_it_was_left(
     engine: Listed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ClickHouse, "retry_s", 0.05)
@@ -128,7 +128,7 @@ def test_a_centre_that_was_away_is_read_on_where_it_was_left(
     journey(steps())
 
 
-def test_a_centre_that_fails_is_told_of_and_the_list_stays(engine: Listed, tmp_path: Path) -> None:
+def test_a_server_that_fails_is_reported_and_the_list_stays(engine: Listed, tmp_path: Path) -> None:
     def away(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")
 

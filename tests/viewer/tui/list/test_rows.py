@@ -20,7 +20,7 @@ HEIGHT = 30
 
 
 class Listed(App[None]):
-    """Shows a list of `COUNT` exchanges, and keeps which of its pages are asked for: 0 is that of the oldest."""
+    """Shows a list of `COUNT` exchanges, and keeps the requested pages: 0 is that of the oldest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Listed(App[None]):
         self.asked.append(sorted((min(page) - 1) // PAGE for page in event.pages))
 
     def fill(self) -> None:
-        """Give the rows that were asked for last."""
+        """Return the rows of the last request."""
         for page in self.asked[-1]:
             self.rows.catalog.put(row(no=number) for number in range(page * PAGE + 1, (page + 1) * PAGE + 1))
         self.rows.filled()

@@ -1,4 +1,4 @@
-"""The list of exchanges: what it shows, and what it says where it has nothing to show."""
+"""The list of exchanges: its contents, and its messages where it is empty."""
 
 import contextlib
 import gc
@@ -110,7 +110,7 @@ def take_away(directory: Path) -> None:
         file.unlink()
 
 
-def test_a_tape_that_was_taken_away_is_said_to_be_gone(tmp_path: Path) -> None:
+def test_a_tape_that_was_taken_away_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         writing.record("a" * 16)
@@ -128,7 +128,7 @@ def test_a_tape_that_was_taken_away_is_said_to_be_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.damages
-def test_a_damaged_tape_is_said_to_be(tmp_path: Path) -> None:
+def test_a_damaged_tape_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         writing.record("a" * 16)

@@ -1,4 +1,4 @@
-"""Playing: what is due comes at its deadline, and is shown where there is room for drawing."""
+"""Playing: events come at their deadlines, and are shown where there is room for drawing."""
 
 import asyncio
 from array import array
@@ -24,7 +24,7 @@ class Ticking:
 
 
 def played(gap_ms: int, count: int) -> tuple[list[int], list[int]]:
-    """Play events so far apart; give how many had come each time that they were shown, and how late they were."""
+    """Play events at the given distance; return their count at each drawing, and their lateness."""
     ticking, shown = Ticking(), []
     late: list[int] = []
 

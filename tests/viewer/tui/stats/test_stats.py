@@ -1,4 +1,4 @@
-"""The stats screen: the command's figures, a map over time, and lists of what was counted."""
+"""The stats screen: the command's figures, a map over time, and lists of the counted exchanges."""
 
 import json
 import shlex
@@ -245,7 +245,7 @@ def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_tape_that_is_not_there_is_told_of_and_so_is_a_filter_that_is_none(tape: Path) -> None:
+def test_a_tape_that_is_not_there_is_reported_and_so_is_a_filter_that_is_none(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen("ttft>fast"), (100, 24)) as (_, pilot):
             await shows(pilot, "expected a duration")

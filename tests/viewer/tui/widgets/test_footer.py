@@ -14,7 +14,7 @@ from wiretape.viewer.tui.widgets.footer import KeyLine, fitting
 
 
 class Keyed(Screen[None]):
-    """A screen with three keys, one of which is of no use until `ready`."""
+    """A screen with three keys, one of them without use until `ready`."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("question_mark", "help", "help", key_display="?", tooltip="help with every key"),
@@ -99,7 +99,7 @@ def test_a_key_of_no_use_just_now_rings_and_one_that_has_become_of_use_is_presse
     staged(steps)
 
 
-def test_what_a_key_does_is_told_in_full_where_the_mouse_is() -> None:
+def test_what_a_key_does_is_reported_in_full_where_the_mouse_is() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         line = screen.query_one(KeyLine)
         for x, told in ((2, "help with every key"), (10, "first"), (50, None)):
