@@ -1,7 +1,7 @@
 // A live page: what it shows comes over an event stream, whole at first and then as patches. A page that cannot be seen
 // asks for nothing: browsers open only a few streams to one server, and what was missed comes whole.
 
-// Return a value with a patch applied to it (viewer/web/patch.py says what patches are).
+// Return a value with a patch applied to it (viewer/web/site.py describes patches).
 function patched(old, [kind, ...rest]) {
   if (kind === "=") return rest[0];
   if (kind === "+") return old + rest[0];

@@ -26,6 +26,18 @@ from wiretape.viewer.ship.sink import ShippedLabels
 from wiretape.viewer.source.clickhouse import tables
 from wiretape.viewer.source.clickhouse.tables import EngineColumn, EngineTable
 
+VERSION: Final = tables.ROW_VERSION
+GROUP_BYTES: Final = 2 << 20
+"""A row group ends at this size in memory: one is held while it is written, or read to be merged."""
+_PAGE_BYTES: Final = 64 << 10
+"""With pages of 1 MiB, which is usual, a writer takes 10 MiB more."""
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_LABEL_NAMES: Final = "label_names"
+_LEFT_OUT: Final = frozenset({"started", "host", "label_values"})
+"""Columns that the partition replaces, or `labels`, which stands for the server's columns of labels."""
+
 ArrowValue = Any
 """A value of pyarrow, which is optional and has no types."""
 
@@ -116,20 +128,6 @@ class ArrayBuilders:
         """Return a bit for each value, that of the first one lowest."""
         digits = bytes(values)[::-1].translate(_DIGITS)
         return self._arrow.py_buffer(int(b"0" + digits, 2).to_bytes(len(digits) // 8 + 1, "little"))
-
-
-VERSION: Final = tables.ROW_VERSION
-GROUP_BYTES: Final = 2 << 20
-"""A row group ends at this size in memory: one is held while it is written, or read to be merged."""
-_PAGE_BYTES: Final = 64 << 10
-"""With pages of 1 MiB, which is usual, a writer takes 10 MiB more."""
-
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-_LABEL_NAMES: Final = "label_names"
-_LEFT_OUT: Final = frozenset({"started", "host", "label_values"})
-"""Columns that the partition replaces, or `labels`, which stands for the server's columns of labels."""
 
 
 def key(table: EngineTable) -> tuple[str, ...]:
