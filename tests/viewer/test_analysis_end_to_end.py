@@ -134,7 +134,7 @@ TEXTS.append(said(delta={}, finish_reason="stop") + "data: [DONE]\n\n")
 
 
 def answers(random: Generator, run: str, factor: float) -> Iterator[journal.Frame]:
-    """Give a group of exchanges whose first tokens and gaps are drawn at random; `factor` makes them slower.
+    """Return a group of exchanges whose first tokens and gaps are drawn at random; `factor` makes them slower.
 
     As with a real service an exchange has a pace of its own, and a few break off.
     """

@@ -120,14 +120,14 @@ class Site(HttpApp):
         return viewer
 
     def _left(self, id: str | None) -> None:
-        """Stop reading what nobody looks at."""
+        """Stop reading pages without viewers."""
         subject = self._subjects.get(id)
         if subject is not None and not subject.viewers:
             del self._subjects[id]
             subject.close()
 
     def _keep_alive(self) -> None:
-        """Send a comment over every stream: so one whose browser is gone without a word is noticed."""
+        """Send a comment over every stream, which detects browsers that are gone."""
         for subject in self._subjects.values():
             for viewer in list(subject.viewers):
                 viewer.guarded(viewer.beat)()
@@ -166,14 +166,14 @@ class Subject:
             self._loop.call_later(LINGER_SECONDS, self._on_left)
 
     def close(self) -> None:
-        """Read nothing more, and tell who looks that this is the end."""
+        """Stop reading, and send the end to the viewers."""
         self._watch.end()
         for viewer in list(self.viewers):
             viewer.end()
 
     @property
     def whole(self) -> bytes:
-        """The event with all there is."""
+        """The event with the whole value."""
         if self._whole is None:
             shown = {"value": self._reading.value, "trouble": self._reading.trouble}
             self._whole = event("whole", self.number, shown)
@@ -236,7 +236,7 @@ class Viewer(Responder):
     # responder.Responder
 
     def request_failed(self, refusal: Refusal) -> None:
-        """End the stream: the request was not whole."""
+        """End the stream: the request was incomplete."""
         self._subject.leave(self)
         self._client.cut()
 

@@ -37,7 +37,7 @@ class SourceWatch:
         threading.Thread(target=self._run, name="watch", daemon=True).start()
 
     def end(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         self._ended.set()
 
     def _run(self) -> None:

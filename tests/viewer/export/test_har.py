@@ -66,7 +66,7 @@ def timed(last: int | None = None, **instants: int) -> dict[str, float]:
 
 
 def test_an_archive_is_the_golden_file_byte_for_byte(connection: Connection) -> None:
-    # The salt of what is redacted is each tape's own.
+    # The salt of redacted values is each tape's own.
     assert_golden("exchanges.har", re.sub(rb"(REDACTED:sha256:)[0-9a-f]{8}", rb"\g<1>00000000", archive(connection)))
 
 

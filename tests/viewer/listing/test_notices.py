@@ -1,4 +1,4 @@
-"""What is said where there is nothing to list."""
+"""Messages of an empty list."""
 
 from pathlib import Path
 

@@ -157,7 +157,7 @@ def test_a_hostile_exchange_is_shown_and_does_nothing(page: Page, tape: Path, tm
     assert page.faults == []
     assert page.run("document.querySelectorAll('script').length") == 4
     assert page.run(SAID)[0] == page.run("document.querySelector('.content .said').textContent")
-    # Outside of what was said, nothing is left that turns a line around.
+    # Outside of bodies, no control character that turns a line around is left.
     outside = "[...document.querySelectorAll('h1, header p, td, dd, th, dt')].map((one) => one.textContent).join('')"
     assert page.run(f"/[\\u202a-\\u202e\\u2066-\\u2069\\u001b]/.test({outside})") is False
 

@@ -21,7 +21,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.sanitize import clipped, safe
 
 TIMEOUT_SECONDS: Final = 10.0
-"""OpenTelemetry's own."""
+"""Timeout of a request: OpenTelemetry's default."""
 
 _TRANSIENT: Final = frozenset({429, 502, 503, 504})
 _NOT_ALLOWED: Final = frozenset({401, 403, 407})

@@ -17,9 +17,9 @@ from wiretape.viewer.ship.parquet.layout import VERSION, ArrayBuilders, ArrowVal
 from wiretape.viewer.source.clickhouse.tables import EngineTable
 
 SMALL: Final = 64 << 20
-"""Files that are larger, in bytes, are left as they are."""
+"""Limit of the size of a file to merge, in bytes."""
 MOST_ROWS: Final = 20_000
-"""A merged file has no more than this and a file more: the keys of its rows are held in memory."""
+"""Limit of rows of a merged file, exceeded by one file at most: the keys of its rows are held in memory."""
 _ROWS: Final = 200
 """Rows decoded at once: a whole row group at once takes some times its size."""
 

@@ -1,4 +1,4 @@
-"""The exchanges of a server as those tools would have measured them whose definitions need no more than its columns."""
+"""Exchanges of a server as other tools would have measured them, for definitions that need its columns only."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

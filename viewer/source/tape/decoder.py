@@ -47,7 +47,7 @@ class Decoders:
         self._closed = False
 
     def ready(self, no: int | None = None, size: int = 0) -> None:
-        """Start one that waits; if an exchange is named, it reads that, with a body of `size` bytes, meanwhile."""
+        """Start a process that waits; meanwhile, it reads a named exchange, with a body of `size` bytes."""
         with self._lock:
             if self._closed:
                 return
@@ -72,7 +72,7 @@ class Decoders:
         return None
 
     def close(self) -> None:
-        """End the one that waits; no other will."""
+        """End the waiting process, and start no other one."""
         with self._lock:
             self._closed = True
             waiting, self.waiting = self.waiting, None
@@ -98,7 +98,7 @@ class Decoder:
         )
 
     def dismiss(self) -> None:
-        """End one that has nothing to decode."""
+        """End a process that has nothing to decode."""
         self.process.kill()
         self._hang_up()
         with self._words, self.process:

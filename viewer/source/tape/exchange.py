@@ -56,7 +56,7 @@ class FullExchange:
 
     @property
     def last_ns(self) -> int | None:
-        """When it ended; while it is open, its last read."""
+        """The time of its end; while it is open, of its last read."""
         return self.facts.end_ns if self.facts.end_ns is not None else max(self.reads.at_ns, default=None)
 
     @property

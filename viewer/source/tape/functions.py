@@ -44,7 +44,7 @@ ADDITIVE: Final = "reasoning_additive"
 """The flag of usage whose output does not count reasoning."""
 
 MOST_TOKENS: Final = (1 << 52) - 1
-"""More are no count."""
+"""Limit of a count of tokens; a higher number is not a count."""
 
 
 class Resolver:
@@ -55,9 +55,9 @@ class Resolver:
         self._version: Version | None = None
         self._newest = 0
         self._open: set[int] = set()
-        """Those that were not measured yet."""
+        """Numbers of exchanges that were not measured yet."""
         self._read: set[int] = set()
-        """Those of them whose requests were whole when they were read: they are not read again."""
+        """Those of them whose requests were complete when read: they are not read again."""
 
     def register(self, connection: sqlite3.Connection) -> None:
         """Add the functions to a connection."""

@@ -57,7 +57,7 @@ _FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
 _TAILS: Final = ("content", "reasoning", "refusal")
 _MOST_ROWS: Final = 256
 MOST_GAPS: Final = 128
-"""More gaps are not read for the list: their sparkline, of 24 cells, is exact enough for a column."""
+"""Limit of gaps read for the list: their sparkline, of 24 cells, is exact enough for a column."""
 
 _ENDS: Final = select(exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns).select_from(JOINED)
 _MOST_VALUES: Final = 200

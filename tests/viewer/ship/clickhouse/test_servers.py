@@ -96,7 +96,7 @@ def again_and_again(work: Callable[[], None], times: int, seconds: float) -> Non
 
 
 def waiting_of_two_tapes(server: Server, to: str) -> list[tuple[int, int]]:
-    """Say how far two tapes of a host are; give what the status says of both."""
+    """Insert the progress of two tapes of a host; return the rows of both in the status."""
     insert = "INSERT INTO wiretape.sessions (host, tape, session, row_version, shipped_at, waiting, lag_ms) VALUES "
     at = "'2026-03-01T12:00:00.000000Z'"
     told = [("a", "s1", 1, 9, 900), ("a", "s2", 2, 4, "NULL"), ("b", "s3", 1, 2, 70), ("b", "s3", 2, 3, 80)]

@@ -7,7 +7,7 @@ from wiretape.viewer.ship.clickhouse import status
 
 
 class Cluster(Engine):
-    """A server of several nodes, only one of which answers this account."""
+    """A server of several nodes; only one answers this account."""
 
     def answered(self, request: httpx.Request) -> httpx.Response:
         query = request.content.decode()

@@ -25,7 +25,7 @@ from wiretape.viewer.source.tape import queries
 
 ROOT = Path(__file__).parents[4]
 PART = 10 << 20
-"""Bytes of which pyarrow makes a part of an upload."""
+"""Size of a part of an upload by pyarrow, in bytes."""
 TODAY, LATER = (Clock(wall_ns=lambda at=at: at * 10**9) for at in (1_772_366_400, 1_800_000_000))
 REFUSED = {
     (403, "AccessDenied"): "the account may not do that: it has to list, read, write and delete",

@@ -25,7 +25,7 @@ sys.argv[1:] = ["ship", "--once", "--bodies", "--to", to]
 main()"""
 """Ships as the command does, in files of a given number of rows."""
 KILLS = (("part-*", 1), ("part-*", 4), ("part-*", 9), ("part-*", 12), ("merged-*", 1), ("merged-*", 1))
-"""When a shipper is killed: as soon as there are so many more of these files."""
+"""The time at which a shipper is killed: as soon as the count of these files has grown by the given number."""
 LARGEST = 40_000
 """The size in bytes that a file may have, as if the disk was full then; SQLite's own files have less."""
 

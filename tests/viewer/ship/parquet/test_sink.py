@@ -263,7 +263,7 @@ def test_an_archive_that_cannot_be_written_loses_nothing(tape: Path, root: Path)
             assert one.last is not None
             assert (one.shipped, one.last.waiting) == (1, 0)
     assert said[0].endswith("trying again")
-    assert said[1:] == [""]  # it is said once, however often it is tried
+    assert said[1:] == [""]  # one report for all attempts
     assert all(least <= wait <= 2 * least for wait, least in zip(waits, (0.25, 0.5, 1), strict=False))
 
 

@@ -104,7 +104,7 @@ def raising(error: Exception) -> Engine:
 def test_a_node_that_is_away_slow_or_cuts_may_be_back(error: Exception, said: str) -> None:
     with centre(raising(error)) as there, pytest.raises(Unavailable, match=said):
         there.insert("exchanges", ["id"], b"x")
-    with centre(raising(error)) as there, pytest.raises(Unavailable, match=r"127\.0\.0\.1:2 "):  # both were asked
+    with centre(raising(error)) as there, pytest.raises(Unavailable, match=r"127\.0\.0\.1:2 "):  # asked both
         there.query("SELECT 1")
 
 

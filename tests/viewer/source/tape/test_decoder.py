@@ -68,7 +68,7 @@ def test_of_several_that_may_be_wanted_the_last_was_read(connection: Connection,
     waiting = decoders.waiting
     assert waiting is not None
     assert waiting.ahead == complete
-    decoders.ready(tools, 1 << 30)  # so large a one is read when it is asked for
+    decoders.ready(tools, 1 << 30)  # a large exchange is read on request only
     assert waiting.ahead == complete
     assert len(decoders.ask(complete).answer().transcript) == 9
 

@@ -82,7 +82,7 @@ def test_changes_are_what_is_new_and_what_ran(tmp_path: Path) -> None:
         write(path, second, *response(second.id, parts), end(second.id, parts), settle=True)
         later = watching.change(connection, seen, where("is:live"), [1])
         assert later is not None
-        # The second recorder has marked what the first one left open.
+        # The second recorder has marked the exchanges that the first one left open.
         assert (later.total, later.running, later.fits, later.unfit) == (2, 0, [], [1, 2])
         again = watching.change(connection, seen, None, [1])
         assert again is not None

@@ -110,7 +110,7 @@ def test_vllm_before_0_33_loses_in_a_comment_what_later_reads_bring():
 
 def test_vllm_takes_an_event_when_its_json_is_whole():
     assert vllm(request(TEXT[:-1], b"\n"))["ttft"] == 1e-5
-    # What follows in the read that ends the event waits for its own blank line.
+    # The rest of the read that ends the event waits for its own blank line.
     assert vllm(request(TEXT[:-1], b"\n" + TEXT[:-2], b"\n\n"))["itl"] == [2e-5]
     assert vllm(request(TEXT[:20], TEXT[20:]))["ttft"] == 2e-5
 

@@ -28,7 +28,7 @@ COLOUR = re.compile(r"[34]8;2;\d+;\d+;\d+|[34]8;5;\d+|\d+")
 
 
 def of_blank(look: frozenset[str]) -> frozenset[str]:
-    """Return what shows of a look where nothing is written: its ground and lines, unless colours are swapped."""
+    """Return the visible part of a look in an empty cell: its ground and lines, unless colours are swapped."""
     return look if "7" in look else frozenset(part for part in look if part[0] == "4")
 
 
@@ -45,7 +45,7 @@ def turned(look: dict[str, str], body: str) -> dict[str, str]:
 
 
 class Glass:
-    """A terminal of which only signs and looks matter: what stands in each cell, and how it looks."""
+    """A terminal as a grid of cells, each with its sign and its look."""
 
     def __init__(self) -> None:
         self.cells = [[(" ", frozenset[str]())] * COLUMNS for _ in range(ROWS)]

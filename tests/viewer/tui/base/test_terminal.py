@@ -32,7 +32,7 @@ def test_a_terminal_that_nobody_reads_holds_up_no_end(tape: Path) -> None:
         assert terminal.process.wait(SOON_SECONDS) == 0
         while terminal.read():
             pass
-        assert "1049" in terminal.screen.modes  # so full was it that it could not be told of the end
+        assert "1049" in terminal.screen.modes  # too full for the notice of the end
 
 
 def test_a_frame_that_is_cut_off_leaves_no_colours_and_nothing_held_back() -> None:

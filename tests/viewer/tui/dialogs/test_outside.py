@@ -38,7 +38,7 @@ def program(path: Path, text: str) -> str:
 
 
 def has_ended(number: int) -> bool:
-    """Say whether a process has, be it that nobody has asked yet how."""
+    """Return True if a process has ended, even if nobody has waited for it yet."""
     path = Path(f"/proc/{number}/cmdline")
     return not path.exists() or not path.read_bytes()
 

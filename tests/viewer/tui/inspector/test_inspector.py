@@ -541,7 +541,7 @@ def test_of_an_answer_that_is_no_stream_the_body_is_shown(tmp_path: Path, body: 
 def test_what_changes_behind_it_draws_nothing(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, _pilot, screen):
-            drawn = screen._compositor._dirty_regions.copy()  # noqa: SLF001 - nothing else tells what is to be drawn
+            drawn = screen._compositor._dirty_regions.copy()  # noqa: SLF001 - the only record of pending drawing
             screen.refresh(Region(0, 0, 120, 40))
             assert screen._compositor._dirty_regions == drawn  # noqa: SLF001
 
@@ -569,7 +569,7 @@ def test_what_was_looked_at_is_let_go_of(stalled: Path) -> None:
         app = ViewerApp(stalled)
         gc.unfreeze()
         async with app.run_test(size=(120, 40)) as pilot:
-            await wait_for(pilot, gc.get_freeze_count)  # what is there at the start is not collected, and need not be
+            await wait_for(pilot, gc.get_freeze_count)  # objects from the start are not collected, and need not be
             await app.push_screen(InspectorScreen(number(stalled, STALLED)))
             await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen.is_open)
             assert isinstance(app.screen, InspectorScreen)
