@@ -1,4 +1,4 @@
-"""Pure: rows of the tape, encoded as rows of the server's tables in RowBinary.
+"""Pure: encodes rows of the tape as rows of the server's tables, in RowBinary.
 
 The same rows always make the same bytes, which depend on nothing else: a server recognises a repeated batch.
 
