@@ -29,7 +29,7 @@ def test_lists_filters_exports_and_statistics_have_it(tmp_path_factory):
     assert list(everything[0])[-1] == "last_gap_ms"
     assert {row["id"] for row in found} == {row["id"] for row in everything if row["last_gap_ms"]}
     assert 0 < len(found) < len(everything)
-    assert "last_gap_ms, last_gap, gap.last" in fields
+    assert "`last_gap_ms`, `last_gap`, `gap.last`" in fields
     assert exported.splitlines()[0].endswith(",last_gap_ms")
     assert "exchanges\tlast_gap_ms\tnumber\tms\tthe very last gap\n" in schema
     assert row["last_gap_n"] > 0

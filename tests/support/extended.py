@@ -41,16 +41,19 @@ def replace(path: Path, old: str, new: str) -> None:
 def runner(copy: Path, entries: str, columns: dict[str, str]) -> Callable[..., list[str]]:
     """Return a function that runs commands of a copy of the source on its tape; `entries` are of `Timing`."""
     shutil.copytree(ROOT / ".package", copy / ".package", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("recorder", "viewer", "migrations"):
+    for name in ("recorder", "viewer", "migrations", "tests/support"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
     replace(copy / "recorder" / "decode" / "metrics.py", "    reads: int =", f"{entries}    reads: int =")
     replace(copy / "recorder" / "tape" / "schema.py", f'REVISION = "{head}"', 'REVISION = "9999"')
     migration = copy / "migrations" / "versions" / "9999_more.py"
     migration.write_text(MIGRATION.format(head=head, columns=columns))
+    path = os.pathsep.join([str(copy / ".package"), str(copy)])
+    environment = os.environ | {"PYTHONPATH": path, "WIRETAPE_DB": str(copy / "tape.db")}
+    cog = [sys.executable, "-m", "cogapp", "-c", "-r", "viewer/help/fields.md"]
+    subprocess.run(cog, env=environment, cwd=copy, capture_output=True, check=True)
 
     def run(*commands: str) -> list[str]:
-        environment = os.environ | {"PYTHONPATH": str(copy / ".package"), "WIRETAPE_DB": str(copy / "tape.db")}
         command = [sys.executable, "-c", RUN, json.dumps([command.split() for command in commands])]
         done = subprocess.run(command, env=environment, cwd=copy, capture_output=True, check=True)
         printed: list[str] = json.loads(done.stdout)
