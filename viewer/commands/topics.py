@@ -15,7 +15,7 @@ _INDEX: Final = "README"
 _FIRST: Final = ("glossary", "outcomes", "fields")
 """Topics whose definitions come first."""
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
-_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
+_LINK = re.compile(r"\[([^][]+)\]\((?!https?:)[^()]*\)")
 _ESCAPED = re.compile(r"\\([*<])")
 _ITEM = re.compile(r"^- ((?:`[^`]+`(?:, | or | in )?)+)[^\n]*(?:\n  [^\n]*)*", re.MULTILINE)
 _NAME = re.compile(r"`([^`]+)`")
