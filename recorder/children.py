@@ -1,7 +1,7 @@
-"""Processes of wiretape's own: the command that runs them, and the environment that they get.
+"""Child processes of wiretape: their command line and their environment.
 
-The working directory may be anybody's, such as a repository that was just cloned: no child imports from it. What else
-this process imports from, such as `PYTHONPATH` and the user's site directory, is the same in its children.
+No child imports from the working directory, which may be untrusted, such as a repository just cloned. All other import
+paths, such as `PYTHONPATH` and the user's site directory, are the same as in this process.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Final
 
 PROXY_PASSWORD: Final = "WIRETAPE_PROXY_PASSWORD"
-"""Names the password of the forward proxy where it is not to be a random one, as where no terminal shows that."""
+"""Variable with the forward proxy's password, for a recorder without a terminal that could show a random one."""
 
 LEAVE: Final = b"leave\n"
-"""The line that asks a companion to leave the tape, so that the writer is the last to close it; it answers the same."""
+"""Line that asks a companion to close the tape, and its answer; so the writer is the last to close it."""
 LAST_SECONDS: Final = 4.0
-"""Time allowed for the remainder after the recorder's end."""
+"""Time allowed for the remaining work of a companion after the recorder's end, in seconds."""
 
 _OF_CONNECTIONS: Final = frozenset({
     "http_proxy", "https_proxy", "all_proxy", "wiretape_fleet_password", "otel_exporter_otlp_headers",
@@ -42,7 +42,7 @@ def environment(*, connects: bool = False) -> dict[str, str]:
 
 @contextlib.contextmanager
 def spawning() -> Iterator[None]:
-    """Keep the working directory from the processes that `multiprocessing` starts: it takes no command."""
+    """Keep the processes of `multiprocessing`, which take no command line, from importing from the directory."""
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:

@@ -1,7 +1,7 @@
 """The only module that reads a clock.
 
-Durations are differences of the monotonic clock, in integer nanoseconds; wall time is read once per exchange and only
-ever shown. Everything else takes a `Clock`, so that a test can hand in its own.
+Durations are differences of the monotonic clock, in integer nanoseconds. Wall time is read once per exchange and is
+only for display. All other modules take a `Clock` as an argument, so that a test can pass its own.
 """
 
 import functools
@@ -48,17 +48,16 @@ def wall_ns(text: str) -> int | None:
 SYSTEM = Clock()
 
 THREAD = Clock(time.thread_time_ns)
-"""Counts only while the thread that asks is at work: for limits that others on the machine must not use up."""
+"""Counts only the CPU time of the calling thread: for limits that do not depend on other programs."""
 
 
 class KernelTime:
-    """Puts the kernel's receive times, which are wall times, on the monotonic clock.
+    """Converts the kernel's receive times, which are wall times, to the monotonic clock.
 
-    Both clocks run at the same rate; only when the wall clock is set does the distance between them change. A receive
-    time that was taken on the other side of such a step is worth nothing, and is not used.
-
-    A receive time that cannot be (`error_ns` is by how much) shows that the kernel's wall clock is not the one that is
-    read here, as under libfaketime: none is used then, until the wall clock is set again.
+    Both clocks run at the same rate; their difference changes only when the wall clock is set. A receive time from
+    before such a step is useless, and is not used. An impossible receive time (off by `error_ns`) shows that the
+    kernel's wall clock is not the one read here, as under libfaketime. Then none is used until the wall clock is set
+    again.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -68,7 +67,7 @@ class KernelTime:
         self.error_ns = 0
 
     def _sampled(self) -> int:
-        """Return wall minus monotonic time; of several samples the one least delayed between its two readings."""
+        """Return wall minus monotonic time: of several samples, the one with the least delay between both readings."""
         samples = []
         for _ in range(_SAMPLES):
             before, wall, after = self._clock.now(), self._clock.wall_ns(), self._clock.now()
@@ -88,12 +87,12 @@ class KernelTime:
         at = wall_ns - self._distance
         if at < since or at > now + _STEP_NS or self.error_ns:
             return self._corrected(at, now, since)
-        if at < self._set_at:  # from before the step: it seems to be too early, or, above, yet to come
+        if at < self._set_at:  # from before the step: it seems too early, or, above, in the future
             return None
         return min(at, now)
 
     def _corrected(self, at: int, now: int, since: int) -> int | None:
-        """Return the earliest possible time for one that is hardly earlier; None for any other, which is noted."""
+        """Return the earliest possible time if this one is only slightly earlier, else None, with the error noted."""
         error_ns = max(since - at, at - now)
         if error_ns > _DISAGREEMENT_NS and now - self._set_at > _AFTER_STEP_NS:
             self.error_ns = max(self.error_ns, error_ns)

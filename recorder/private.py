@@ -1,4 +1,4 @@
-"""Directories of a process's own, removed at its end: also after a signal to end, and by the next one if it is killed.
+"""Private directories of a process, removed at its end: also after SIGTERM, and by the next process if it is killed.
 
 A directory is held by a lock, which ends with the process. One that other programs know stays for as long as one of
 them runs.
@@ -22,7 +22,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 
 _LEFT_NS = 10_000_000_000
-"""A directory that nobody holds is removed when it is this old: until then its process may just be taking it."""
+"""Age at which an unlocked directory is removed; the process of a younger one may be about to lock it."""
 _NAMED_NS = 24 * 3600 * 10**9
 """Lifetime of a directory that other programs know, on systems without /proc."""
 

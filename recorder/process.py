@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 
 State = Literal["running", "ended", "lost"]
 LOST_MS: Final = 15_000
-"""Silence after which a recorder is lost; it reports every 5 s."""
+"""Silence after which a recorder counts as lost, in ms; it reports every 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # it is somebody else's
-    try:  # one that has ended exists until its parent has asked how
+        return True  # it belongs to another user
+    try:  # an ended process exists until its parent has read its exit code
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     except (OSError, IndexError):
         return True  # a system without /proc

@@ -1,4 +1,4 @@
-"""A program that reads the tape of a running recorder. It is restarted when it ends, and harms no stream.
+"""A program that reads the tape of a running recorder. It is restarted when it ends, and its failure affects no stream.
 
 A tape's writer does not depend on it: a companion is started by its module's name, and the recorder goes on without it.
 """
@@ -60,7 +60,7 @@ class Shipment:
         if isinstance(to, Collector):
             yield from ("--to", f"{COLLECTOR}{to.url}", "--since-version", str(SYSTEM.wall_ns() // 1000))
             files["--otlp-headers"] = to.headers_file
-        else:  # labels are on each exchange, but for whose they are
+        else:  # each exchange has its labels; only the tenant's label goes to the command line
             yield from ("--to", to.url, *(["--bodies"] if self.bodies else []))
             labels = {name: value for name, value in labels.items() if name == TENANT}
         for option, file in files.items():
@@ -73,7 +73,7 @@ class Shipment:
 async def shipped(
     shipments: Sequence[Shipment], settings: "Options", screen: "Screen"
 ) -> "AsyncIterator[list[Companion]]":
-    """Ship the tape while it is recorded, until the context is left after the recorder has stopped.
+    """Ship the tape while it is recorded, until the context is left after the recorder's stop.
 
     The tape is the buffer: shipping then goes on for some seconds; the next shipping process sends the remainder.
     """
@@ -135,7 +135,7 @@ async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dic
     while True:
         try:
             line = await process.stderr.readline()
-        except ValueError:  # a line longer than any of ours
+        except ValueError:  # longer than any line of wiretape's own
             continue
         if not line:
             del _TELLING[process]

@@ -1,4 +1,4 @@
-"""Daemons of a command: those that it leaves behind, and older ones that make its calls."""
+"""Daemons of a command: processes that outlive it, and older ones that make its calls."""
 
 import itertools
 import subprocess
@@ -78,7 +78,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def described(pid: int) -> str:
-    """Return a process for people: its number, and its command line up to the first option: a secret may follow."""
+    """Return the number and the command line of a process, up to the first option: a secret may follow."""
     first, *others = process.command_line(pid) or ["?"]
     words = [PurePath(first).name, *itertools.takewhile(lambda word: not word.startswith("-"), others[:_WORDS])]
     shown = clipped(Redactor(None).text(" ".join(words)), _CHARACTERS)

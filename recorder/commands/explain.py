@@ -20,7 +20,7 @@ _CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
 
 @dataclass(slots=True)
 class Attempt:
-    """A recorder's view of a command: connections, the hosts requested from the proxy and the treatment of each."""
+    """A recorder's record of a command: connections, and the hosts requested from the proxy with their treatment."""
 
     plan: PointingPlan
     is_intercepting: bool = False

@@ -27,12 +27,12 @@ _MOST_SECONDS = 3600.0
 _LINE_BYTES = 1 << 16
 _HEAD_BYTES = 256
 CUT = b"cut\n"
-"""Tells a recorder to wait for nothing more."""
+"""Line that tells a recorder to stop waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecorderProcess:
-    """The process of a recorder, and the line to it."""
+    """The process of a recorder, and the connection to it."""
 
     pid: int
     _line: socket.socket
@@ -49,7 +49,7 @@ class RecorderProcess:
             return
 
     def leave(self) -> None:
-        """End the line: there is nothing to sum up."""
+        """Close the connection: the recorder prints no summary."""
         self._line.close()
 
     def wait(self) -> int:
@@ -81,7 +81,7 @@ def _become_recorder(main: Callable[[socket.socket], int], line: socket.socket) 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the line says when it is enough
             signal.signal(number, signal.SIG_IGN)
         null = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1):  # the command's: who reads them does not wait for the recorder
+        for stream in (0, 1):  # the command's own: their reader does not wait for the recorder
             os.dup2(null, stream)
         code = main(line)
     except BaseException:  # noqa: BLE001 - nothing of this process may go on as the other one
@@ -116,7 +116,7 @@ class Job:
         self._command, self._environment, self._look = command, environment, look
 
     def __enter__(self) -> "Job":
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nobody learns how a child ended
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, the exit code of a child is lost
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
         return self
 
@@ -188,7 +188,7 @@ def _continue(group: int) -> None:
 
 
 def end(code: int) -> NoReturn:
-    """End this process with an exit code, or of signal N if that is -N: a shell's loop ends if SIGINT ended a job."""
+    """End this process with an exit code, or by signal N if it is -N: a shell's loop ends if SIGINT ended its job."""
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if -code != signal.SIGKILL:

@@ -33,7 +33,7 @@ class OuterRecorder:
 
     @property
     def is_alive(self) -> bool:
-        """True if the recorder still runs, on this machine."""
+        """True if the recorder still runs on this machine."""
         return self.boot == boot_id() and not is_gone(self.pid, self.boot)
 
 

@@ -23,10 +23,10 @@ _LAST_WORDS_SECONDS = 0.5
 
 
 class Screen:
-    """Lines above, a status line below; off a terminal there is no status line.
+    """Output lines, with a status line below them on a terminal.
 
-    Text is written by a thread of its own: a terminal that is held, or a pipe that nobody reads, must not hold
-    up a stream. Where too much waits, it is dropped.
+    A separate thread writes the text: a suspended terminal, or a pipe without a reader, must not delay a stream. If too
+    much text waits, the excess is dropped.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -70,7 +70,7 @@ class Screen:
             descriptor: int | None = self._stream.fileno()
         except (OSError, ValueError):
             descriptor = None
-        with contextlib.suppress(OSError, ValueError):  # nobody reads us any more: recording goes on
+        with contextlib.suppress(OSError, ValueError):  # the reader is gone: recording goes on
             while (text := self._waiting.get()) is not None:
                 if descriptor is None:
                     self._stream.write(text)

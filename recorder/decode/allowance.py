@@ -1,9 +1,9 @@
-"""Pure but for its clock: the work that decoding one body may take.
+"""Pure but for its clock: limits of the work for decoding one body.
 
-A body of a few megabytes can hold millions of lines or frames, each of which costs as much as a meaningful event. They
-are counted, and decoding stops at a limit: at the same byte on every machine, and again when a tape is derived anew.
-CPU time is limited, too, but only as a last resort, at several times the time that the counts admit: a body stopped by
-it may be decoded further on a faster machine.
+A body of a few megabytes can hold millions of lines or frames, and each costs as much as a meaningful event. They are
+counted, and decoding stops at a limit. A count stops it at the same byte on every machine, also when a tape is derived
+again. CPU time is limited, too, but only as a last resort: its limit is several times the time that the counts allow.
+A faster machine may decode more of a body that this limit stopped.
 """
 
 from typing import Final
@@ -11,22 +11,22 @@ from typing import Final
 from wiretape.recorder.clock import THREAD, Clock
 
 MAX_LINES: Final = 2_000_000
-"""Lines and records decoded of one body, those of events included; blank lines between events cost nothing."""
+"""Limit of lines and records decoded of one body, those of events included; blank lines between events are free."""
 FRAME: Final = 4
-"""The cost of a WebSocket's frame, in lines: `MAX_LINES` admits 500,000 of each direction."""
+"""Cost of a WebSocket frame, in lines: `MAX_LINES` allows 500,000 frames in each direction."""
 REPAIRED_BYTES: Final = 8
-"""Bytes of a payload that cannot be read at once, and is parsed three times, for the cost of a line."""
+"""Bytes for the cost of a line, in a payload that is not valid by itself and is parsed up to three times."""
 MAX_VALUES: Final = 8_000_000
-"""Values in one JSON text that is parsed: more than 64 MiB of embeddings hold, and some 500 MB of memory."""
+"""Limit of values in a JSON text to parse: more than 64 MiB of embeddings hold; they take some 500 MB of memory."""
 MAX_SECONDS: Final = 20.0
-"""CPU time that decoding one body may take."""
+"""Limit of the CPU time for decoding one body, in seconds."""
 
 _LOOK: Final = 256
-"""Lines between two looks at the clock, which takes as long as a line does."""
+"""Interval between readings of the clock, in lines; a reading takes as long as a line."""
 
 
 def may_be_parsed(text: str | bytes) -> bool:
-    """Return True if a JSON text has no more than `MAX_VALUES` values, as its commas and brackets tell."""
+    """Return True if a JSON text has at most `MAX_VALUES` values, counted by its commas and brackets."""
     if len(text) <= MAX_VALUES:
         return True
     signs = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
@@ -34,11 +34,11 @@ def may_be_parsed(text: str | bytes) -> bool:
 
 
 class TooMuchError(Exception):
-    """Decoding a body takes more than is allowed."""
+    """Decoding a body exceeds its allowance."""
 
 
 class Allowance:
-    """The remaining work allowed for one body; its time is that of `clock`."""
+    """The remaining work allowed for one body; `clock` measures its time."""
 
     __slots__ = ("_left", "_look_at", "_now", "_until")
 

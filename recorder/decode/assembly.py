@@ -1,9 +1,9 @@
 """Chunks put together: the text, reasoning, tool calls and usage of one answer, each choice by itself.
 
-The answer is that of choice 0, or of the lowest choice that was seen; the others are kept beside it. Where servers
-differ (tool calls without an index, or every call on index 0, usage spread over chunks) the conventions are stated at
-the function that holds them. Text is made storable at the end, in one place, by `encoding.Cleaner`. No clock here:
-`metrics` measures the same chunks.
+The answer is that of choice 0, or of the lowest choice that was seen; the others are kept beside it. Servers differ:
+some send tool calls without an index, or all on index 0, or spread usage over chunks. The function that handles a
+difference documents it. Text is made storable at the end, in one place, by `encoding.Cleaner`. No clock here: `metrics`
+measures the same chunks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
 
 _MARKERS: Final = 16
-"""Tokens without text that an answer or a tool call may have: they begin it, end it or name its parts."""
+"""Limit of tokens without text in an answer or a tool call: marks of its beginning, its end and its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Calls:
         self._by_id: dict[str, Call] = {}
 
     def add(self, pieces: tuple[ToolPiece, ...]) -> list[Call]:
-        """Add the pieces of one delta, and give the call that each of them went to."""
+        """Add the pieces of one delta, and return the call of each piece."""
         touched: set[int] = set()
         found = []
         for piece in pieces:

@@ -1,10 +1,10 @@
 """The conversation that a request's client names, and hashes that identify the exchange it continues.
 
-One exchange is read alone: its readers group exchanges into conversations. The headers are those on the tape: where the
-value of one was replaced by a keyed hash of itself, that hash is the key. What clients send was seen in requests of
-Claude Code 2.1 (`x-claude-code-session-id`, `metadata.user_id`), Codex 0.169 (`session-id`, formerly `session_id`) and
-opencode 1.18 (`x-session-id`), in the code of opencode (`x-opencode-session`, `x-parent-session-id`) and of Gemini CLI
-0.61 (`request.session_id`), and is documented by OpenAI (`conversation`), OpenRouter (`x-session-id`, `session_id`),
+One exchange is read alone: its readers group exchanges into conversations. The headers are those on the tape: if the
+value of one was redacted to a keyed hash, that hash is the key. What clients send was seen in requests of Claude Code
+2.1 (`x-claude-code-session-id`, `metadata.user_id`), Codex 0.169 (`session-id`, formerly `session_id`) and opencode
+1.18 (`x-session-id`), in the code of opencode (`x-opencode-session`, `x-parent-session-id`) and of Gemini CLI 0.61
+(`request.session_id`), and is documented by OpenAI (`conversation`), OpenRouter (`x-session-id`, `session_id`),
 LiteLLM, Helicone and LangSmith (the fields of `metadata`). A user, or a key of a cache (`prompt_cache_key`), is no
 conversation: many have the same.
 """

@@ -1,8 +1,8 @@
 """The decoder: a body and its reads in, its items and chunks in time out, as columns.
 
 An *item* is a piece of the body: an event (by the standard, or a record of another framing), a comment, a record
-outside of any event, or a body that is no stream. A *chunk* is a payload in an item. Of a long answer nearly every
-payload repeats an earlier one but for one text: those are found several at a time (`templates`) and kept as one
+outside of any event, or a body that is no stream. A *chunk* is a payload in an item. Nearly all payloads of a long
+answer differ from an earlier one in one text only: they are found several at a time (`templates`) and kept as one
 `ItemRun`, without an object for each event.
 
 The time of an item, and of the chunks in it, is that of the read which holds its last byte. No body, however broken or
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wiretape.recorder.decode.websocket import ResponseTurn
 
 MAX_ITEMS: Final = 1_000_000
-"""Items and payloads decoded of one body: more than 64 MiB of a real stream holds."""
+"""Limit of items and payloads decoded of one body: more than in 64 MiB of a real stream."""
 
 KINDS: Final = ("event", "comment", "record", "body", "ping", "pong", "close", "broken")
 EVENT, COMMENT, RECORD, BODY, PING, PONG, CLOSE, BROKEN = range(8)
@@ -194,7 +194,7 @@ class Decoded:
 
     @property
     def ended_ns(self) -> int | None:
-        """When the last event came that says that the stream has ended."""
+        """The timestamp of the last event that ends the stream."""
         said = [item for item in (self.done_item, self.end_item) if item is not None]
         return self.at_ns[max(said)] if said else None
 
@@ -234,7 +234,7 @@ class Decoded:
 
     @functools.cached_property
     def answering_ns(self) -> Sequence[int | None]:
-        """When each item came, on a clock that runs while upstream has something to answer.
+        """The timestamps of all items, on a clock that runs only while upstream has a request to answer.
 
         Over a WebSocket it begins with the message that asks first, stands still when a response has ended, and goes on
         with the message that asks for the next. Items of a response that generates nothing, or whose request the tape
@@ -256,7 +256,7 @@ class Decoded:
         return times
 
     def turn_of(self, item: int) -> int:
-        """Return the number of the response that an item is of; 0 where there is but one."""
+        """Return the number of an item's response; 0 if there is only one."""
         return max(bisect_right(self.turns, item, key=lambda turn: turn.first) - 1, 0)
 
     @functools.cached_property
@@ -305,7 +305,7 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
     decoded.api = _api(decoded)
     if decoded.api == "unknown" and api_asked(exchange) is None:
-        decoded.flags.discard("malformed")  # nobody knows whether its events should be JSON objects
+        decoded.flags.discard("malformed")  # its events may have any format
     return decoded
 
 
@@ -618,7 +618,7 @@ class _StreamDecoder:
             self._reorder()
 
     def _reorder(self) -> None:
-        """Number the items anew in the order in which they were completed, after some were found late."""
+        """Renumber the items in the order of their completion, after some were found late."""
         decoded = self._decoded
         order = sorted(range(len(decoded.ends)), key=decoded.ends.__getitem__)
         numbers = {old: new for new, old in enumerate(order)}

@@ -84,7 +84,7 @@ def derive(
 
 
 def _known(values: JsonObject, decoded: Decoded) -> JsonObject:
-    """Return values without those that only the end of a stream tells, where decoding stopped before that."""
+    """Return the values; if decoding stopped early, without those that need the end of the stream."""
     is_cut = "decode_limit" in decoded.flags and not decoded.ended
     return values | dict.fromkeys(_OF_THE_END & values.keys()) if is_cut else values
 
@@ -122,7 +122,7 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Report
         fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
     error: Any = "finish" if answer.failed else None
     if place is not None:
-        # In an unknown dialect, any payload before the error may have been output.
+        # Any payload before the error may have been output if its dialect is unknown.
         started = any(run.chunk.output for run in decoded.runs[: place + 1])
         error = "mid_stream" if started or (decoded.api == "unknown" and place > 0) else "before_output"
     finish_ends = decoded.dialect is None or decoded.dialect.finish_ends

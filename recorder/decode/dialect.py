@@ -48,9 +48,9 @@ class Piece:
 class Chunk:
     """One payload. `api` is "" where no dialect claims it; `fault` is set on errors, alone or beside output.
 
-    `content`, `reasoning` and `tool` say whether it carries output of that class in any choice: audio and encrypted
-    reasoning count although they add no text. `flags` are those of `exchange.FLAGS` that this payload raises. `ends` is
-    set on the event with which the dialect ends a stream, or on a whole answer: without one it was truncated. A `ping`
+    `content`, `reasoning` and `tool` are True if any choice has output of that class: audio and encrypted reasoning
+    count although they add no text. `flags` are the flags of `exchange.FLAGS` that this payload raises. `ends` is set
+    on the event that ends a stream of the dialect, and on a whole answer; a stream without it was truncated. A `ping`
     only keeps the connection open.
     """
 
@@ -109,9 +109,9 @@ class Dialect:
     `api` is its name on the tape, `operation` the default where the path names none. `tokens` reads the usage of a
     whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that `ends` does,
     and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, if the meaning of an object depends on
-    those before it; it is given the body of the request, None where the tape has none. `repeats` means that objects
-    that are equal mean the same, wherever they stand in a stream. `input_has_cache`: the input tokens of its usage
-    include those that a cache read or wrote.
+    earlier ones; its argument is the request's body, None if the tape has none. `repeats` means that objects that are
+    equal mean the same, wherever they stand in a stream. `input_has_cache`: the input tokens of its usage include those
+    that a cache read or wrote.
     """
 
     api: str

@@ -20,7 +20,7 @@ MAX_RATIO = 100
 RATIO_APPLIES_ABOVE = 1 << 20
 MAX_BODY = 1 << 30
 RATIO_OF_BODIES_APPLIES_ABOVE = 256 << 20
-"""The same for bodies that the tape itself has packed: a long one may well be all alike."""
+"""Limit of the compression ratio for bodies that the tape itself has packed: a long body may be highly repetitive."""
 # The data after a member are copied each time one ends; small slices and few members keep that linear.
 _SLICE = 4096
 _PIECE = 64 << 10
@@ -36,7 +36,7 @@ _ZSTD_WINDOW = 23
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A decoded body: `ends[i]` is the decoded size after span i; `flag` says why there is not more of it."""
+    """A decoded body: `ends[i]` is the decoded size after span i; `flag` is the reason why the remainder is missing."""
 
     data: bytes
     ends: Sequence[int]
@@ -95,7 +95,7 @@ def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Pla
 
 
 def uncoded(headers: Iterable[Sequence[str]], body: bytes) -> bytes:
-    """Return a body without the content encoding that its headers give, or as it is where that cannot be undone."""
+    """Return a body without the content encoding named by its headers, or verbatim if that cannot be decoded."""
     coding = coding_of(headers)
     if coding is None:
         return body
@@ -123,9 +123,9 @@ def _undone(codings: Sequence[str], body: bytes, ends: Sequence[int], single_fro
 
 
 def unpack(packed: bytes, size: int) -> bytes:
-    """Inflate a body that a tape has packed to `size` bytes. Raise `ValueError` if it is not one of that size.
+    """Inflate a packed body of `size` bytes. Raise `ValueError` if it has another size.
 
-    A tape may be made by others: never more than `size` bytes are inflated, and no more than is in proportion.
+    A tape may be hostile: at most `size` bytes are inflated, and no more than the limit for its compressed size.
     """
     if not 0 <= size <= min(MAX_BODY, max(RATIO_OF_BODIES_APPLIES_ABOVE, MAX_RATIO * len(packed))):
         raise ValueError(f"{len(packed)} packed bytes claim to hold {size}")
@@ -154,7 +154,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 class _Decoding:
-    """A body on its way through its codings, the last that was applied first; `flag` says why it goes no further."""
+    """A body during decoding; the coding applied last is undone first. `flag` is the reason why decoding stopped."""
 
     def __init__(self, codings: Sequence[str]) -> None:
         self.out = bytearray()
@@ -187,7 +187,7 @@ class _Decoding:
 
 
 class _TooMuchError(Exception):
-    """A body decodes to more than is decoded here."""
+    """A body exceeds the limit of decoded bytes."""
 
 
 class _Member(Protocol):

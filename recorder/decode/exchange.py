@@ -2,7 +2,7 @@
 
 The facts (`Exchange`, `Read`) are the relay's observations; nothing in them is interpreted. `judge` turns them, with
 the `Evidence` that decoding the body gave, into exactly one outcome. The flags say everything else worth knowing.
-Records that a stream may have by the hundred thousand are tuples, made in half the time of a dataclass. Instants are
+Records that a stream may have by the hundred thousand are tuples, made in half the time of a dataclass. Timestamps are
 integer nanoseconds since T0, the moment before the upstream request is issued; None is unknown.
 """
 
@@ -23,7 +23,7 @@ Outcome = Literal[
 Verdict = tuple[Outcome, str | None]
 
 ENDED_BY: Final[dict[EndedBy, str]] = {
-    "end": "the HTTP body ended as framed, or a body delimited by close, or a WebSocket, was closed",
+    "end": "the HTTP body ended as framed; a body delimited by close, or a WebSocket, was closed",
     "eof": "upstream closed before the end of its framing",
     "length": "upstream closed before Content-Length was reached",
     "reset": "the upstream connection was reset",
@@ -38,7 +38,7 @@ ENDED_BY: Final[dict[EndedBy, str]] = {
     "client": "the client left",
     "client_stalled": "the client stopped reading",
     "local": "wiretape's own machine had no file descriptors, ports or disk left for it",
-    "shutdown": "cut when the recorder was told to stop",
+    "shutdown": "cut when the recorder stopped",
     "died": "the recorder died",
 }
 """The end of the transport: a fact, not a judgement. None if it has not ended."""
@@ -53,8 +53,8 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     "truncated": "upstream ended before the stream was complete",
     "malformed": "complete, of an API known here, but at least one data event is not a JSON object",
     "interrupted": "the recorder stopped or died while it was open",
-    "complete": "[DONE], or whatever ends a stream of its API, or the end of a body that is not a stream; of a"
-    " WebSocket, all responses that were asked for have ended, or if none is known, it was closed in good order",
+    "complete": "[DONE] or the API's own end of a stream came, or the end of a body that is not a stream; over a"
+    " WebSocket, all requested responses have ended, or, if none is known, it was closed in good order",
 }
 
 DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
@@ -80,36 +80,36 @@ FLAGS: Final[dict[str, str]] = {
     "coarse_clock": "timestamps are not those of socket reads",
     "comments": "the stream holds comment lines, usually keep-alives",
     "decode_limit": "decoding stopped at a limit (bytes, lines, frames, events; at last, 20 s of CPU): only the "
-    "beginning was decoded; bytes and reads are of all that came, and what the end would tell is unknown",
+    "beginning was decoded; bytes and reads count all data, and values that need the end are unknown",
     "empty": "complete without any output",
     "empty_data": "an event with empty data",
     "error_field": "an error stood in an error: line, which the standard ignores",
     "glued": "several payloads in one event, separated by one newline",
-    "h2_offered": "the client would have spoken HTTP/2: through wiretape it spoke HTTP/1.1, over other connections",
+    "h2_offered": "the client offered HTTP/2; through wiretape it spoke HTTP/1.1, over other connections",
     "hidden_tokens": "usage counts more tokens than the text can hold, as with hidden reasoning: rates are withheld",
     "id_changed": "the response id changes within the stream",
-    "imported": "imported from another program's recording: timestamps are those that it wrote down",
+    "imported": "imported from another program's recording, with its timestamps",
     "malformed": "at least one data event of an API known here is not a JSON object",
     "multi_choice": "more than one choice; the content is that of the first",
-    "multi_response": "several responses over one WebSocket: TTFT and content are the first's, tokens and gaps are all",
+    "multi_response": "several responses over one WebSocket: TTFT and content are of the first, tokens and gaps of all",
     "no_done": "the stream has no [DONE]",
     "no_finish": "a choice has no finish reason",
-    "no_timing": "when the body came is not known: the source has no timestamps within it; measures of it are unknown",
+    "no_timing": "the source has no timestamps within the body: measures of its timing are unknown",
     "no_usage": "the stream, or one of several responses over a WebSocket, has no usage of the answer",
     "nonstream": "the answer is not an event stream",
     "object_mismatch": "chunks do not call themselves chat.completion.chunk",
     "opaque_reasoning": "reasoning came encrypted",
-    "pretty_printed": "a payload over several lines of which only the first has data:",
+    "pretty_printed": "a payload over several lines, where only the first has data:",
     "reasoning_additive": "total_tokens counts reasoning beside output_tokens",
-    "rebuilt": "the body is made of the data in an imported file: its bytes are not those that came",
+    "rebuilt": "the body is built from the data in an imported file: its bytes are not the original ones",
     "request_not_stored": "the request body is not on the tape, or only its beginning",
     "sanitized": "text held NUL, lone surrogates or invalid UTF-8, now U+FFFD",
     "single_chunk": "the whole output came in one chunk or one read",
     "stall": stalls.DEFAULT.stall_meaning,
     "storage_gap": "bytes of the body, or of a client's WebSocket messages, are missing from the tape",
     "surplus_bytes": "upstream sent bytes after the end of the response",
-    "total_unexplained": "total_tokens of usage is more than the tokens that it names: some have no count, nor a cost",
-    "unclean_end": "the transport failed after everything had come",
+    "total_unexplained": "total_tokens of usage is more than the sum of its counts: the remainder has no cost",
+    "unclean_end": "the transport failed after the whole response had come",
     "undecoded": "a content encoding that is not decoded here, or a broken one",
     "unframed": "JSON stood in the stream outside of any event",
     "unknown_payload": "the stream's payloads are of no dialect known here",
@@ -123,13 +123,13 @@ SUSPECT_NS: Final = 1_000_000
 """Timestamps that may be later than this are flagged `clock_suspect`."""
 
 FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "open", "client_closed"))
-"""The outcomes of an exchange that failed: not those that still run, nor those that the client left."""
+"""The outcomes of a failed exchange; a running one, or one that the client left, has not failed."""
 
 NOTABLE: Final = (
     "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
     "unknown_payload", "no_timing", "coarse_clock", "clock_suspect", "coalesced",
 )  # fmt: skip
-"""The flags that are worth a place where an exchange has but one line, the gravest first."""
+"""The flags that are shown where an exchange has only one line, the gravest first."""
 
 _BROKEN = frozenset({"eof", "reset", "length", "framing", "idle_timeout", "shutdown", "local"})
 _CLIENT = frozenset({"client", "client_stalled"})
@@ -198,9 +198,9 @@ class Exchange:
     bytes of the request body are not on the tape, at least. `request` is that body where decoding needs it. Of a
     WebSocket, `extensions` are those that were agreed on, and `sent` is the data of the client. `connection_reused`: it
     was sent on a connection kept from an exchange before, and `connected_ns` is None. Timestamps may be late by
-    `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2. `clock` says whose time a read
-    has. `rebuilt`: of an import, the body is made of the data that its source kept. `has_bytes`: its bytes and reads
-    are there; if not, nothing can be derived of it.
+    `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2. `clock` is the source of the
+    timestamps of reads. `rebuilt`: of an import, the body is made of the data that its source kept. `has_bytes`: its
+    bytes and reads are there; if not, nothing can be derived of it.
     """
 
     status: int | None
@@ -241,7 +241,7 @@ class Exchange:
 
     @property
     def untimed(self) -> str | None:
-        """The flag that says why nobody knows when its body came; None if somebody does."""
+        """The flag with the reason why the times of its body are unknown; None if they are known."""
         if not self.has_bytes:
             return NOT_SHIPPED
         return "no_timing" if self.clock == "none" else None

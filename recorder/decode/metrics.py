@@ -8,7 +8,7 @@ a migration that adds its column.
 Integer nanoseconds since T0 (the moment before the upstream request is issued) or between two timestamps, None where
 unknown and never 0 in its place. A gap is between two output chunks, and 0 if one read brought both; gaps between reads
 that brought output survive coalescing. Tokens come from `usage` only: chunks are never counted as tokens. Percentiles
-interpolate linearly (Hyndman and Fan's type 7, numpy's default).
+are interpolated linearly (Hyndman and Fan's type 7, numpy's default).
 
 Over a WebSocket, times from T0 count from the message that asked for the first response, and the time between a
 response and the message that asks for the next does not count: gaps lie within a response, and latency and duration are
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _SPARK_CELLS = 24
 _SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_STEPS_NS = tuple(step * 1_000_000 for step in (3, 10, 30, 100, 300, 1000, 3000))
-"""Lower limits of the gaps for each sign of a sparkline but the first."""
+"""Lower limit of the gaps, in ns, for each sign of a sparkline after the first."""
 
 _HISTOGRAM_BUCKETS = 64
 
@@ -59,7 +59,7 @@ class Timeline:
         self.turns = _turns(decoded, exchange) if decoded is not None and decoded.turns else None
         self.chunks = self.output_chunks = 0
         self._later: set[int] = set()
-        """The output chunks that begin another response over the same WebSocket."""
+        """The positions of the output chunks that begin a later response over the same WebSocket."""
         self.at: list[int] = []
         self.output_reads: list[int] = []
         self._outputs: list[tuple[int, Chunk]] = []
@@ -216,7 +216,7 @@ class Metric:
     """The description of a metric beside its type and its formula.
 
     `unit` is "ns" where the name ends in `_ns`, and "" of a count. `statistic` is its name in statistics, "" if it has
-    none. It is shown as unknown where an exchange has one of the flags in `withheld`.
+    none. The metric is shown as unknown if the exchange has one of the flags in `withheld`.
     """
 
     name: str = ""
@@ -261,7 +261,7 @@ def duration(meaning: str, formula: Formula, **more: Any) -> Any:
 
 
 def count(meaning: str, formula: Formula | None = None, **more: Any) -> Any:
-    """Define a metric that counts something, and is 0 where there is none of it."""
+    """Define a metric that is a count, 0 if there is nothing to count."""
     return metric(meaning, formula, "", 0, **more)
 
 
@@ -375,7 +375,7 @@ class Timing:
         statistic="each_icl_max",
     )
     icl: bytes = internal(
-        "all gaps between output chunks, in ns: a byte (4 or 8), then little-endian numbers of so many bytes",
+        "all gaps between output chunks, in ns: a byte with the width (4 or 8), then little-endian numbers",
         lambda t: struct.pack(f"<{len(t.gaps)}q", *t.gaps),
         b"",
     )
@@ -390,7 +390,7 @@ class Timing:
 
 
 DECODER_VERSION: Final = 6
-"""Raised whenever the same facts would be derived differently."""
+"""Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 
 def tokens(meaning: str, aliases: tuple[str, ...]) -> Any:
@@ -403,17 +403,17 @@ class Measures(Timing):
     """Every derived value of one exchange, beginning with its timing; the meaning of each field is its metadata."""
 
     decoder_version: int = internal("version of the decoder that derived this", default=DECODER_VERSION)
-    outcome: str = value("how the exchange ended, judged by what came", default="open")
+    outcome: str = value("how the exchange ended, judged from the data received", default="open")
     outcome_detail: str | None = value("the kind of that outcome")
     error_code: str | None = value("the code or type of the error that upstream reported")
     error_message: str | None = value("the message of that error, credentials replaced")
     api: str | None = value(
-        "whose API: openai.chat, …; by the answer, else by the path; unknown: the answer is not understood"
+        "the API: openai.chat, …; from the answer, else from the path; unknown: the answer is not understood"
     )
-    operation: str | None = value("what was asked for: chat, embeddings, models, …")
+    operation: str | None = value("the operation: chat, embeddings, models, …")
     response_model: str | None = value("the first model that the answer names")
     response_id: str | None = value("the first id that the answer names")
-    finish_reason: str | None = value("why the answer ended, in the words of upstream")
+    finish_reason: str | None = value("reason why the answer ended, verbatim from upstream")
     input_tokens: int | None = tokens("tokens of the request, from usage", ("tok.in", "prompt_tokens"))
     output_tokens: int | None = tokens("tokens of the answer, from usage", ("tok.out", "tokens", "completion_tokens"))
     total_tokens: int | None = tokens(
@@ -431,7 +431,7 @@ class Measures(Timing):
     usage: JsonObject | None = value("usage: the last non-null value of each field")
     events: int = count("events by the standard, [DONE] included")
     comments: int = count("comment lines")
-    flags: tuple[str, ...] = value("what else is worth knowing, sorted", default=())
+    flags: tuple[str, ...] = value("flags (wiretape help outcomes), sorted", default=())
     content: str | None = value("the text of the answer")
     reasoning: str | None = value("the reasoning that came in the clear")
     refusal: str | None = value("the refusal")
@@ -442,10 +442,12 @@ class Measures(Timing):
     conversation_parent: str | None = internal("the conversation that started this one, as the client names it")
     previous_response_id: str | None = internal("the response_id of the exchange that the request says it continues")
     messages_hash: str | None = internal("hash of the request's messages, without system prompts and tools")
-    continues_hash: str | None = internal("hash of those before their last answer: messages_hash of what is continued")
-    continued_answer_hash: str | None = internal("hash of that answer: answer_hash of what is continued")
+    continues_hash: str | None = internal(
+        "hash of the messages before the last answer: messages_hash of the continued exchange"
+    )
+    continued_answer_hash: str | None = internal("hash of that answer: answer_hash of the continued exchange")
     answer_hash: str | None = internal("hash of the text and the tool calls of the answer")
-    retries: int | None = internal("how often the client had sent the same request before, as its SDK says")
+    retries: int | None = internal("number of earlier attempts at the same request, by the client's SDK")
     asked: str | None = value("the last text of the user in the request: its beginning, on one line")
 
 
@@ -477,8 +479,8 @@ def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int
     """Return the longest time, in ns, without a byte of the body, up to `end_ns` (`duration_ns` of `Timing`).
 
     It lies between two reads, with or without output, or between the last one and the end; of a body without any byte,
-    between the head and the end. The wait for the first byte is not part of it. None if the response is one instant, or
-    if the tape lacks bytes: they may have come at any time.
+    between the head and the end. The wait for the first byte is not part of it. None if the response has a single
+    timestamp, or if the tape lacks bytes: they may have come at any time.
     """
     if exchange.ended_by in (None, "died"):
         end_ns = None  # where a recorder died, the end is only its last read

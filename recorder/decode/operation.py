@@ -1,8 +1,8 @@
 """The operation of a request, and whether that is a generation.
 
-Rates and latencies are those of generations, unless asked otherwise: a program that lists the models first, or looks
-whether a server is there, must not halve its error rate. The names are those of OpenTelemetry's conventions for
-generative AI (`gen_ai.operation.name`) where they define one.
+By default, rates and latencies cover generations only: a program that first lists the models, or probes the server,
+must not halve its error rate. The names are those of OpenTelemetry's conventions for generative AI
+(`gen_ai.operation.name`) where they define one.
 """
 
 import re

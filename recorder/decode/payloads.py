@@ -92,7 +92,7 @@ def read(data: str, event: str = "message", reader: PayloadReader | None = None)
 
 
 def fault(payload: JsonObject) -> ReportedError | None:
-    """Find the error that a JSON object reports, in any of the shapes seen on real wires."""
+    """Find the error that a JSON object reports, in any form that servers send."""
     error = payload.get("error")
     if error and not _is_blank(error):
         return _described(error, payload)

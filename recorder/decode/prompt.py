@@ -18,10 +18,10 @@ from wiretape.recorder.decode.values import JsonObject, compact
 SYSTEM: Final = ("system", "developer")
 """The roles whose first messages are the system prompt."""
 CACHE_POINTS: Final = ("cachePoint", "cache_point")
-"""Parts that only say up to where a prompt is cached; the others say so in a field."""
+"""Types of parts that only mark the end of the cached prompt; other APIs mark it by a field."""
 
 _texts_json = msgspec.json.Encoder().encode
-"""Writes lists of texts byte for byte as `compact` does, in a tenth of the time; lone surrogates it refuses."""
+"""Writes lists of texts with the same bytes as `compact`, in a tenth of the time, but rejects lone surrogates."""
 _ELEMENT: Final = re.compile(r"\s*<([\w-]+)>.*</\1>\s*", re.DOTALL)
 
 
@@ -131,10 +131,10 @@ def is_element(text: str) -> bool:
 
 
 def canonical(message: Message) -> bytes:
-    """Return bytes that are the same for the same message of a later request; b"" if it says nothing to compare.
+    """Return a form of a message that is equal in later requests; b"" if nothing remains to compare.
 
-    Left out is what clients change or drop between two turns: ids, names, reasoning, cache points, white space around
-    texts, and the division of a text into parts. A message of nothing but reasoning is b"": skip it.
+    It omits parts that clients change or drop between two turns: ids, names, reasoning, cache points, white space
+    around texts, and the division of a text into parts. The form of a message with reasoning only is b"": skip it.
     """
     said = list(_said(message.parts))
     return _joined((message.role, *said)) if said else b""
@@ -178,7 +178,7 @@ def _compared(part: Part) -> str:
 
 
 def _arguments(text: str) -> str:
-    """Return arguments without what depends on who wrote the JSON."""
+    """Return arguments in a canonical form, which does not depend on the writer of the JSON."""
     try:
         value = json.loads(text)
         return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))

@@ -33,7 +33,7 @@ from wiretape.recorder.decode.values import JsonObject, compact, text
 
 MOST_MESSAGES: Final = 20_000
 MOST_PARTS: Final = 10_000
-"""Beyond these, messages of a request and parts of a message are kept as one `Other`."""
+"""Limits of the messages of a request and the parts of a message; the remainder is kept as one `Other`."""
 
 _DEEPEST = 4
 _ROLES: Final = {"model": "assistant", "chatbot": "assistant", "ai": "assistant", "function": "tool", "human": "user"}
@@ -380,7 +380,7 @@ def _size(data: bytes) -> int:
 
 
 def _added_tools(fields: JsonObject) -> list[Tool]:
-    """Take the tools out of the items of the Responses API, where some clients send them."""
+    """Remove the tools from the items of the Responses API, where some clients send them, and return them."""
     items = _list(fields.get("input"))
     added = [item for item in items if _adds_tools(item)]
     if added:

@@ -1,7 +1,7 @@
-"""Pure: the one rule for when a stream stalled and when it came in a burst, and the thresholds that both go by.
+"""Pure: the rules for stalls and bursts, and their thresholds.
 
-The tape's flags are raised with the default thresholds when an exchange is stored; verdicts, lists, markers of a
-recording and the screens apply the same functions, with the thresholds of the user where there are some.
+The tape's flags are raised with the default thresholds when an exchange is stored. Verdicts, lists, markers of a
+recording and the screens apply the same functions, with the user's thresholds if there are any.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ DEFAULT: Final = Thresholds()
 
 
 def output_gaps(at_ns: Sequence[int], reads: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """Return the gaps between reads that brought output: the number of the output chunk that ended it, and its ns.
+    """Return the gaps between reads with output: for each, the number of the output chunk that ended it, and its ns.
 
     The output chunks have these timestamps and were brought by these reads; chunks of one read have no gap.
     """

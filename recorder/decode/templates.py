@@ -1,11 +1,11 @@
-"""Payloads that repeat an earlier one but for one text, found several at a time without parsing them.
+"""Payloads that differ from an earlier one in one text only, found several at a time without parsing them.
 
-Nearly every payload of a long answer is the same, character for character, but for the word that it adds. A `Template`
-is a payload with that word left open: the text before and after it must be equal, and between them must stand one JSON
-string, so that parsing could find nothing else. Which string of a payload is the text of its chunk is not guessed from
-its place but tried: another text is put there, and the payload parsed in full must give the chunk with that text. The
-values of `obfuscation`, with which OpenAI pads its events, and of `sequence_number`, by which it counts them, are left
-open too: no dialect looks at them.
+Nearly all payloads of a long answer are equal, character for character, except for the word that each adds. A
+`Template` is a payload with that word left open. A payload matches if the text before and after the word is equal, and
+exactly one JSON string stands between them: parsing it could find nothing else. The string that is the chunk's text is
+found by trial, not by its position: with another text in its place, the payload parsed in full must give the chunk with
+that text. Two more values are left open, because no dialect reads them: `obfuscation`, the padding of OpenAI's events,
+and `sequence_number`, their count.
 """
 
 import re
@@ -28,7 +28,7 @@ _TRIAL = "\ue000"
 _TRIES = 5
 _FEW = 8
 WINDOW = 1 << 20
-"""Bytes of a body that are looked at at once, at most."""
+"""Limit of the bytes of a body compared at once."""
 _TEXT, _PADDING, _NUMBER = "text", "padding", "number"
 _PASSED_OVER = ("obfuscation", "sequence_number")
 _VALUE = re.compile(r'\s*(?:"(?P<padding>[^"\\]*)"|(?P<number>\d+)(?![\d.eE]))')

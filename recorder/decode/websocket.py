@@ -29,10 +29,10 @@ from wiretape.recorder.decode.values import JsonObject
 
 @dataclass(slots=True)
 class ResponseTurn:
-    """A response over a WebSocket: from which item on it is, and the item that ended it.
+    """A response over a WebSocket: its first item, and the item that ended it.
 
-    `asked` is the item with the client's message that asked for it, None if the tape does not have that. `generates`:
-    it is to be an answer; Codex asks first for one that is none (`"generate": false`), to warm up.
+    `asked` is the item with the client's request for it, None if the tape lacks that. `generates`: it generates an
+    answer; Codex first requests one that does not (`"generate": false`), to warm up.
     """
 
     asked: int | None
@@ -91,14 +91,14 @@ class Conversation:
 
     `data` are their contents, `starts` and `ends` where in it each stands, `at_ns` when it was completed, `reads` by
     which read of the body. `sent` are those of the client, `chunks` the payloads with the numbers of their items,
-    `turns` the responses. `has_fault` says whether upstream sent what cannot be read, `is_whole` whether all was read.
+    `turns` the responses. `has_fault`: upstream sent unreadable data; `is_whole`: all data was read.
     """
 
     def __init__(self, is_understood: bool) -> None:
         self._is_understood = is_understood
         self._reader = PayloadReader()
         self._asked: deque[tuple[int, bool]] = deque()
-        """The messages that ask for a response that has not begun, and whether it is to be an answer."""
+        """The messages that request a response that has not begun, and whether it generates an answer."""
         self._answers = 0
         self._usage: JsonObject = {}
         self.data = bytearray()
@@ -149,7 +149,7 @@ class Conversation:
                 self._begin(item)
 
     def _turn(self) -> ResponseTurn | None:
-        """Return the response that is coming."""
+        """Return the current response."""
         return self.turns[-1] if self.turns and self.turns[-1].last is None else None
 
     def _begin(self, item: int) -> None:

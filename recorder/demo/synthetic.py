@@ -78,7 +78,7 @@ _CUT: Final = frozenset({"client_closed", "truncated", "timeout", "interrupted",
 
 @dataclass(frozen=True, slots=True)
 class SyntheticExchange:
-    """An exchange without instants: its body, where its reads end in it, and what decoding it gave."""
+    """An exchange without timestamps: its body, where its reads end in it, and what decoding it gave."""
 
     model: Model
     ending: str

@@ -128,7 +128,7 @@ class ScriptedUpstream:
             data = await reader.read(65536)
             if not data:
                 return False
-            with contextlib.suppress(httptools.HttpParserUpgrade):  # the scene says whether it gets it
+            with contextlib.suppress(httptools.HttpParserUpgrade):  # the scene decides whether it gets one
                 parser.feed_data(data)
         request.method = parser.get_method().decode()
         self.requests.append(request)
@@ -139,7 +139,7 @@ class ScriptedUpstream:
             if scene.end == "stall":
                 await watcher
         except ConnectionError:
-            request.peer_left_ns = request.peer_left_ns or SYSTEM.now()  # a write may meet with it before the watcher
+            request.peer_left_ns = request.peer_left_ns or SYSTEM.now()  # a write may notice it before the watcher
             raise
         finally:
             watcher.cancel()
@@ -166,7 +166,7 @@ async def _play(scene: Scene, request: ReceivedRequest, writer: asyncio.StreamWr
 
 
 async def _watch(reader: asyncio.StreamReader, request: ReceivedRequest) -> None:
-    """Note when the peer leaves."""
+    """Record that the peer has left."""
     try:
         while await reader.read(65536):
             pass

@@ -1,6 +1,6 @@
 """The base of the HTTP apps on a recorder's server: the relay, the replay, the live pages and the metrics.
 
-The guard, HTTP/1.0, `Expect`, the bound on requests at a time, refusals and faults of wiretape's own are handled here.
+It handles the guard, HTTP/1.0, `Expect`, the limit of concurrent requests, refusals, and wiretape's own faults.
 """
 
 from collections.abc import Callable, Sized
@@ -11,7 +11,7 @@ from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Client, Request
 
 LIVE = 4096
-"""Requests answered at a time; more are refused."""
+"""Limit of requests answered at a time; further ones are refused."""
 
 
 class HttpApp:
@@ -22,9 +22,9 @@ class HttpApp:
 
     policy = Policy()
     takes_http_1_0 = False
-    """True if HTTP/1.0 passes."""
+    """True if requests with HTTP/1.0 are accepted."""
     no_websocket = ""
-    """The reason why requests for a WebSocket are refused, if they are."""
+    """Reason for refusing requests for a WebSocket, or empty if they are accepted."""
     sends_continue = True
     """True if `Expect: 100-continue` is answered here, and not upstream."""
     live: Sized = ()

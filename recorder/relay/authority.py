@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 VALID_DAYS = 30
-"""A recorder that runs for longer has to be started again."""
+"""Validity of certificates; a recorder that runs longer has to be restarted."""
 _EARLIER = timedelta(hours=1)
 _HOSTS = 256
 _ALPN = ["http/1.1"]

@@ -25,7 +25,7 @@ from wiretape.recorder.sanitize import clipped
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
 BYPASSES = ("NO_PROXY", "no_proxy")
 ADDING = "NODE_EXTRA_CA_CERTS"
-"""Names certificates that are trusted besides those that a program brings along."""
+"""Variable of certificates that a program trusts in addition to its own."""
 READERS = {
     ADDING: "Node, Bun",
     "SSL_CERT_FILE": "OpenSSL, Python, Go, Rust, Ruby",
@@ -53,9 +53,9 @@ _AGENTS = {
     r"python|httpx|aiohttp|go-http|reqwest|ruby": "SSL_CERT_FILE",
 }
 NODE = "NODE_OPTIONS"
-"""Names options for each Node."""
+"""Variable of options for every Node process."""
 JAVA = "JAVA_TOOL_OPTIONS"
-"""Names options for each Java virtual machine, which prints them: no password may be in it."""
+"""Variable of options for every Java virtual machine, which prints them: no password may be in it."""
 _NODE_PROXY = str(Path(__file__).with_name("node_proxy.cjs"))
 _NAMED = 5
 _AGENT_CHARACTERS = 60
@@ -110,7 +110,7 @@ def node_option(script: str) -> str:
 
 
 def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
-    """Return lines of shell that change an environment so; a `$NAME` in the URL is the shell's to replace."""
+    """Return shell lines that apply these changes to an environment; the shell replaces a `$NAME` in the URL."""
     first, *others = PROXIES
     adding, bundle, *same = certificates
     own, system = shlex.quote(certificates[adding]), shlex.quote(certificates[bundle])

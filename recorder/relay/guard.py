@@ -20,7 +20,7 @@ HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
-"""RFC 9110, 7.6.1: for this connection only, never passed on."""
+"""Headers for one connection only, which are never passed on (RFC 9110, 7.6.1)."""
 _DECIDING = frozenset({
     b"connection", b"content-length", b"host", b"keep-alive", b"origin", b"sec-fetch-site", b"transfer-encoding",
     b"upgrade",
@@ -167,7 +167,7 @@ def _check_target(method: str, target: bytes, path: re.Pattern[bytes] = _TARGET)
 
 
 def _check_authority(named: Named, origin: Origin) -> Refusal | None:
-    """One host was connected to: a request to another is not its to answer."""
+    """Refuse a request to another host than the one connected to: that server cannot answer it."""
     hosts = named.get(b"host", ())
     if len(hosts) != 1:
         return Refusal(400, "exactly one Host header is needed")
@@ -191,7 +191,7 @@ def _check_host(named: Named, policy: Policy) -> Refusal | None:
     if policy.knows(hosts[0].decode("latin-1")):
         return None
     allowed = "use its loopback address (--allow-host of a recorder adds other names)"
-    return Refusal(421, f"the Host header is no name of this wiretape: {allowed}")  # it may hold anything, also a key
+    return Refusal(421, f"the Host header is no name of this wiretape: {allowed}")  # it may contain a key
 
 
 def _check_origin(named: Named, policy: Policy) -> Refusal | None:
@@ -232,7 +232,7 @@ def _asks_for_websocket(named: Named) -> bool:
 
 
 def _check_coding(named: Named) -> Refusal | None:
-    """Refuse a body in a transfer coding that is not understood: passed on without its name, it would be garbage."""
+    """Refuse a body in an unknown transfer coding: relayed without the coding's name, it would be garbage."""
     if tokens(named.get(b"transfer-encoding", ())) not in ([], [b"chunked"]):
         return Refusal(501, "the Transfer-Encoding is not understood: send the body as it is, or chunked")
     return None

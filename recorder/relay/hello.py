@@ -6,7 +6,7 @@ Python's `ssl` reports the protocol that was agreed on, not the client's prefere
 from dataclasses import dataclass
 
 BYTES = 64 << 10
-"""A ClientHello may be this large."""
+"""Limit of a ClientHello, in bytes."""
 HANDSHAKE = 0x16
 """The first byte of a TLS connection: the type of the record that holds the ClientHello."""
 _CLIENT_HELLO = 1

@@ -47,11 +47,11 @@ class Link:
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more can be sent or received."""
+        """True if the connection is closed in both directions."""
         return self._answers.closed.is_set()
 
     def end(self) -> None:
-        """Send the end of file; answers still come."""
+        """Send the end of file; answers can still be received."""
         with contextlib.suppress(OSError, RuntimeError):  # the writer has closed it, or died
             self.sink.write_eof()
 
@@ -129,7 +129,7 @@ def _start(claimed: Claim, listener: socket.socket, arguments: Sequence[str]) ->
         start_new_session=True,
         pass_fds=passed,
     )
-    threading.Thread(target=process.wait, daemon=True).start()  # else it would stay as a zombie
+    threading.Thread(target=process.wait, daemon=True).start()  # else it would remain as a zombie
     return process
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 WANTED_DESCRIPTORS = (65536, 10240)
-"""The soft limits that a recorder tries to set, in this order."""
+"""Soft limits of open files that a recorder tries to set, in this order."""
 _A_FEW = 4
 _USUALLY_OPEN = 24
 _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})

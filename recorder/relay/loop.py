@@ -1,4 +1,4 @@
-"""The event loop of the commands that keep the time of streams."""
+"""The event loop of the commands that record or replay streams."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any
 
 _STDERR = 2
 _COLLECT_AFTER = 10_000
-"""Objects allocated and not freed before a collection of garbage."""
+"""Number of objects allocated and not freed that starts a garbage collection."""
 
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:

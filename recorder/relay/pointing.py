@@ -15,8 +15,8 @@ _URL = re.compile(r"(https?://[^/?#]*)(.*)", re.IGNORECASE)
 class PointingPlan:
     """The upstreams to serve, and for each variable to set, the path below the recorder's base URL.
 
-    `left` has the variables that do not change although programs read them, with reasons; `is_given`, whether the
-    upstreams are the user's choice.
+    `left` has the variables that stay unchanged although programs read them, with reasons; `is_given`: the user chose
+    the upstreams.
     """
 
     upstreams: list[Upstream] = field(default_factory=list)

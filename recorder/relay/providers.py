@@ -44,7 +44,7 @@ class Upstream:
     api: str | None = None
 
     def __hash__(self) -> int:
-        return hash(self.url)  # of all fields it would cost more, in each exchange
+        return hash(self.url)  # a hash of all fields would cost more, in each exchange
 
     def target(self, rest: bytes) -> bytes:
         """Return the request target upstream for the path and query `rest`."""
@@ -90,7 +90,7 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
     try:
         parts = urlsplit(url)
         return parts, parts.port
-    except ValueError as error:  # whose words may quote a part of a password
+    except ValueError as error:  # its message may quote a part of a password
         message = "an upstream's URL needs a valid host and port, and special characters of user info percent-encoded"
         raise ValueError(message) from error
 

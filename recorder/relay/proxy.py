@@ -45,7 +45,7 @@ def _forget() -> None:
     _buffered_digits = ""
 
 
-os.register_at_fork(after_in_child=_forget)  # or both processes would give the same ids
+os.register_at_fork(after_in_child=_forget)  # else both processes would generate the same ids
 
 
 def new_id() -> str:
@@ -79,7 +79,7 @@ _LENGTH_TOO = _OWN_NAMES | {b"content-length"}
 _PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
 _CLOSED = ("eof", "reset")
 _OWN = ("local", "headers_timeout", "idle_timeout")
-"""Failures by limits of wiretape or of this machine, which a program would not have met by itself."""
+"""Failures by limits of wiretape or of this machine, which would not occur without wiretape."""
 _NO_WEBSOCKET = frozenset((200, 404, 405, 501))
 """Answers to an upgrade by servers without WebSocket; Python's answer is 403 without a body."""
 _UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
@@ -92,7 +92,7 @@ class Way:
     """Options of one request; `h2_offered`: its client also offered HTTP/2.
 
     `on_unreached`: the program believes that it is connected to the server itself. A failure before an answer closes
-    its connection, as the server's own would have; this is called with it.
+    its connection, as the server's failure would have; `on_unreached` is called with it.
     """
 
     is_recorded: bool = True
@@ -399,7 +399,7 @@ class RelayedExchange(Responder):
     # upstream.Taker
 
     def told_to_continue(self) -> None:
-        """Pass on that the client may send the request's body, once."""
+        """Ask the client for the request's body, once."""
         if self._continue is not None:
             self._continue.cancel()
             self._continue = None
@@ -413,7 +413,7 @@ class RelayedExchange(Responder):
             self._client.hold_body(False)
 
     def request_refused(self) -> None:
-        """Read on, from both: the answer may say why, and if there is none the end of the connection does."""
+        """Continue to read from both: the answer, or else the end of the connection, has the reason."""
         if self._upload is RequestBody.COMING:
             self._client.hold_body(False)
 
@@ -538,7 +538,7 @@ class RelayedExchange(Responder):
         return self._stage in (Stage.WAITING, Stage.FAILING)
 
     def _fail(self, error: UpstreamError, at: int) -> None:
-        """End as upstream failed; before an answer, with the rest of the request's body on the tape, within bounds."""
+        """End because upstream failed; before an answer, first record the rest of the request's body, within limits."""
         if self._stage in (Stage.FAILING, Stage.ENDED):
             return
         self._failure = error, at
@@ -600,7 +600,7 @@ class RelayedExchange(Responder):
             connection.close()
 
     def client_left(self) -> None:
-        """End as the client left, or, where the response had come whole by then, as that ended."""
+        """End because the client left; if the whole response had been received by then, as that ended."""
         if self._stage is Stage.ENDED:
             return
         self._recording.client_closed = self._now()
@@ -628,7 +628,7 @@ class RelayedExchange(Responder):
             _answer_error(self._client, 503, "stopped before an answer came", ended_by, self._recording.id)
 
     def taker_failed(self, error: Exception) -> None:
-        """End by a fault of our own: report it to the client and the user, and record it."""
+        """End because of wiretape's own fault: report it to the client and the user, and record it."""
         self._proxy.on_trouble(f"an exchange failed by a fault of wiretape's own: {_where(error)}")
         is_unanswered = self._is_unanswered
         self._end("died", f"a fault of wiretape's own: {_described(error)}", self._now())
@@ -638,7 +638,7 @@ class RelayedExchange(Responder):
         _answer_error(self._client, 500, f"a fault of its own: {_described(error)}", "internal", self._recording.id)
 
     def note_lag(self) -> None:
-        """Note that reads may be stamped late: reads that came apart while the loop was late may have merged."""
+        """Record that timestamps may be late: separate reads may have merged while the loop was late."""
         instants, connection = self._recording.instants, self._connection
         due, lag = self._proxy.lag
         if connection is None or due < self._recording.t0:
@@ -653,7 +653,7 @@ def _passed(head: ResponseHead, id: str | None) -> Headers:
     passed = guard.end_to_end(head.headers, without=_LENGTH_TOO if is_empty else _OWN_NAMES)
     named = {name.lower(): value for name, value in passed}
     if named.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in named:
-        passed.append((b"x-accel-buffering", b"no"))  # or an nginx in front of the client would hold the stream back
+        passed.append((b"x-accel-buffering", b"no"))  # else an nginx in front of the client would buffer the stream
     if head.keeps and b"keep-alive" in head.named:  # the client's connection lives as long as upstream's
         passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]
     if id is not None:
@@ -699,5 +699,5 @@ def _where(error: Exception) -> str:
 
 
 def _described(error: BaseException) -> str:
-    """Return an error's type and message; its `repr` may hold all of the bytes that it is about."""
+    """Return an error's type and message; its `repr` may contain all the bytes concerned."""
     return Redactor(None).text(f"{type(error).__name__}: {error}")

@@ -15,9 +15,9 @@ from wiretape.recorder.tape.losses import Began, Relayed
 from wiretape.recorder.tape.redact import Redactor
 
 REQUEST_STORED_BYTES = 16 << 20
-"""A request body is stored up to this; its size and hash are those of the whole."""
+"""Limit of a stored request body, in bytes; its size and hash are those of the whole body."""
 STORED_BYTES = 64 << 20
-"""A body is stored up to this; the remainder is relayed and counted."""
+"""Limit of a stored response body, in bytes; the remainder is relayed and counted."""
 _MOST_BYTES = 1 << 50
 _REDACTOR = Redactor(None)
 
@@ -204,7 +204,7 @@ class ExchangeFrames:
 
     def relayed(self) -> Relayed:
         """Return the facts about the exchange until now, for a tape that cannot be written."""
-        if self._ended_as is not None:  # looked at again and again while storing is late
+        if self._ended_as is not None:  # called repeatedly while storing is late
             return self._ended_as
         known = self._relayed()
         self._ended_as = known if self._end is not None else None
@@ -260,7 +260,7 @@ class _Unentered(ClientSide):
 
 
 class Unrecorded(ExchangeFrames):
-    """An exchange that is relayed without being recorded, nor counted as missing."""
+    """An exchange that is relayed, but neither recorded nor counted as missing."""
 
     def begin(self, frame: journal.Frame) -> None:
         """Enter nothing."""

@@ -33,9 +33,9 @@ HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75.0
 KEEP_ALIVE_MOST_SECONDS = 600.0
-"""Keep-alive time of a connection without a request, and the most where its API server promises a longer one."""
+"""Keep-alive time of a connection without a request, and the maximum if its API server promises a longer one."""
 BODY_PAUSE_SECONDS = 30.0
-"""A request's body may pause for this long."""
+"""Timeout of a pause within a request's body."""
 LINGER_SECONDS = 2.0
 """Time for reading a connection after its last answer: a reset on unread bytes would keep the client from it."""
 LAST_SECONDS = 60.0
@@ -43,12 +43,12 @@ LAST_SECONDS = 60.0
 UPLOAD_BYTES = 256 << 10
 """Limit of a request body that waits for upstream, and of the bytes after an upgrade; beyond it the client waits."""
 KEPT = 8
-"""Connections to API servers that one client's connection keeps."""
+"""Limit of idle connections to API servers that one client's connection keeps."""
 _BACKLOG = 2048
 _RESERVED_DESCRIPTORS = 8
 """Descriptors reserved for refusals, a second writer and temporary files."""
 _ACCEPTED_AT_ONCE = 4
-"""Few, so that clients are served in the order of their arrival."""
+"""Limit of connections accepted at once: low, so that clients are served in the order of their arrival."""
 _ACCEPT_AGAIN_SECONDS = 0.2
 _REFUSED_KEPT = 3
 _REFUSED_SECONDS = 1.0
@@ -155,7 +155,7 @@ class Client:
         self._head_bytes = self._read_bytes = 0
         """Bytes of a head, or of trailers, in reads that held nothing else; bytes of the current read."""
         self._after = b""
-        """Bytes after a request for another protocol, which are in the new one if the client gets it."""
+        """Bytes after a request for another protocol; they are in that protocol if the server switches to it."""
         self._out: list[bytes] = []
         self._frame = _unframed
         self._deadline: int | None = None
@@ -202,7 +202,7 @@ class Client:
     def _feed(self, data: memoryview) -> None:
         """Parse data; a request that only offers another protocol is parsed again without the offer."""
         while data:
-            assert self._parser is not None  # it goes when the connection is closed, or speaks another protocol
+            assert self._parser is not None  # None after the end of the connection, or of HTTP on it
             try:
                 self._parser.feed_data(data)
                 return
@@ -373,7 +373,7 @@ class Client:
     def hold_body(self, held: bool) -> None:
         """Hold the request's body back, or release it."""
         self._flow = Flow.HELD if held else Flow.OPEN
-        self._regulate()  # also if it is as before: the part that had come may have been taken
+        self._regulate()  # also if unchanged: the received part may have been consumed
 
     def _regulate(self) -> None:
         """Pause a client that sends requests faster than they are answered, or a body faster than upstream takes it."""
@@ -406,7 +406,7 @@ class Client:
     # deadlines
 
     def _set_deadline(self, seconds: float | None, *, only_sooner: bool = False) -> None:
-        """Close, or complain, after `seconds`; one timer, set again only when it fires or must fire sooner."""
+        """Close, or report a timeout, after `seconds`; one timer, set again only when it fires or must fire sooner."""
         if seconds is None:
             self._deadline = None
             return
@@ -732,7 +732,7 @@ class _Listener:
                 connection, _ = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # not tried again at once: it would fail again
+            except OSError:  # no immediate retry, which would fail again
                 self._loop.remove_reader(self._sock)
                 self._timers["resume"] = self._loop.call_later(_ACCEPT_AGAIN_SECONDS, self._resume)
                 self._tell()
@@ -766,7 +766,7 @@ class _Listener:
     def _close_refused(self) -> None:
         if self._refused:
             connection = self._refused.popleft()
-            with contextlib.suppress(OSError):  # nothing came, or the client has left
+            with contextlib.suppress(OSError):  # no bytes came, or the client has left
                 connection.recv(HEAD_BYTES)
             connection.close()
 
@@ -815,7 +815,7 @@ def listen(
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.listen(_BACKLOG)
         send_at_once(sock)  # as each connection that it accepts
-        ask_for_times(sock)  # it lives as long as the recorder: no connection upstream is the first to ask
+        ask_for_times(sock)  # it exists as long as the recorder, so that no connection is the first
     except OSError as error:
         sock.close()
         reason = error.strerror or str(error)

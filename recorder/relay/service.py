@@ -35,7 +35,7 @@ from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.losses import Counts, Totals
 
 DRAIN_SECONDS = 7
-"""Running exchanges may take this long to end."""
+"""Time allowed for running exchanges to end, in seconds."""
 STOP_SECONDS = 9.0
 """Limit of a stop whose writer stands still: the drain's remainder, but at least `WRITER_SECONDS`.
 

@@ -25,7 +25,7 @@ class Share(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A relay's place among those of its recorder; the default is that of the only one.
+    """A relay's role among the relays of its recorder; the default is that of a single relay.
 
     A recorder has one relay that ends its session: its `others` returns the workers' shares, `workers` their processes.
     A worker's `on_share` gets its own share, again and again.

@@ -33,7 +33,7 @@ from wiretape.recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter,
 QUEUE_BYTES = 64 << 20
 """Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""
 GATHER_SECONDS = 0.03
-"""Frames wait this long for company; well under the commit window, so a killed relay loses no more than that."""
+"""Time for gathering frames before they are sent; far below the commit window, so a killed relay loses little more."""
 _PIPE_BYTES = 4 << 20
 _JOINED_BYTES = 256 << 10
 _LATER_SECONDS = 0.05
@@ -66,7 +66,7 @@ class _UnacknowledgedFrame(NamedTuple):
 
 
 class Gathered:
-    """The reads of one exchange that wait for company: the `run` that they are sent as, and their bytes."""
+    """The gathered reads of one exchange: the `run` that they will be sent as, and their bytes."""
 
     __slots__ = ("data", "run")
 
@@ -75,7 +75,7 @@ class Gathered:
         self.data: list[bytes] = []
 
     def take(self, data: list[bytes]) -> journal.ReadRun:
-        """Return the reads that wait, and append their bytes to `data`."""
+        """Return the gathered reads, and append their bytes to `data`."""
         run = self.run
         data += self.data
         self.run = journal.ReadRun(run.id, run.seq + len(run.sizes), [], [], [], run.is_client)
@@ -374,7 +374,7 @@ class Tap:
         self._on_trouble(message)
 
     def follow(self, exchange: Followed) -> None:
-        """Follow an exchange until its end is stored."""
+        """Track an exchange until its end is stored."""
         self._followed[exchange.id] = exchange
 
     def note_lack(self, exchange: Followed) -> None:
@@ -492,7 +492,7 @@ class Tap:
         return True
 
     def _put_reads(self) -> None:
-        """Queue the reads that wait for company as one frame."""
+        """Queue the gathered reads as one frame."""
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._pending_bytes -= self._gathered_bytes
@@ -559,7 +559,7 @@ class Tap:
         """
         self._closing = True
         for task in self._tasks[2:]:
-            task.cancel()  # no heartbeat may come after the end
+            task.cancel()  # no heartbeat may follow the end
         self.put(journal.Left() if self._place.is_worker else journal.Close(self._clock.wall()))
         self._flush_now()
         self._heard_ns = self._clock.now()
@@ -605,7 +605,7 @@ class Tap:
         until = self._clock.now() + int(_LAST_SECONDS * 1e9)
         while any(not task.done() for task in self._tasks[:1]) and (self._goes_on(grace) or self._clock.now() < until):
             await asyncio.wait(self._tasks[:1], timeout=_LOOK_SECONDS)
-        async with self._starting:  # a start that is cancelled half-way would leave a process to nobody
+        async with self._starting:  # a start cancelled half-way would leave a process without an owner
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -52,7 +52,7 @@ class Tunnel(Responder, Takeover):
         except OSError as error:
             raise UpstreamError("refused", str(error)) from error
 
-    # responder.Responder, until there is a connection
+    # methods of responder.Responder, until there is a connection
 
     def client_left(self) -> None:
         """End."""

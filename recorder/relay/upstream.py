@@ -23,7 +23,7 @@ from wiretape.recorder.relay.sockets import Socket, TlsSocket, connect, connect_
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
 
 HEAD_BYTES = 64 << 10
-"""A response head, with all informational ones before it, may be this large; so may trailers and chunk extensions."""
+"""Limit of a response head with all informational ones before it, in bytes; also of trailers and chunk extensions."""
 _LOOKS = 8
 """Limit of reads from a kept connection before it is used again."""
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
@@ -231,7 +231,7 @@ class Connection:
 
     def is_silent(self) -> bool:
         """Return True if a kept connection is still open, and nothing came without a request."""
-        for _ in range(_LOOKS):  # it may have sent what only concerns TLS
+        for _ in range(_LOOKS):  # it may have sent records of TLS itself, without data
             if not self._socket.look():
                 return not (self._socket.is_closed or self._socket.holds_more)
         return False
@@ -273,7 +273,7 @@ class Connection:
             self._leave_idle()
         else:
             self._note_surplus()
-            self._socket.close()  # and nothing of it is read
+            self._socket.close()  # and the bytes are not read
 
     def _note_surplus(self) -> None:
         if self.state is Receiving.ENDED:
@@ -466,7 +466,7 @@ class Connection:
         """Read on."""
         if self._flow is Flow.HELD:
             self._flow = Flow.OPEN
-            self._active_at = self._clock.now()  # silence while nobody listened is not upstream's
+            self._active_at = self._clock.now()  # silence while reading was paused is not upstream's
             self._socket.resume()
 
     def limit(self, seconds: float) -> None:

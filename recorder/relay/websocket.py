@@ -43,7 +43,7 @@ class _SocketDirection:
     def __init__(self, source: Socket, target: Socket, enter: Enter, now: Callable[[], int]) -> None:
         self._source, self._target, self._enter, self._now = source, target, enter, now
         self._waiting: deque[tuple[int, bytes, int]] = deque()
-        """Reads that the kernel has not taken: their instant, bytes, and end in all that was written."""
+        """Reads that the kernel has not taken: timestamp, bytes, and end offset in all written bytes."""
         self.waits_since: int | None = None
         self.came_at = now()
         self.paused = 0
@@ -54,7 +54,7 @@ class _SocketDirection:
         self.came_at = relayed
         if taken and not self._waiting:
             self._enter(at, relayed, data)
-        elif not self._target.unsent:  # the other side takes nothing any more
+        elif not self._target.unsent:  # the other side accepts no more bytes
             self._enter(at, None, data)
         else:
             self._wait(at, data)
@@ -90,7 +90,7 @@ class WebSocket(Takeover):
     def __init__(self, client: Client, connection: Connection, recording: ExchangeFrames, owner: Owner) -> None:
         self._client, self._connection, self._recording, self._owner = client, connection, recording, owner
         self._ending: tuple[str, str | None, int] | None = None
-        """Upstream's ending, while the client has still to take its last bytes."""
+        """The way upstream ended, until the client has taken the last bytes."""
         self._is_over = False
 
     def begin(self, at: int, head: ResponseHead, headers: Headers, rest: bytes, now: Callable[[], int]) -> None:
@@ -126,12 +126,12 @@ class WebSocket(Takeover):
         self._client.lost(error)
 
     def lost(self, error: Exception | None) -> None:
-        """End as the client left, or, where all had come by then, as upstream did."""
+        """End because the client left; if all data had come by then, as upstream ended."""
         self._recording.client_closed = self._now()
         self._end(*(self._ending or ("client", None, self._now())))
 
     def failed(self, error: Exception) -> None:
-        """End by a fault of our own."""
+        """End because of wiretape's own fault."""
         self._owner.failed(error)
         self.cut("died", "a fault of wiretape's own")
 

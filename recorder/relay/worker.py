@@ -1,7 +1,7 @@
 """A program: a further process of a recorder, which relays beside the one that started it.
 
 Run by `wiretape.recorder.relay.workers` as `python -m wiretape.recorder.relay.worker`. Like the writer it ignores
-SIGINT, SIGTERM and SIGHUP: the recorder says when it is to end, and if the recorder is gone, its exchanges are cut.
+SIGINT, SIGTERM and SIGHUP: the recorder ends it by a command, and if the recorder is gone, its exchanges are cut.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ def _decode(kind: type, value: object) -> object:
 
 
 def main() -> int:
-    """Relay until the recorder says that it is enough; return the exit code."""
+    """Relay until the recorder ends it; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     return loop.run(_main)

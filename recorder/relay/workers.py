@@ -1,4 +1,4 @@
-"""The further processes of a recorder that relay, too: started, heard, started again, and stopped.
+"""The worker processes of a recorder, which relay, too: their start, reports, restart and stop.
 
 Each listens on the recorder's port and has a channel of its own to the recorder's writer. Settings go to its standard
 input, commands follow, and the end of that input means that the recorder is gone; reports come from its standard
@@ -108,7 +108,7 @@ class _Worker:
         process.stdin.write(self._settings + b"\n")
         if self._is_stopping:
             self.send("cut")
-        with contextlib.suppress(ValueError, msgspec.MsgspecError, ConnectionError):  # then it is of no more use
+        with contextlib.suppress(ValueError, msgspec.MsgspecError, ConnectionError):  # then its reports are useless
             while (line := await process.stdout.readline()).endswith(b"\n"):
                 self._take(msgspec.json.decode(line, type=WorkerReport))
         self.kill()
@@ -242,5 +242,5 @@ class Workers:
         for worker in self._workers:
             worker.kill()
         for task in self._tasks:
-            with contextlib.suppress(TimeoutError):  # it was killed: nothing more of it is waited for
+            with contextlib.suppress(TimeoutError):  # it was killed: nothing more can come from it
                 await asyncio.wait_for(task, 1.0)

@@ -222,7 +222,7 @@ class ColumnType(TypeDecorator[Any]):
                 return value
             return damage.noted(name, instead)
 
-        if kind.fits is None and kind.limits is None:  # most cells: a call less for each
+        if kind.fits is None and kind.limits is None:  # most cells: saves a call for each
             if may_be_none:
                 types |= {type(None)}
             return lambda value: value if type(value) in types else damage.noted(name, instead)
@@ -268,11 +268,11 @@ def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...
 def _unchecked(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
     """Execute a statement and return its raw rows; text that is no UTF-8 is decoded with replacements."""
     driver: Any = connection.connection.driver_connection
-    tolerant, driver.text_factory = driver.text_factory, str  # which costs no call for each text
+    tolerant, driver.text_factory = driver.text_factory, str  # saves a call for each text
     try:
         return _all(connection, statement)
     except OperationalError as error:
-        if sqlite_code(error) is not None:  # not that Python could not decode a text
+        if sqlite_code(error) is not None:  # SQLite's own error, not a text that Python cannot decode
             raise
     finally:
         driver.text_factory = tolerant
@@ -356,7 +356,7 @@ class Damage:
 
 
 _BEHIND: Final = {"exchanges.request_model": "measures.response_model"}
-"""A column that an expression of another one's type may have come from."""
+"""A column that may be the source of an expression of the same type."""
 
 
 def damage_of(reader: Dialect | Engine | Connection) -> Damage:

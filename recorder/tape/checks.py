@@ -1,6 +1,6 @@
 """Checks of a tape: SQLite's own, and the invariants between the tables.
 
-Each problem is one sentence that names the exchange. Mending is left to `wiretape db rebuild` and to people.
+Each problem is one sentence that names the exchange. Repairs are left to `wiretape db rebuild` and to people.
 `problems` checks everything; `damage` and `verify` take a limited time, for a recorder that starts or ends.
 """
 
@@ -215,7 +215,7 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
 
     def interrupt() -> None:
         wait = seconds
-        while not done.wait(wait):  # again and again, as the first time may be between two statements
+        while not done.wait(wait):  # repeatedly, as the first interrupt may come between two statements
             driver.interrupt()
             wait = _INTERRUPT_SECONDS
 
@@ -260,7 +260,7 @@ def suspect_clocks(connection: Connection) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def _snapshot(connection: Connection) -> Iterator[None]:
-    """See one state of a tape that is being written meanwhile."""
+    """Read one state of a tape that is being written."""
     connection.rollback()
     with connection.begin():
         driver: Any = connection.connection.driver_connection
@@ -303,7 +303,7 @@ def _of_stream(exchange: Row[Any], held: _Held, came: int | None, gap: int | Non
         yield from () if is_running else ("its counts of bytes are damaged",)
     elif not is_running and came != stored + gap:
         yield f"{came} bytes came, but {stored} are in reads and {gap} are counted as a gap"
-    if is_running or (exchange.outcome is None and exchange.packed is None):  # the writer has yet to settle it
+    if is_running or (exchange.outcome is None and exchange.packed is None):  # the writer has not settled it yet
         if segment_bytes != stored:
             yield f"its segments hold {segment_bytes} bytes, its reads {stored}"
         return

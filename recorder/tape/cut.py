@@ -257,7 +257,7 @@ def _redacted(value: Any, redact: Redact) -> Any:
 def reads_of(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:
     """Yield the lines of the reads of one direction; `data` are their bytes."""
     sender = {"from": "client"} if is_client else {}
-    if data and not reads:  # nobody knows when it came
+    if data and not reads:  # its time is unknown
         yield {"read": 0, **sender, **_shown(data)}
     if reads:
         timed = {name: [getattr(read, name) for read in reads] for name in ("at_ns", "relayed_ns")}
@@ -364,7 +364,7 @@ def load(connection: Connection, lines: Iterable[bytes], name: str = "the text")
         cause = str(getattr(error, "orig", error)).split("\n")[0]
         cause = f"{cause} is missing" if isinstance(error, KeyError) else cause
         raise TapeDamaged(f"{name}: line {entering.number} is not of a cut ({safe(cause)})") from error
-    _settle(Store(connection, Clock(wall_ns=lambda: 0)))  # the same lines make the same tape, whenever
+    _settle(Store(connection, Clock(wall_ns=lambda: 0)))  # the same lines make the same tape at any time
     if problem := next(checks.problems(connection), None):
         raise TapeDamaged(f"{name} makes no tape: {problem}")
 
@@ -531,7 +531,7 @@ def make_passing_tape(lines: Iterable[bytes], path: Path, name: str) -> None:
 @contextlib.contextmanager
 def _passing(path: Path, lines: Iterable[bytes], name: str) -> Iterator[Connection]:
     with file.writing(path, "wiretape db cut") as connection:
-        file.driver_of(connection).execute("PRAGMA synchronous=OFF")  # it is gone in a moment
+        file.driver_of(connection).execute("PRAGMA synchronous=OFF")  # it is removed at once
         load(connection, lines, name)
         yield connection
 

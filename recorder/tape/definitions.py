@@ -105,7 +105,7 @@ def entries(connection: sqlite3.Connection) -> Entries:
 
 
 def foreign(connection: sqlite3.Connection, expected: Entries, ignored: Sequence[str] = ()) -> str | None:
-    """Return a description of the first difference that keeps us from writing; None if the schema is ours.
+    """Return a description of the first difference that prevents writing; None if the schema is this program's.
 
     Views of the names `ignored` may be there or not.
     """

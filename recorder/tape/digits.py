@@ -11,9 +11,9 @@ from typing import Final, TypeGuard, cast
 import msgspec
 
 _COST_OF_OTHER: Final = 28
-"""Size of an entry of the object, in digits."""
+"""Size of an entry of the object for outliers, in digits."""
 _MOST_DIGITS: Final = 17
-"""Digits of a number that fit 64 bits with one more in front of them."""
+"""Limit of the digits of a number: with one more in front, they fit 64 bits."""
 _EMPTY: Final = b"[0,0,0]\n"
 _encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int]).decode

@@ -168,7 +168,7 @@ def reader_beside_writer(path: Path) -> Engine:
 
 @contextlib.contextmanager
 def _peeked(path: Path) -> Iterator[sqlite3.Connection]:
-    """Connect without leaving a trace, where that can be: without a `-wal` a tape needs no `-shm`."""
+    """Connect without leaving files behind, if possible: a tape without a `-wal` needs no `-shm`."""
     with explained(path), contextlib.closing(_connect(_uri(path, settled=_is_settled(path)))) as connection:
         _set_up_reader(connection, None)
         _check_readable(connection, path)
@@ -259,7 +259,7 @@ def writing(
     any_revision: bool = False,
     claimed: locking.Claim | None = None,
 ) -> Iterator[Connection]:
-    """Hold the tape for writing: lock it, create it if it does not exist, check it, and connect.
+    """Open the tape for writing: lock it, create it if it does not exist, check it, and connect.
 
     `purpose` describes the holder to others that find the tape taken; a writer has the lock that its client `claimed`.
     Raises `TapeError` and its kinds; nothing has been written then, not even a lock.
@@ -280,7 +280,7 @@ def writing(
             connection.info[_LOCK] = lock
             try:
                 yield connection
-            finally:  # a tape that was moved would leave its log to the next file of its name
+            finally:  # the log of a moved tape would be taken for that of the next file of its name
                 with contextlib.suppress(SQLAlchemyError, sqlite3.Error):
                     connection.rollback()
                     connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -590,7 +590,7 @@ def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
         case sqlite3.SQLITE_CANTOPEN if not (_is_settled(path) or os.access(path.parent, os.W_OK)):
             both = f"{path.name} and {path.name}-wal"
             return TapeBusy(f"{path} was not closed, and its directory is read-only: copy {both} to another")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: text that is none
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: a text that cannot be decoded
             return TapeDamaged(f"{path} is damaged ({cause}): run 'wiretape db check', or restore it from a backup")
     return TapeError(f"{path} cannot be used ({cause}): run 'wiretape db check'")
 

@@ -9,7 +9,8 @@ been committed; a relay sends unacknowledged frames again, and appends are idemp
 A relay that joins a writer sends `relay` before its session. Each session ends by `close`; a relay that is only one of
 several of its recorder ends by `left`.
 
-All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: the pipe is memory, the disk is not.
+All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: a pipe is memory, and only the disk needs
+redaction.
 """
 
 import struct
@@ -23,7 +24,7 @@ from wiretape.recorder import __version__
 from wiretape.recorder.sanitize import clipped
 
 ANSWER_BYTES = 1 << 20
-"""An answer's line is shorter than this: recorded text in it is clipped."""
+"""Limit of an answer's line, in bytes: recorded text in it is clipped."""
 _HEAD = struct.Struct("<IQ")
 _SHOWN_CHARACTERS = 256
 _MESSAGE_CHARACTERS = 2000
@@ -270,13 +271,13 @@ class Ack(msgspec.Struct, tag="ack", frozen=True):
 
 
 class Trouble(msgspec.Struct, tag="trouble", frozen=True):
-    """Storing is held up (a full disk, a lock); the writer keeps trying. An empty message: it is over."""
+    """Storing is delayed (a full disk, a lock) and the writer keeps trying; an empty message: it works again."""
 
     message: str
 
 
 class Fatal(msgspec.Struct, tag="fatal", frozen=True):
-    """The writer cannot go on and ends; `final`: another would not help."""
+    """The writer cannot continue and ends; `final`: another writer would fail, too."""
 
     exit_code: int
     message: str

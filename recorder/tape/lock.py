@@ -124,7 +124,7 @@ class Lock:
         SQLite's first transactions drop the name. Raises `TapeGone` if somebody else has the lock file and may write.
         """
         if self._file is not None:
-            with contextlib.suppress(OSError):  # it is only for messages
+            with contextlib.suppress(OSError):  # the text is only for messages
                 _name_holder(self._file)
         path = lock_of(self._tape)
         with contextlib.suppress(OSError):
@@ -155,19 +155,19 @@ class Lock:
         _write(self._beside, self._purpose, self._socket)
 
     def empty(self) -> None:
-        """Name nobody as the holder."""
+        """Clear the holder's name."""
         os.ftruncate(self._beside, 0)
 
 
 def _write(descriptor: int, words: str, socket: Path | None, *, is_new: bool = False) -> None:
     joining = "" if socket is None else f"{PROTOCOL} {socket}\n{_NEW if is_new else ''}\n"
-    with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, and says less
+    with contextlib.suppress(OSError):  # a full disk: the lock holds without its text
         # Never empty: others read it at any moment. They read lines, so that a remainder of a longer text does no harm.
         os.ftruncate(descriptor, os.pwrite(descriptor, f"{words}\n{os.getpid()}\n{joining}".encode(), 0))
 
 
 class Claim:
-    """The lock of a tape that is to have a writer, on its way from the client that took it to that writer."""
+    """The lock of a tape without a writer yet, for handing it over from the client that took it to that writer."""
 
     def __init__(self, tape: Path, descriptor: int, *, is_new: bool = False, socket: Path | None = None) -> None:
         self.tape, self.descriptor, self._is_new, self._socket = tape, descriptor, is_new, socket
@@ -212,7 +212,7 @@ def claim(tape: Path) -> Claim | Path:
     is_taken = False
     try:
         is_taken = _takes(descriptor)
-        if not is_taken and not _lines(descriptor)[2]:  # it cannot be joined; or somebody only asks, for a blink
+        if not is_taken and not _lines(descriptor)[2]:  # not joinable, or only queried for a moment
             is_taken = _takes(descriptor, _TRIES)
         return Claim(tape, descriptor, is_new=is_new) if is_taken else _socket(tape, descriptor)
     finally:
@@ -382,7 +382,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 class LogGone(TapeError):
-    """The tape's `-wal` or `-shm` was removed or replaced: their connection can still save their contents."""
+    """The tape's `-wal` or `-shm` was removed or replaced: the open connection can still save their contents."""
 
 
 Identity = tuple[int, int]

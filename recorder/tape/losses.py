@@ -81,14 +81,14 @@ class Totals:
 
     @property
     def is_whole(self) -> bool:
-        """True if everything is on the tape, and the checks found no damage."""
+        """True if all data is on the tape, and the checks found no damage."""
         return not (self.missing_bytes or self.missing_exchanges or self.problems)
 
 
 def reconcile(counts: Counts, verified: Verified | None) -> Totals:
     """Compare the acknowledged counts with those on the tape; if the latter are unknown, trust the acknowledgements."""
     if verified is None or verified.exchanges is None or verified.failed is None:
-        recorded = max(counts.recorded, counts.stored_exchanges + counts.own_deleted)  # measuring may be far behind
+        recorded = max(counts.recorded, counts.stored_exchanges + counts.own_deleted)  # measuring may take long
         unstored = counts.dropped_bytes, counts.unrecorded
         unmeasured = recorded - counts.recorded
         return Totals(recorded, counts.failed, *unstored, _damage(verified), counts.others, unmeasured)
@@ -280,7 +280,7 @@ def _whole(slots: Iterable[bytes]) -> Iterator[tuple[int, Unstored]]:
 def remove(tape: Path, session: str) -> None:
     """Remove the file of a session: the tape lacks nothing of it, or holds the losses itself."""
     if read(tape, session) is not None:
-        with contextlib.suppress(OSError):  # somebody else has removed it, or nobody may
+        with contextlib.suppress(OSError):  # already removed, or not removable
             path_of(tape, session).unlink()
 
 
@@ -323,7 +323,7 @@ def _encode(number: int, unstored: Unstored) -> bytes:
 
 
 def _shortened(unstored: Unstored) -> Unstored:
-    """Keep only the sizes of exchanges; if that is all there is, count the last tenth of them."""
+    """Keep only the sizes of exchanges; if that is done, keep only the count of the last tenth."""
     bare = [Relayed(one.id, one.bytes, client_bytes=one.client_bytes) for one in unstored.exchanges]
     if bare != unstored.exchanges:
         return msgspec.structs.replace(unstored, exchanges=bare)

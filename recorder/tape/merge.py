@@ -26,7 +26,7 @@ _SHOWN_CHARACTERS = 80
 _SETTLED = """INSERT INTO main.settlements (exchange_no, version)
     SELECT n.no, max(?, (SELECT coalesce(max(version), 0) FROM main.settlements)) + row_number() OVER (ORDER BY n.no)
     FROM temp.numbered n CROSS JOIN source.settlements s ON s.exchange_no = n.was"""
-"""Copies are settled anew on this tape, in the order of their new numbers."""
+"""Copies get new versions of settlement on this tape, in the order of their new numbers."""
 
 
 @dataclass(slots=True)

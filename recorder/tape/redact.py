@@ -28,9 +28,9 @@ _CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
 _SENT = re.compile(
     r"(?:^|[-_])(?:authorization|(?:access|api|auth|functions|subscription)[-_]?(?:key|token)|security-token|secret)$"
 )
-"""The names of headers whose credential is recognised in others."""
+"""Names of headers whose credential is also recognised in other headers."""
 _STRUCTURAL = frozenset({"content-type", "content-encoding", "content-length", "sec-websocket-extensions"})
-"""Bodies are decoded by these values: they stay, even if a client sends one as its key."""
+"""Values that decoding needs: they stay, even if a client sends one as its key."""
 _HARMLESS = re.compile(
     r"(?:[\w-]+-)?idempotency-key|sec-websocket-key|access-control-.*|.*(?:rate-?limit|tokenlimit).*"
 )
@@ -61,7 +61,7 @@ _LOOKS_SECRET_IN_TEXT = re.compile(
     rf"|{_KEY}(?=[\w.=-]{{20}}|[\w.=-]*\d)[\w-]{{4}}[\w.=-]*",
     re.IGNORECASE,
 )
-# All that is repeated is bounded: to look from each word to the end of the text would take quadratic time.
+# All repetitions are bounded: a search from each word to the end of the text would take quadratic time.
 _NAMED_IN_TEXT = re.compile(
     r"(?<![a-z])((?:(?:api)?key|token|secret|password|passphrase|credential|jwt)[^\w%]{1,4}"
     r"(?:(?:is|was|not|has|been|the|value|provided|supplied|given|sent|received|used|found|specified|in|valid|incorrect"
@@ -133,7 +133,7 @@ class Redactor:
         return text
 
     def _header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str, str]:
-        """Return a name and a value without credentials, and the key that was sent, which others may repeat, or ""."""
+        """Return a name and a value without credentials, and the key in it, which other headers may repeat, or ""."""
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         shown = self.mark(name) if _LOOKS_SECRET.search(name) else name
         return shown, self._value(name, value), _sent_key(name, value)
@@ -168,7 +168,7 @@ class Redactor:
         return {self.text(name): self._label(name, value) for name, value in labels.items()}
 
     def _label(self, name: str, value: str) -> str:
-        # Words such as `key` and `pass` name a credential in a header; in a label they are anything that is short.
+        # Words such as `key` and `pass` name a credential in a header; in a label they may name any short value.
         names_secret = _STEM.search(_normal(name)) is not None or _KEY_LIKE.fullmatch(value) is not None
         is_named = names_secret and is_secret(name, value)
         return self.mark(value) if is_named or shows_secret(value) else value
@@ -237,7 +237,7 @@ def _names_credential(name: str, value: str) -> bool:
 
 
 def _sent_key(name: str, value: str) -> str:
-    """Return the key that a header sends; "" if it sends none that could be known again."""
+    """Return the key that a header sends; "" if it sends none that could be recognised later."""
     words = value.split() if _SENT.search(name) else []
     return words[-1] if words and len(words[-1]) in _KEY_CHARACTERS and any(map(str.isdigit, words[-1])) else ""
 
@@ -276,7 +276,7 @@ def shows_secret(text: str) -> bool:
         if plain == text:
             return False
         text = plain
-    return True  # encoded deeper than anyone has reason to
+    return True  # encoded more often than any client does
 
 
 def _normal(name: str) -> str:

@@ -123,7 +123,7 @@ def past(
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
         count = math.ceil(total * (used - limits.size) / used)
         excess = connection.execute(oldest.limit(count if most is None else min(count, most))).scalars().all()
-        ids = max(ids, excess, key=len)  # both begin with the oldest
+        ids = max(ids, excess, key=len)  # both lists begin with the oldest
     return list(ids)
 
 

@@ -70,7 +70,7 @@ _NEXT_SETTLEMENT = "SELECT coalesce(max(version) + 1, 1) FROM settlements"
 _INSERT_SETTLEMENT = "INSERT OR REPLACE INTO settlements (exchange_no, version) VALUES (?, ?)"
 _NEXT_NO = """SELECT max((SELECT coalesce(max(no), 0) FROM exchanges),
     (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'exchanges')) + 1"""
-"""The number of the next exchange, as SQLite would give it: none is used again."""
+"""Query for the number of the next exchange, as SQLite would assign it: no number is used again."""
 _STORED = "SELECT id FROM exchanges WHERE id IN (SELECT value FROM json_each(?))"
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
     FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
@@ -90,7 +90,7 @@ _KEPT_BESIDES = 3 << 10
 """Approximate memory of an exchange's facts besides its bodies."""
 _RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes"))
 _texts_json = msgspec.json.Encoder().encode
-"""Writes lists of texts byte for byte as `compact_json` does, in a tenth of the time."""
+"""Writes lists of texts with the same bytes as `compact_json`, in a tenth of the time."""
 
 
 Batch = Mapping[int, Sequence[journal.Frame]]
@@ -99,7 +99,7 @@ Batch = Mapping[int, Sequence[journal.Frame]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Returning:
-    """A session whose recorder is without a writer, and its process."""
+    """A session whose recorder has lost its writer, and the recorder's process."""
 
     no: int
     uuid: str
@@ -521,7 +521,7 @@ class Store:
         return ended
 
     def _forget(self, id: str) -> None:
-        """Keep nothing of an exchange as one that is open."""
+        """Drop the progress of an exchange that is no longer open."""
         if (known := self._open.pop(id, None)) is not None:
             self._kept -= known.kept
 
@@ -762,7 +762,7 @@ class Store:
         whole, body = journal.ReadRun(runs[0][0].id, come.next_seq, [], [], []), []
         for run, data in runs:
             present = come.next_seq + len(whole.sizes) - run.seq
-            if present < 0 or (ended and present < len(run.sizes)):  # one before them is missing
+            if present < 0 or (ended and present < len(run.sizes)):  # an earlier read is missing
                 self._lose(run.id, len(data), whole=False)
             elif present < len(run.sizes):
                 whole.at_ns.extend(run.at_ns[present:])
@@ -772,7 +772,7 @@ class Store:
         return whole, b"".join(body)
 
     def _end(self, frame: journal.End) -> _Open | None:
-        """End an exchange and return it; a relay that sends its end again has not heard of it."""
+        """End an exchange and return it; a relay that sends its end again has not received the report of it."""
         known = self._find(frame.id)
         if known is None:
             self._lose(frame.id, 0, whole=True)

@@ -54,20 +54,20 @@ from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
 from wiretape.recorder.tape.store import Batch, Settled, Store, Unsettled, settle
 
 WINDOW_NS = 200_000_000
-"""A commit is due this long after the first frame that it holds …"""
+"""Time from the first frame of a batch to its commit, …"""
 PROMPT_NS = 20_000_000
-"""… this long after a request's or an exchange's end, so that viewers see it soon …"""
+"""… from a request's or an exchange's end, so that viewers see it soon …"""
 SPACING_NS = 50_000_000
-"""… but no sooner than this after the last. Measuring, too: where many exchanges end, they share transactions."""
+"""… and the minimum after the last commit. It also applies to measuring: many ended exchanges share transactions."""
 WINDOW_BYTES = 1 << 20
 WINDOW_FRAMES = 2000
-"""… or when it holds this much."""
+"""Size of a batch that is committed without delay: bytes, and frames."""
 _PIECES = 16
 RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
 _IDLE_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
-"""A tape is checked about this long before and after it is recorded to."""
+"""Time allowed for the checks of a tape before and after recording."""
 _IDLE_NS = 10_000_000_000
 """Time without a commit after which some free pages are given back; until then, new recordings fill them."""
 _PAGES_GIVEN_BACK = 256
@@ -234,7 +234,7 @@ class Writer:
         if waiting and not self._settling and self._may_settle():
             self._reported = waiting is self._unsettled
             self._settling = True
-            share = 0 if self._pieces.full() else len(waiting) // _SETTLED_SHARE  # bytes can be lost, measures cannot
+            share = 0 if self._pieces.full() else len(waiting) // _SETTLED_SHARE  # bytes may be lost, measures wait
             most = min(max(share, _SETTLED_TOGETHER), _MOST_SETTLED)
             self._to_settle.put(self._tried(lambda: self._store.take_unsettled(waiting, most, _SETTLED_BYTES)))
 
@@ -244,7 +244,7 @@ class Writer:
 
     def _put(self, settled: list[Settled]) -> None:
         finished = self._tried(lambda: self._store.put(settled))
-        if self._reported:  # what another recorder left behind is not this one's to report
+        if self._reported:  # exchanges of another recorder are not reported to this one
             self._report(finished)
         self._settling = False
         self._settle_at = self._clock.now() + SPACING_NS

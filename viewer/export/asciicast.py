@@ -4,7 +4,8 @@ The answer appears with its recorded timing: content plain, reasoning dim, tool 
 Markers show the first output, the beginning of each stall, errors, and the outcome. Times count from T0, the moment
 before the request was sent, exact to the microsecond: rounding errors do not accumulate.
 
-Recorded text is hostile: all of it passes `safe`, so that a player's terminal gets no controls but line ends.
+Recorded text is hostile: all of it passes `safe`, so that a player's terminal gets no control characters except line
+ends.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Every field of the exported tables: its kind, its unit and its meaning.
 
 A field's meaning is written beside its definition: the column of the tape (`wiretape.recorder.tape.schema`), the
-metadata of a measure (`wiretape.recorder.decode.metrics`) or of a statistic (`stats`). Only the viewer's own fields,
-and those that differ from the tape's, are described here. `text` and `parquet` write the kinds.
+metadata of a measure (`wiretape.recorder.decode.metrics`) or of a statistic (`stats`). This module describes only the
+viewer's own fields, and those that differ from the tape's. `text` and `parquet` write the kinds.
 """
 
 import dataclasses
@@ -33,13 +33,13 @@ _OWN: Final = {
     "model": "the model asked for; where the request names none, the one that answered",
     "labels": "the labels of its request: {key: value}; in CSV and TSV words, key=value, a space is %20",
     "gap_bytes": "bytes of the body that could not be stored",
-    "day": "the day when they started, UTC",
-    "hour": "the hour when they started, UTC",
+    "day": "the day when the exchanges started, UTC",
+    "hour": "the hour when the exchanges started, UTC",
 }
 _WORKED_OUT: Final = {
     "conversation": "the conversation: by the key that its client gave, or else by the id of its first exchange",
     "continues": "the id of the exchange that the request continues, by its messages or by the response it names",
-    "cost": "what it cost, by the prices of the configuration (help prices); of complete exchanges",
+    "cost": "cost by the prices of the configuration (help prices); of complete exchanges",
     "currency": "the currency of the cost",
     "cache_hit_rate": "tokens read from the provider's cache / all tokens of the request",
 }
@@ -50,36 +50,36 @@ _OF_CONVERSATION: Final = {
     "id": "the id of its first exchange",
     "started_at": "wall time when its first exchange started, ISO 8601 (UTC)",
     "last_at": "wall time when its newest exchange started, ISO 8601 (UTC)",
-    "exchanges": "how many exchanges it has",
-    "failed": "how many of them failed",
-    "open": "how many of them still run",
+    "exchanges": "number of its exchanges",
+    "failed": "number of its failed exchanges",
+    "open": "number of its running exchanges",
     "models": "the models asked for",
-    "duration_ms": "how long its exchanges took, added up: those side by side count each (ms)",
-    "cost": "what its exchanges cost as far as known, by the prices of the configuration (help prices) (currency)",
+    "duration_ms": "sum of the durations of its exchanges, concurrent ones included (ms)",
+    "cost": "sum of the known costs of its exchanges, by the prices of the configuration (help prices) (currency)",
     "currency": "the currency of the cost",
-    "argv0": "the program that made the first, by its label",
-    "asked": "the last text of the user in the first",
+    "argv0": "program that sent the first exchange, from its label argv0",
+    "asked": "the last text of the user in the first exchange",
 }
 
 _CHUNK: Final[dict[str, tuple[Kind, str]]] = {
     "seq": ("integer", "0, 1, 2, … within its exchange; the same on the rows of all its choices"),
     "at_ms": ("number", "T0 → the read that holds its last byte"),
-    "gap_ms": ("number", "since the chunk before; 0 where they share a read"),
+    "gap_ms": ("number", "time since the chunk before; 0 if both share a read"),
     "read": ("integer", "seq of that read"),
     "event": ("integer", "seq of its event, as in show --part events and in the viewer"),
     "kinds": (
         "words",
-        "what the row carries: content, reasoning, refusal, tool, finish, usage, error, ping, or empty",
+        "contents of the row: content, reasoning, refusal, tool, finish, usage, error, ping, or empty",
     ),
     "output": ("boolean", "whether the chunk carries content, reasoning or a tool call in any choice"),
     "choice": ("integer", "index of the choice; empty: the chunk has none"),
-    "content": ("text", "what it adds to the content"),
-    "reasoning": ("text", "what it adds to the reasoning"),
-    "refusal": ("text", "what it adds to the refusal"),
+    "content": ("text", "text added to the content"),
+    "reasoning": ("text", "text added to the reasoning"),
+    "refusal": ("text", "text added to the refusal"),
     "tool_name": ("text", "name of the tool call that begins; several are joined by a space"),
-    "tool_arguments": ("text", "what it adds to the arguments; of several calls joined by a line feed"),
-    "finish_reason": ("text", "why the choice ended, in the words of upstream"),
-    "output_tokens": ("integer", "tokens of the answer so far, from the chunk's own usage"),
+    "tool_arguments": ("text", "text added to the arguments; of several calls joined by a line feed"),
+    "finish_reason": ("text", "reason why the choice ended, verbatim from upstream"),
+    "output_tokens": ("integer", "running count of output tokens, from the chunk's own usage"),
 }
 _UNITS: Final = {
     "status": "HTTP status", **dict.fromkeys(("gap_bytes", "size", "start"), "bytes"),

@@ -95,7 +95,7 @@ def _request(request: RequestRow) -> JsonObject:
 def _query(url: str) -> list[tuple[str, str]]:
     try:
         return parse_qsl(urlsplit(url).query, keep_blank_values=True)
-    except ValueError:  # no URL, or more parameters than are safe to read
+    except ValueError:  # not a URL, or too many parameters to read safely
         return []
 
 

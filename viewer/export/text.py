@@ -54,7 +54,7 @@ _GUARDED_LINE = re.compile(r"\n[=+\-@\t\0]").search
 _FLUSH = 1 << 16
 _FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
 _ORDINARY: Final = re.compile(r"[ \w][ \w.;:!?'()—-]*+").fullmatch
-"""Match for a text that every CSV has verbatim."""
+"""Match of a text that needs no quotes or escapes in CSV."""
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
 
 TABLES: Final[dict[str, Source]] = {
@@ -99,7 +99,7 @@ def write_object(out: BinaryIO, row: TableRow, *, terminal: bool = False) -> Non
 
 
 def guarded(text: str) -> str:
-    """Put a `'` before a text that a spreadsheet would take for a formula."""
+    """Prefix a text that a spreadsheet would take for a formula with `'`."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -185,7 +185,7 @@ def _texts(stored: Sequence[Any], special: str, cell: Callable[[Any], str]) -> S
     is_ordinary = lines.count("\n") == len(texts) - 1 and not any(sign in lines for sign in special)
     if is_ordinary and not _GUARDED_LINE(f"\n{lines}"):  # which is searched for a single sign: that is fast
         return texts
-    written = {text: cell(text) for text in set(texts)}  # often few, such as labels
+    written = {text: cell(text) for text in set(texts)}  # often few distinct ones, such as labels
     return [*map(written.__getitem__, texts)]
 
 
@@ -252,7 +252,7 @@ def milliseconds(ns: Sequence[float | None]) -> list[str]:
     written = msgspec.json.encode(
         [value / 1e6 for value in known] if whole else [round(value / 1e6, 6) for value in known]
     )
-    # It writes what Python does, and faster, but for what Python writes with an exponent.
+    # It writes the same as Python, and faster, except for numbers that Python writes with an exponent.
     if b"e" in written or b"n" in written or b",0.0000" in written or written.startswith(b"[0.0000"):
         return ["" if value is None else repr(rows.ms(value)) for value in ns]
     texts = written[1:-1].decode().split(",")
@@ -343,7 +343,7 @@ def _unquoted(value: Any, terminal: bool) -> str:
         return str(value)
     flat = value if kind in _TEXT else rows.words(value)
     text = "" if flat is None else str(flat)
-    text = text.translate(_TSV) if _TO_ESCAPE(text) else text  # few need it, and looking is faster
+    text = text.translate(_TSV) if _TO_ESCAPE(text) else text  # few texts need it, and a search is faster
     return safe(text) if terminal else text
 
 

@@ -1,6 +1,6 @@
 """Pure: the output of `curl -N --trace-time --trace FILE`: each sent or received piece, in hex, with its time.
 
-curl's standard output may be in the same file (`--trace -`): the body's bytes after each piece are passed over. Older
+curl's standard output may be in the same file (`--trace -`): the body's bytes after each piece are skipped. Older
 releases of curl show raw HTTP chunks, newer ones only their content; both are read. A time has no date. T0 is when curl
 began to connect, which is after it looked up the name; on a connection that was kept, when the request was sent.
 Requests to a proxy for a tunnel are left out.
@@ -76,7 +76,7 @@ class _CurlBody:
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserError:
-            if not self.is_complete:  # they are no chunks: curl has taken them out of theirs
+            if not self.is_complete:  # no chunks: curl has removed the framing
                 self._parser, self._brought = None, []
                 return piece
         brought, self._brought = b"".join(self._brought), []
@@ -381,7 +381,7 @@ def _found(one: _Transfer, midnight: datetime | None, source: ImportedFile) -> F
 def _url(one: _Transfer) -> str:
     line = _REQUEST_LINE.match(one.head)
     target = line[2].decode("latin-1") if line else ""
-    if not target.startswith("/"):  # said to a proxy
+    if not target.startswith("/"):  # sent to a proxy
         return target
     scheme = "https" if one.connecting.is_tls else "http"
     return f"{scheme}://{_host(one.head).decode('latin-1')}{target}"

@@ -7,11 +7,11 @@ from typing import Final
 from wiretape.viewer.importing.found import Data, Found, ImportedFile, NotImportable, Unimportable
 
 FORMATS: Final = {
-    "har": "HTTP archives: the phases of an exchange, and bodies without their content coding (then rebuilt); of an "
-    "event stream the time of each event, where the archive has _eventSourceMessages (coarse_clock), else none within "
-    "(no_timing). An answer whose body the archive never had, as of a stream past mitmproxy, is refused. What wiretape "
-    "exported comes back read by read",
-    "curl": "what curl -N --trace-time --trace FILE writes: every piece and its time; without --trace-time, no times "
+    "har": "HTTP archives: the phases of an exchange, and bodies without their content coding (then rebuilt); for an "
+    "event stream the time of each event, if the archive has _eventSourceMessages (coarse_clock), else no times within "
+    "it (no_timing). An answer is refused if the archive never had its body, as of a stream that mitmproxy passed on. "
+    "An export of wiretape keeps each read and its time",
+    "curl": "output of curl -N --trace-time --trace FILE: every piece and its time; without --trace-time, no times "
     "(no_timing). Looking up the name is not part of it. The day is that of --date, else of the file",
     "mitmproxy": "flows that mitmdump -w saves: when an answer began and ended, nothing within it (no_timing); no byte "
     "of an answer that broke off or was streamed past it",

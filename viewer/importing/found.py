@@ -22,7 +22,7 @@ Headers = list[tuple[bytes, bytes]]
 T = TypeVar("T")
 
 _MOST_DAYS: Final = 100
-"""No exchange takes longer: a time beyond that is a mistake, and no tape can have it."""
+"""Limit of an exchange's duration: a later time is a mistake, and a tape cannot store it."""
 _MOST_NS: Final = _MOST_DAYS * 86_400 * 10**9
 _MOST_BYTES: Final = 1 << 50
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -120,7 +120,7 @@ def attempt(place: str, make: Callable[[], T]) -> T | Unimportable:
         return make()
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
         return Unimportable(place, str(error))
-    except Exception as error:  # noqa: BLE001 - files are hostile: no entry of one may cost those behind it
+    except Exception as error:  # noqa: BLE001 - files are hostile: no entry may prevent the import of later ones
         return Unimportable(place, f"it cannot be read ({type(error).__name__}: {error})")
 
 

@@ -2,8 +2,8 @@
 
 An archive has the phases of an exchange, and bodies without their content coding: as text, if at all. For a stream,
 Chrome has each event with the time at which it was dispatched (`_eventSourceMessages`); all other archives have no
-times of a body. An export of wiretape has each read (`_wiretape`). T0 is `startedDateTime`: when a browser wanted to
-ask, so that its own queue (`blocked`) is part of every time.
+times of a body. An export of wiretape has each read (`_wiretape`). T0 is `startedDateTime`: the time at which the
+browser queued the request, so that `blocked` is part of every time.
 """
 
 import base64
@@ -143,7 +143,7 @@ _entry = msgspec.json.Decoder(_Entry, strict=True)
 
 
 class _Body(NamedTuple):
-    """A body and its pieces; `missing` bytes of it are not in the archive, `is_lost`: who knows how many."""
+    """A body and its pieces; `missing` bytes of it are not in the archive; `is_lost`: their number is unknown."""
 
     data: bytes
     at_ns: list[int]
@@ -195,13 +195,13 @@ def _apart(data: bytes, begin: int) -> Iterator[bytes]:
 
 
 def _read(place: str, raw: bytes | msgspec.Raw) -> Sequence[Found | Unimportable]:
-    """Return an exchange, behind what else is worth knowing of it. Raises `ValueError`."""
+    """Return an exchange, after the note about it if there is one. Raises `ValueError`."""
     made, note = _found(place, _entry.decode(raw))
     return [made] if note is None else [Unimportable(place, note, is_note=True), made]
 
 
 def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
-    """Return an exchange, and what else is worth knowing of it. Raises `ValueError`."""
+    """Return an exchange, and a note about it, or None. Raises `ValueError`."""
     own, response = entry.own or _Own(), entry.response
     if entry.sockets is not None:
         raise ValueError("it is a WebSocket, and an archive does not have its bytes")
@@ -287,7 +287,7 @@ class _Marks(NamedTuple):
 
 def _marks(entry: _Entry) -> _Marks:
     phases, own = entry.timings or _Timings(), entry.own
-    if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 where nothing is known
+    if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
         known = (own.connected_ms, own.sent_ms, own.headers_ms, own.end_ms)
         return _Marks(*(None if at is None else round(at * 1e6) for at in known))
     queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)

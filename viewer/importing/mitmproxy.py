@@ -1,7 +1,8 @@
 """Pure: the flows that mitmproxy saves (`mitmdump -w FILE`): a netstring with a type at its end for each.
 
-mitmproxy knows when an answer began and when it ended, and nothing of when its pieces came; of an answer that broke
-off, or was streamed past it, it keeps no byte. T0 is when it had the request, before it sends that on.
+mitmproxy keeps the times of an answer's beginning and end, but not of its pieces; it keeps no bytes of an answer that
+broke off, or that it streamed without storing. T0 is the time at which it had received the request, before sending it
+on.
 """
 
 import re
@@ -168,7 +169,7 @@ def _found(place: str, value: object) -> Found:
 
 
 def _began(flow: _Flow) -> float:
-    """Return when mitmproxy had the request; if it was answered before, when it began to come."""
+    """Return the time at which mitmproxy had the whole request; if the answer came earlier, the request's start."""
     request, response = flow.request, flow.response
     later = [
         at for at in (request.timestamp_end,) if at is not None and (not response or at <= response.timestamp_start)

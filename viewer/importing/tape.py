@@ -52,7 +52,7 @@ class _Entered(NamedTuple):
 
 
 class Importer:
-    """Imports one file: opens the tape, and enters a session for it, once there is something to import."""
+    """Imports one file: opens the tape, and enters a session for it, at the first exchange to import."""
 
     def __init__(self, open_store: Callable[[], Store], source: str, format: str, labels: dict[str, str]) -> None:
         self.report = ImportReport()
@@ -115,7 +115,7 @@ class Importer:
             self._write()
 
     def _id_of(self, one: Found) -> str:
-        """Return the id of an exchange: of several that are alike in one file, each has its own."""
+        """Return the id of an exchange; equal exchanges in one file have different ids."""
         parts = (self._format, one.stamp, one.method, one.url, one.request or b"", one.status, one.ended_by, one.body)
         digest = hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
         self._seen[digest] += 1

@@ -16,7 +16,7 @@ OFFERED: Final = (
     "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "icl.p50>", "gap:", "dur>", "status>=", "host:", "path:",
     "since:", "until:", "tps<", "tok.out>", "tok.in>", "finish:", "error:", "text:", "prompt:", "label:", "events<",
 )  # fmt: skip
-"""The fields that are offered first, each with the operator that goes with it most often."""
+"""The fields that are offered first, each with its most frequent operator."""
 
 FROM_TAPE: Final = ("model", "upstream", "finish_reason", "path")
 """The fields whose values are those of the tape."""

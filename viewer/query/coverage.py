@@ -1,8 +1,8 @@
 """Pure: which exchanges rates and latencies cover: generations, unless a filter names the operation.
 
-A request of a list of models, or one that looks whether a server is there, is no attempt to generate anything: it
-neither fails nor succeeds at that. An exchange whose operation is unknown is covered: it still runs, or was measured
-before operations were.
+A request for a list of models, or one that probes the server, does not attempt to generate anything: it neither fails
+nor succeeds at that. An exchange whose operation is unknown is covered: it still runs, or was measured before
+operations were.
 """
 
 from collections.abc import Mapping

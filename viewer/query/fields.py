@@ -1,4 +1,4 @@
-"""Pure: the fields that a filter can name, what kind of value each has, and which fields of a row it looks at.
+"""Pure: the fields of filters: their names, the kind of their values, and the fields of a row that they test.
 
 The names are the contract's (`rows.FIELDS` and what `show` adds to them); each has shorter ones for typing. A filter
 keeps and prints the contract's name. How a value is written is left to `values`.
@@ -79,7 +79,7 @@ _NAMED: Final = (
     _text("flags", "word", "flag", is_always_known=True, choices=FLAGS),
     _text("error", "within", rows=("error_code", "error_message"), meaning="code or message of an error"),
     _text("text", "within", rows=("content", "reasoning", "refusal", "error_message", "tool_calls"),
-          meaning="what was answered: content, reasoning, refusal, tool calls, error message"),
+          meaning="the answer: content, reasoning, refusal, tool calls, error message"),
     _text("prompt", "within", rows=("request_body",), meaning="the body of the request"),
     _text("conversation", "prefix"),
     Field("has", "has", (), is_always_known=True, choices=HAS,
@@ -121,7 +121,7 @@ NAMES: Final[dict[str, str]] = {
 """Every name that a filter may use, and the field that it means."""
 
 CHOICES: Final = {name: FIELDS[name].choices for name in ("outcome", *FIELDS) if FIELDS[name].choices}
-"""The fields that have only certain values, for which anything else is a mistake."""
+"""The fields with a fixed set of values: any other value is a mistake."""
 
 KNOWABLE: Final = frozenset(name for name, field in FIELDS.items() if not field.is_always_known)
 """The fields that can be unknown: `has:` accepts them, besides its short words."""

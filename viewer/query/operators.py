@@ -1,6 +1,6 @@
 """Pure: the operators of filters, a row each, and the kinds of values, a row each.
 
-Parser, printer, completion, help and SQL go by these rows.
+Parser, printer, completion, help and SQL use these rows.
 """
 
 import math

@@ -97,7 +97,7 @@ class FilterItem:
 
 
 class Cursor:
-    """A place in a text, which moves on as things are taken from there; `at` is its index."""
+    """A position in a text, which advances as parts are consumed; `at` is its index."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -149,7 +149,7 @@ class Cursor:
         return items
 
     def expression(self) -> FilterItem:
-        """Consume a phrase, or all up to the next space or to a parenthesis that was not opened on the way."""
+        """Consume a phrase, or the text up to the next space or unopened closing parenthesis."""
         if self.rest().startswith('"'):
             return self._phrase()
         start, depth = self.at, 0
@@ -166,7 +166,7 @@ class Cursor:
         """Raise `FilterError` unless a term ends here: otherwise one intended term would be parsed as two."""
         around = self.text[max(self.at - 1, 0) : self.at + 1]
         if self.at < len(self.text) and around[-1] != ")" and not any(sign.isspace() for sign in around):
-            raise self.error("expected a space; put what belongs together in quotes")
+            raise self.error("expected a space; to keep a text together, put it in quotes")
 
     def error(self, message: str) -> FilterError:
         """Return the error that something else was expected at this place."""

@@ -1,6 +1,6 @@
 """Pure: rules for a tape's figures, for a gate in CI; each is judged by itself.
 
-A rule is a figure and its highest or lowest allowed value: `ttft.p95=1500ms`, `error_rate=1%`, `tps.p50=20`, `n=50`.
+A rule is a figure and the maximum or minimum allowed for it: `ttft.p95=1500ms`, `error_rate=1%`, `tps.p50=20`, `n=50`.
 A figure without a value fails its rule: a gate must not pass for lack of data. `n` is the count of a figure's values,
 or the denominator of a rate. Goodput leaves out exchanges whose objective is undecided, and `unknown` counts them.
 Rules come from the command line, from a TOML file, or from both.
@@ -17,7 +17,7 @@ from wiretape.viewer.stats.summary import field_name
 
 FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
 IMPORTANT: Final = ("rule", "verdict", "value", "unit", "n", "unknown")
-"""The same, the most important first."""
+"""The fields of a check, the most important first."""
 
 HOLDS: Final = "holds"
 FAILS: Final = "fails"
@@ -26,7 +26,7 @@ NOTHING: Final = "nothing to judge"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A field of a row of statistics and its limit, in the field's unit, which is itself allowed."""
+    """A field of a row of statistics and its limit, in the field's unit; a value equal to the limit is allowed."""
 
     text: str
     field: str
@@ -42,7 +42,7 @@ def rule(bound: str, text: str) -> Rule:
     if not equals:
         raise ValueError(f"{text!r} is no rule: write a figure and its limit, such as ttft.p95=1500ms")
     field, count, unit = _figure(name)
-    value = " ".join(value.split())  # no line feed, and nothing else that XML could not hold
+    value = " ".join(value.split())  # neither a line feed nor any other character that XML forbids
     return Rule(f"{bound} {name}={value}", field, count, unit, bound == "max", amount(value, unit))
 
 
@@ -62,7 +62,7 @@ def judge(rules: Iterable[Rule], statistics: TableRow) -> list[TableRow]:
 
 
 def exit_code(judged: Sequence[TableRow], unmeasured: int = 0) -> int:
-    """Return 3 if a rule fails, else 4 if for one there is nothing to judge or exchanges are `unmeasured`, else 0."""
+    """Return 3 if a rule fails, else 4 if a figure has no values or exchanges are `unmeasured`, else 0."""
     verdicts = {row["verdict"] for row in judged}
     return 3 if FAILS in verdicts else 4 if NOTHING in verdicts or unmeasured else 0
 

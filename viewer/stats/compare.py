@@ -2,15 +2,15 @@
 
 Each row of a comparison of groups has an interval for the difference, new − base. The intervals of one comparison hold
 together: a joint bootstrap gives the level that each of them needs, so that of 100 comparisons of equals about 5 find
-any difference at all. Gaps of one exchange are alike, so they are compared by each exchange's own figures, never
-pooled.
+any difference at all. Gaps within one exchange are correlated, so they are compared by each exchange's own figures,
+never pooled.
 
 A percentile has a standard error from the values around it (McKean and Schrader, Communications in Statistics B 13,
 1984), and an interval extends a multiple of it to both sides. Shares are compared by Newcombe's interval (Statistics in
 Medicine 17, 1998, method 10), which is built on Wilson's and holds for small groups and for shares of 0. A joint
 bootstrap (max-t, with Gaussian multipliers: Chernozhukov, Chetverikov and Kato, Annals of Statistics 41, 2013) sets the
-width of simultaneous intervals: correlated metrics need hardly more than one of them alone.
-Everything random has a seed.
+width of simultaneous intervals: for correlated metrics they are hardly wider than for a single one. Everything random
+has a seed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ LEAST: Final = 20
 """Fewest values of a side for a verdict; a percentile also needs 5 values beyond it."""
 
 FIELDS: Final = {
-    "metric": "what is compared; its name ends in its unit",
+    "metric": "name of the compared metric, which ends in its unit",
     "base_n": "values of the base group",
     "new_n": "values of the new group",
     "base": "the metric of the base group",
@@ -38,7 +38,7 @@ FIELDS: Final = {
     "change_pct": "the difference in percent of the base",
     "low": "lower end of the interval of the difference, in the unit of the metric",
     "high": "upper end of the interval",
-    "verdict": "whether new is better, worse, or not clearly different",
+    "verdict": "better, worse, or not clearly different: the new group compared with the base",
 }
 """The fields of a comparison of groups, with their meanings."""
 
@@ -46,7 +46,7 @@ IMPORTANT: Final = ("metric", "verdict", "difference", "base", "new", "low", "hi
 """The fields of a comparison of groups, the most important first."""
 
 PAIR_FIELDS: Final = {
-    "metric": "what is compared; its name ends in its unit",
+    "metric": "name of the compared value, which ends in its unit",
     "a": "of the first exchange",
     "b": "of the second exchange",
     "difference": "b − a",
@@ -55,7 +55,7 @@ PAIR_FIELDS: Final = {
 """The fields of a comparison of two exchanges, with their meanings."""
 
 PAIR_IMPORTANT: Final = ("metric", "difference", "a", "b", "change_pct")
-"""The same, the most important first."""
+"""The fields of a comparison of two exchanges, the most important first."""
 
 BETTER: Final = "new is better"
 WORSE: Final = "new is worse"
@@ -72,7 +72,7 @@ PAIRED: Final = (
     "output_tokens", "reasoning_tokens", "tokens_per_chunk", "reads", "events", "output_chunks", "bytes", "flags",
 )  # fmt: skip
 _ALONE: Final = 1.96
-"""Distance from a percentile, in standard errors of its rank, for estimating its standard error: 95 %."""
+"""Distance in standard errors of a percentile's rank at which its standard error is estimated: 95 %."""
 _JOINT_DRAWS: Final = 20_000
 
 Interval = tuple[float, float]
@@ -163,9 +163,9 @@ def _rates(base: Sample, new: Sample) -> Iterator[_Rate]:
 
 
 def _joint_level(percentiles: Sequence[_Percentile], rates: Sequence[_Rate], seed: int) -> float:
-    """Return the level at which the intervals of one comparison hold together at `_LEVEL`.
+    """Return the level of each interval at which all of one comparison hold together at `_LEVEL`.
 
-    Percentiles are those of complete exchanges, and rates count the others: the two do not go together.
+    Percentiles are those of complete exchanges, and rates count the others, so that both are independent.
     """
     judged = [one for one in percentiles if not one.too_few]
     percents = [one.percent for one in judged]
@@ -214,7 +214,7 @@ def difference(base: Values, new: Values, percent: int, level: float = 0.95) -> 
 
 
 def percentile_interval(values: Values, percent: int) -> Interval | None:
-    """Return the interval of one percentile at 95 %, for itself alone; None where the values are too few to tell."""
+    """Return the interval of a single percentile at 95 %, or None if the values are too few."""
     if len(values) < _least(percent):
         return None
     _, low, high = _estimate(np.sort(values), percent)
@@ -237,7 +237,7 @@ def _estimate(ordered: Values, percent: int) -> tuple[float, float, float]:
 
 
 def _beyond_ties(ordered: Values, below: float, above: float) -> tuple[float, float]:
-    """Widen a span with tied ends to the next different values: the true distance of ties is unknown."""
+    """Widen a range with tied ends to the next different values: the true distance between ties is unknown."""
     first, last = np.searchsorted(ordered, below, "left"), np.searchsorted(ordered, above, "right")
     if first > 0 and np.searchsorted(ordered, below, "right") - first > 1:
         below = float(ordered[first - 1])
@@ -247,11 +247,11 @@ def _beyond_ties(ordered: Values, below: float, above: float) -> tuple[float, fl
 
 
 def joint_level(correlations: Sequence[Matrix], level: float = 0.95, seed: int = 0) -> float:
-    """Return the level that each of several intervals needs, so that at `level` all of them hold together.
+    """Return the level that each of several intervals needs for all to hold together at `level`.
 
-    Each of `correlations` is that of some statistics, which do not go together with those of the others. A draw of the
-    joint bootstrap gives every statistic its deviation from the truth in units of its own standard error; the largest
-    of a draw is beyond the intervals in 1 − `level` of them.
+    Each of `correlations` is the correlation of one set of statistics, which is independent of the other sets. A draw
+    of the joint bootstrap gives every statistic its deviation from the truth in units of its own standard error; the
+    largest of a draw is beyond the intervals in 1 − `level` of them.
     """
     if sum(map(len, correlations)) < 2:
         return level

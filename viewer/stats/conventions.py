@@ -11,7 +11,7 @@ from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.viewer.stats.tools import clients
 
 OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
-"""OpenTelemetry's variable, a list with commas, which instrumentations of everything else read, too."""
+"""OpenTelemetry's variable for opting in: a list with commas, which other instrumentations read, too."""
 OPT_IN_VALUE: Final = "gen_ai_latest_experimental"
 
 EMBEDDINGS: Final = ("embeddings",)
@@ -19,7 +19,7 @@ MEASURED: Final = (*GENERATIONS, *EMBEDDINGS)
 """The operations that have histograms, and spans."""
 
 Figure = Literal["duration", "first_chunk", "per_chunk", "input", "output", "cache_read", "cache_write", "reasoning"]
-"""A figure of an exchange that a metric counts."""
+"""Figures of an exchange that metrics count."""
 
 
 class Labels(NamedTuple):
@@ -35,7 +35,7 @@ class Labels(NamedTuple):
 
 
 LABELS: Final = {
-    "gen_ai_operation_name": "what was asked for",
+    "gen_ai_operation_name": "the operation",
     "gen_ai_provider_name": "whose API it is",
     "gen_ai_request_model": "the model asked for",
     "gen_ai_response_model": "the first model that the answer names",

@@ -31,16 +31,16 @@ OWN_ATTRIBUTES: Final = {
     "wiretape.outcome.detail": "the kind of that outcome",
     "wiretape.time_to_first_token": "s from the request to the first chunk with content, reasoning or a tool call",
     "wiretape.longest_gap": "s of the longest gap between reads with output",
-    "wiretape.stall.count": "how many of these gaps are stalls",
+    "wiretape.stall.count": "number of stalls among these gaps",
     "wiretape.flags": "the flags of the exchange (wiretape help outcomes)",
-    "wiretape.clock": "whose time a read has: kernel or loop",
+    "wiretape.clock": "source of the timestamps of reads: kernel or loop",
     "wiretape.label.KEY": "a label of the exchange",
 }
 """wiretape's own attributes of spans, with their meanings."""
 
 EVENTS: Final = {
     "wiretape.first_chunk": "the first chunk of any kind came",
-    "wiretape.stall": "a stall began; wiretape.stall.duration is how long it lasted, in s",
+    "wiretape.stall": "a stall began; wiretape.stall.duration is its length, in s",
 }
 """The events of spans."""
 
@@ -53,12 +53,12 @@ OTHER_ERROR: Final = "_OTHER"
 """The name that OpenTelemetry has for an error of any other kind."""
 
 UNKNOWN: Final = "unknown"
-"""OpenTelemetry's modality of tokens where usage is not broken down by it."""
+"""OpenTelemetry's modality for tokens whose usage is not broken down by modality."""
 
 _LABEL_CHARACTERS: Final = 120
 _PORTS: Final = {"http": "80", "https": "443"}
 _PROVIDERS: Final = {"gemini": "gcp.gen_ai", "bedrock": "aws.bedrock"}
-"""OpenTelemetry's names of providers, by the first part of an API's name, where they differ from that."""
+"""OpenTelemetry's provider names that differ from the first part of the API's name, by that part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ H = TypeVar("H", bound=ValueCounter)
 
 @dataclass(slots=True)
 class Histogram:
-    """Values counted by buckets; the last is for values above all bounds."""
+    """Counts of values by bucket; the last bucket is for values above all bounds."""
 
     bounds: Sequence[float]
     counts: list[int] = field(default_factory=list)
@@ -137,13 +137,13 @@ class Histogram:
 OWN: Final = {
     "wiretape_exchanges_total": "exchanges that have ended, by outcome",
     "wiretape_flagged_exchanges_total": "exchanges that carry a flag, such as stall or clock_suspect",
-    "wiretape_folded_exchanges_total": f"exchanges with labels of others, as there were {LABEL_SETS} combinations",
+    "wiretape_folded_exchanges_total": f"exchanges counted as other, beyond {LABEL_SETS} combinations of labels",
     "wiretape_open_exchanges": "exchanges that are running",
-    "wiretape_event_loop_lag_seconds": "how late the event loop of the first process was, looked at once a second",
-    "wiretape_write_lag_seconds": "from a read to its commit on the tape: the last, or of what waits, if longer",
+    "wiretape_event_loop_lag_seconds": "delay of the event loop of the first process, measured once a second",
+    "wiretape_write_lag_seconds": "time from a read to its commit, or the age of the oldest uncommitted read if longer",
     "wiretape_unstored_bytes_total": "bytes that were relayed and could not be stored",
     "wiretape_unstored_exchanges_total": "exchanges that were relayed and could not be stored",
-    "wiretape_writer_restarts_total": "times that the process which writes the tape was started again",
+    "wiretape_writer_restarts_total": "restarts of the process that writes the tape",
     "wiretape_info": "the recorder: its version, and its session on the tape",
 }
 """wiretape's own metrics, with their meanings."""
@@ -151,7 +151,7 @@ OWN: Final = {
 
 @dataclass(slots=True)
 class DashboardCounts(Generic[H]):
-    """The counts so far; `folded` exchanges are counted under `OTHER`. `new` makes the histograms of a family."""
+    """The current counts; `folded` exchanges are counted under `OTHER`. `new` makes the histograms of a family."""
 
     new: Callable[[Family], H]
     conventions: Conventions = RELEASED
@@ -242,7 +242,7 @@ def measured(one: Ended) -> tuple[Numbers | None, str]:
 
 
 def labels_of(one: Ended) -> Labels:
-    """Return the labels of an exchange, of however many others have them."""
+    """Return the labels of an exchange, without a limit on their combinations."""
     address, port = _server(one.upstream)
     family = (one.api or "").partition(".")[0]
     return Labels(

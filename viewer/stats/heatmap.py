@@ -1,8 +1,8 @@
-"""Pure: how a quantity is spread over time: columns of time, rows of powers of two, and how full each cell is.
+"""Pure: heat maps of a quantity over time: columns are intervals of time, rows are powers of two, cells are counts.
 
 The rows are absolute, so that two maps compare: those of a duration are the bit lengths of its ns, as the tape counts
-gaps (`measures.gap_hist`), those of a rate the bit lengths of its whole part. A shade is the share that a cell has of
-its column; one that is not empty is never without a mark. Counting is left to `overview`, filters to `drilling`.
+gaps (`measures.gap_hist`), those of a rate the bit lengths of its whole part. A shade is a cell's share of its column;
+a cell that is not empty always has a mark. Counting is left to `overview`, filters to `drilling`.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ GLYPHS: Final = " ·░▒▓█"
 """Character of a cell without colours, by its step; 0 is empty."""
 
 UNITS: Final = {"gap": "gaps", "ttft": "exchanges", "tps": "exchanges"}
-"""Things that a map of each metric counts."""
+"""Noun of the values counted in a map, by metric."""
 
 LEGEND: Final = ("none", "< 1 %", "< 5 %", "< 20 %", "< 50 %", "≥ 50 %")
-"""The share of its column that each step stands for."""
+"""Range of a cell's share of its column, by step."""
 FLOORS: Final = {"gap": 20, "ttft": 20, "tps": 0}
 """The lowest row of each metric, which includes all smaller values: 2^20 ns are about 1 ms."""
 
@@ -137,7 +137,7 @@ def bands(lowest: int, highest: int, room: int) -> tuple[tuple[int, int], ...]:
 
 
 def axis(heatmap: Heatmap, width: int) -> str:
-    """Draw the axis below a map whose columns are `width` wide together: when columns begin, evenly apart.
+    """Draw the axis below a map whose columns are `width` wide in all: evenly spaced labels of their start times.
 
     Over two days or more, only days are named, by their date, where they begin; all times are UTC.
     """

@@ -1,7 +1,7 @@
 """Pure: values counted in logarithmic buckets (1, 2, 5, 10 and so on).
 
-Latencies spread over orders of magnitude, and two humps (a cold and a warm start, one token and a whole read) that no
-mean shows are seen at once. Zero has a bucket of its own.
+Latencies spread over orders of magnitude. A histogram shows two peaks (a cold and a warm start, one token and a whole
+read) that a mean hides. Zero has its own bucket.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Pure: the quantities that statistics are made of, their names and units, and limits on them as people write them.
 
 A quantity is either one value of each exchange (`ttft`, or `each_icl_p99`: an exchange's own 99th percentile) or
-pooled: all gaps of all exchanges in one heap, where long answers weigh more and one stall vanishes. Durations are in
-ms.
+pooled: all gaps of all exchanges together, where long answers weigh more and a single stall hardly shows. Durations are
+in ms.
 """
 
 import dataclasses

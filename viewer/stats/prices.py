@@ -4,9 +4,9 @@ Prices are the user's: none are built in, as they would go out of date. An amoun
 millionth of the currency, so that sums are exact. An unknown cost is None, never 0.
 
 A request's tokens include those that a cache read or wrote if its API defines it so (`Dialect`). A count of cached
-tokens that usage lacks is 0: the APIs known here, and the servers that follow them, leave out a count of 0, or do not
-bill cached tokens apart. For an answer of another API it is unknown. If tokens were written to a cache, the count of
-those that it keeps for an hour is never taken for 0, since these cost more.
+tokens missing in usage is 0: the known APIs, and the servers that follow them, omit a count of 0, or do not bill cached
+tokens separately. For an answer of another API it is unknown. If tokens were written to a cache, the count of those
+that it keeps for an hour is never taken for 0, since these cost more.
 """
 
 import functools
@@ -22,7 +22,7 @@ from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.sanitize import clipped, safe
 
 UNITS: Final = 10**12
-"""Units of an amount in 1 of the currency: the price of a million tokens may have six decimals."""
+"""Number of units of an amount in 1 of the currency: the price of a million tokens may have six decimals."""
 
 DEFAULT_CURRENCY: Final = "USD"
 
@@ -37,10 +37,10 @@ AMOUNTS: Final = {
     "output": "a million tokens of the answer, reasoning included; required, 0 for embeddings",
     "cached_input": "a million tokens read from the provider's cache; without it, they cost what input does",
     "cache_write": "a million tokens written to that cache; without it, they cost what input does",
-    "cache_write_1h": "a million of these that are kept for an hour; without it, the cost of an exchange with such "
-    "tokens is unknown",
+    "cache_write_1h": "a million written tokens that are kept for an hour; without it, the cost of an exchange with "
+    "such tokens is unknown",
 }
-SINCE: Final = "the day from which on it holds, or the time, by when exchanges started; UTC"
+SINCE: Final = "first day, or time, of the price's validity, by the start of an exchange; UTC"
 """Meaning of `since`; the other keys of an entry of `[[prices]]` are `PATTERNS` and `AMOUNTS`."""
 
 _REQUIRED: Final = ("input", "output")
@@ -225,7 +225,7 @@ def setting(name: str, value: object) -> Any:
     if name == "since":
         return _since(value)
     known = ", ".join((*PATTERNS, *AMOUNTS, "since"))
-    raise ValueError(f"{safe(clipped(name, 100))} is nothing that it may have: there are {known}")
+    raise ValueError(f"{safe(clipped(name, 100))} is not a key of a price: choose from {known}")
 
 
 def currency(value: object) -> str:

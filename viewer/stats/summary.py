@@ -31,7 +31,7 @@ UNMEASURED: Final = "unmeasured"
 TOKENS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "total_tokens")
 
 FEW: Final = 100
-"""Below this many values a 99th percentile is little more than the maximum."""
+"""Number of values below which a 99th percentile is little more than the maximum."""
 
 COALESCED_PCT: Final = 10
 
@@ -43,51 +43,51 @@ WARNINGS: Final = {
     "not of all",
     "unmeasured": "ended exchanges without measures, left out of everything: if no recorder runs, derive them with "
     "'wiretape db rebuild'",
-    "burst": "exchanges that came in a burst: how fast they were made is not known, so their tps is withheld",
-    "backpressure": "exchanges that were held up by the client: reading from upstream was paused for it, so gaps and "
-    "latency are in part its own",
+    "burst": "exchanges that came in a burst: the speed of generation is not known, so their tps is withheld",
+    "backpressure": "exchanges that the client held up: reading from upstream was paused for it, so gaps and "
+    "latency are partly the client's",
     "hidden_tokens": "exchanges whose usage counts tokens that did not come, such as hidden reasoning: their tpot and "
     "tps are withheld",
     "clock_suspect": "exchanges whose timestamps may be late by more than 1 ms: wiretape was busy when data came",
-    "imported": "exchanges that were imported: their timestamps are what other programs wrote down",
+    "imported": "exchanges that were imported: their timestamps are those of other programs",
     "no_timing": "exchanges that were imported without timing: they count, but no time of their bodies is known",
-    "objective_unknown": "complete exchanges of which the objective is not known, left out of the goodput",
-    "tdigest": "percentiles of icl and read_gap are estimates by t-digest, of a sample of the exchanges of groups with "
-    "more than 8 M gaps: there are too many gaps to rank them all, or for the memory of the server; --exact ranks them",
+    "objective_unknown": "complete exchanges whose objective is undecided, left out of the goodput",
+    "tdigest": "percentiles of icl and read_gap are estimates by t-digest, in groups with more than 8 M gaps from a "
+    "sample of the exchanges: ranking all gaps takes too long, or too much memory of the server; --exact ranks them",
 }
 """Meanings of the warnings; `few` is followed by its quantities, six others by their counts."""
 
 _COUNTED: Final = (*OUTCOMES, UNMEASURED)
 _HEAD: Final = {
     "n": "exchanges",
-    "first_at": "when the first of them started, UTC",
-    "last_at": "when the last of them started, UTC",
+    "first_at": "start of the first exchange, UTC",
+    "last_at": "start of the last exchange, UTC",
     **{f"n_{outcome}": f"exchanges of the outcome {outcome}: {meaning}" for outcome, meaning in OUTCOMES.items()},
     f"n_{UNMEASURED}": "ended exchanges without measures",
     "error_rate_pct": "failed / (attempts − cancelled): open exchanges are not attempts, client_closed is cancelled, "
     "all but complete failed",
     "error_rate_all_pct": "failed / attempts",
-    "stream_error_rate_pct": "the error rate of the attempts with a 2xx status: what a status does not show",
+    "stream_error_rate_pct": "error rate of the attempts with a 2xx status: failures that the status does not show",
     "cancel_rate_pct": "cancelled / attempts",
     **{name: f"sum of {name.replace('_', ' ')} over the exchanges that report it" for name in TOKENS},
     "usage_n": "exchanges that report completion tokens",
-    "usage_missing_n": "exchanges with output, or complete, that do not",
+    "usage_missing_n": "exchanges with output, or complete, that report none",
     "goodput_pct": "attempts, less cancelled, that are complete and meet the objective (--slo)",
-    "objective_unknown_n": "complete exchanges that lack what the objective bounds",
+    "objective_unknown_n": "complete exchanges that lack a value that the objective bounds",
     "coalesced_pct": "output chunks that share a read with an earlier one",
     "measured_n": "exchanges in the figures below: the complete ones, or all with --include-failed",
 }
 _OF: Final = {
-    "error_rate_n": "attempts − cancelled: what the error rate is of",
+    "error_rate_n": "attempts − cancelled: the denominator of the error rate",
     "error_rate_all_n": "attempts: exchanges that have ended; those that are still open are not attempts",
     "stream_error_rate_n": "attempts with a 2xx status − cancelled",
     "cancel_rate_n": "attempts",
-    "goodput_n": "attempts − cancelled − those of objective_unknown_n: what the goodput is of",
+    "goodput_n": "attempts − cancelled − objective_unknown_n: the denominator of the goodput",
 }
 
 _PAID: Final = {
-    "cost": "sum of what the exchanges cost whose cost is known, by the prices of the configuration (help prices)",
-    "cost_mean": "the mean of that",
+    "cost": "sum of the known costs of exchanges, by the prices of the configuration (help prices)",
+    "cost_mean": "mean of the known costs",
     "cost_n": "exchanges whose cost is known",
     "cost_unknown_n": "complete exchanges whose cost is not known",
     "currency": "the currency of the costs",
@@ -147,7 +147,7 @@ class Sample:
 
     @classmethod
     def together(cls, samples: Sequence["Sample"]) -> "Sample":
-        """Return one sample of at least one, which give their gaps up: of many millions no two copies are held."""
+        """Join samples, at least one, into one. They give up their gaps, so that many millions are not held twice."""
         gaps, at = np.empty(sum(len(one.gaps) for one in samples), np.int64), 0
         for one in samples:
             gaps[at : at + len(one.gaps)] = one.gaps
@@ -284,7 +284,7 @@ def row(sample: Sample, by: Sequence[str], method: Method = "linear", bounds: Se
 
 
 def _rounded(value: float) -> float:
-    """Return a value as it is laid out: of two halfway ones, which differ by the order of adding up, the same."""
+    """Return a value rounded for output. The order of adding up does not change it, even halfway between two values."""
     return round(round(value, _DECIMALS + 3), _DECIMALS)
 
 

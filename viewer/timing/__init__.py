@@ -1,1 +1,1 @@
-"""Pure: stalls, bursts, who was slow, playback."""
+"""Pure: stalls, bursts, their attribution, and playback."""

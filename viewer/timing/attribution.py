@@ -1,11 +1,11 @@
 """Pure: attribution of slowness to upstream, the relay or the client, from the timestamps of an exchange's reads.
 
 A read's way to the client is a *step*: from when the relay could take it (it had come, and the one before it was handed
-on) to when it was handed to the system. Nothing waits for a client until the system's buffers are full, so a slow
-client shows only in large answers, and there as a long step during which the relay lived on: other reads came. A
-silence is upstream's, or the network's before the relay, unless reading was paused for the client meanwhile, or what
-ended it came all at once. Ambiguous cases stay unknown: reads may be missing from the tape, the relay may not have run.
-Verdicts are given in `verdicts`.
+on) to when it was handed to the system. Nothing waits for a client until the system's buffers are full. So a slow
+client shows only in large answers: as a long step during which the relay still took other reads. A silence is
+upstream's, or the network's before the relay, unless reading was paused for the client meanwhile, or what ended it came
+all at once. Ambiguous cases stay unknown: reads may be missing from the tape, the relay may not have run. Verdicts are
+given in `verdicts`.
 """
 
 import functools
@@ -171,7 +171,7 @@ class Attribution:
             if nth in self.later:
                 continue
             lasted = self._lasted(first, last)
-            if is_clear and lasted <= _ORDINARY_NS and first != last:  # what `silent` would say, of nearly all of them
+            if is_clear and lasted <= _ORDINARY_NS and first != last:  # the result of `silent` for nearly all gaps
                 gaps["upstream"].append(lasted)
             elif first != last:
                 silence = self.silent(first, last)

@@ -1,8 +1,8 @@
 """Pure: a playhead over timestamps: playing, stepping and seeking, exact to the timestamp of each event.
 
-Every deadline is absolute: it is counted from the moment at which playing began (or was last changed), never from the
-event before, so that lateness does not add up. Long silences may be cut short for the eye (`cap_ns`, as asciinema's
-`idle_time_limit`); timestamps never change. The caller passes the clock, and waits for the deadlines.
+Every deadline is absolute: it counts from the start of playing (or its last change), never from the previous event, so
+that delays do not accumulate. Long silences may be cut short for the eye (`cap_ns`, as asciinema's `idle_time_limit`);
+timestamps never change. The caller passes the clock, and waits for the deadlines.
 """
 
 from array import array
@@ -92,7 +92,7 @@ class Playback:
         self._rebase(self._shown[self.position - 1] if self.position else 0)
 
     def seek_to(self, at_ns: int) -> None:
-        """Go to an instant, in ns since T0: all that came until then has come."""
+        """Go to a timestamp, in ns since T0: all events up to it have come."""
         at_ns = max(0, min(at_ns, self.end_ns))
         self.position = bisect_right(self._at, at_ns)
         self._rebase(self._cut(at_ns))

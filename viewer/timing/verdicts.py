@@ -3,7 +3,7 @@
 A *stall* is a silence above the threshold: between two reads with output (`gap`, as in the tape's flag), before an
 error or an early end (`end`), or only on the way to the client, which was late with data that had come in time
 (`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one
-and yet all in a flash (`fake`). `attribution` decides whose a silence was; `wording` writes the text.
+and yet all in a flash (`fake`). `attribution` finds the cause of a silence; `wording` writes the text.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class Verdict:
         "who was slow: upstream (or the network before it), relay, client; null: unclear"
     )
     from_ns: int = _always("T0 to the beginning of the silence, or to the first chunk of the burst")
-    lasted_ns: int = _always("how long the silence, or the burst, lasted")
+    lasted_ns: int = _always("duration of the silence, or of the burst")
     read: int | None = _maybe("the read that ended the silence, or began the burst")
     event: int | None = _maybe("the event of that read with the next output")
     chunk: int | None = _maybe("the chunk of that read with the next output")
@@ -54,13 +54,13 @@ class Verdict:
     reads_meanwhile: int | None = _maybe("reads without output during the silence")
     comments_meanwhile: int | None = _maybe("comments during it, usually keep-alives")
     events_meanwhile: int | None = _maybe("events without output during it")
-    relay_ns: int | None = _maybe("the longest that the relay took with a read of before or after")
+    relay_ns: int | None = _maybe("longest time that the relay took for a read before or after it")
     client_ns: int | None = _maybe(
-        "the longest that one of them waited for the client, or how long reading was paused for it; null: unclear"
+        "longest wait of one of them for the client, or the time that reading was paused for it; null: unclear"
     )
-    output_chunks: int | None = _maybe("burst: its output chunks; gap: those that the read which ended it brought")
+    output_chunks: int | None = _maybe("burst: its output chunks; gap: the output chunks in the read that ended it")
     output_reads: int | None = _maybe("burst: the reads that they came in")
-    chunks_per_read: float | None = _maybe("burst: output chunks for each of these reads")
+    chunks_per_read: float | None = _maybe("burst: output chunks per read")
     ttft_ns: int | None = _maybe("burst: T0 to the first output chunk")
     latency_ns: int | None = _maybe("burst: T0 to the last output chunk")
     unclear: Literal["instants", "missing", "at_once", "handing_on"] | None = _maybe(
@@ -161,12 +161,12 @@ def _is_same(late: Verdict, gap: Verdict) -> bool:
 
 
 def _ends(timed: Attribution, outcome: str, limit: int) -> Iterator[Verdict]:
-    """Yield the silence that a stream never came out of: of the client, which took no more, or else of upstream."""
+    """Yield the silence that lasted until the stream was cut off: the client's, if it took no more, or upstream's."""
     end = timed.exchange.end_ns
     if not timed.stream or outcome not in _CUT or end is None:
         return
     is_stuck = None in timed.reads.relayed_ns
-    stuck = timed.steps[-1] if is_stuck else None  # there are no steps behind the one that never ended
+    stuck = timed.steps[-1] if is_stuck else None  # there are no steps after the one that never ended
     if stuck is not None and end - stuck.began_ns > limit:
         who: Who | None = "client" if timed.exchange.ended_by == "client_stalled" else stuck.who
         yield Verdict(

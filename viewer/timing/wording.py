@@ -16,7 +16,7 @@ from wiretape.viewer.timing.verdicts import Verdict
 _QUOTED: Final = 24
 _UNCLEAR: Final = {
     "instants": "the timestamps are not those of socket reads",
-    "missing": "reads of then are missing from the tape",
+    "missing": "reads of that time are missing from the tape",
     "handing_on": "relay or client, the tape cannot tell",
 }
 _CAUSES: Final = {

@@ -106,7 +106,7 @@ def _is_chat(payload: JsonObject) -> bool:
     usage = payload.get("usage")
     if not isinstance(usage, dict) or kind.startswith(_OTHER_OBJECTS) or embeddings.is_list(payload):
         return False
-    # Of other APIs, some count the total under the same name; their text is under "output", or they have a "type".
+    # Some other APIs count the total under the same name; their text is under "output", or they have a "type".
     is_foreign = "type" in payload or "output" in payload or not _OTHER_USAGE_FIELDS.isdisjoint(usage)
     return not is_foreign and not _USAGE_FIELDS.isdisjoint(usage)
 

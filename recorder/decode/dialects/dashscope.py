@@ -1,9 +1,9 @@
 """One JSON payload of DashScope's own API (Alibaba Cloud Model Studio), as a `Chunk`.
 
-Unless the request asks for `incremental_output`, each event of a stream repeats the text so far: only the addition
-counts. Some models stream increments without being asked, so where the request does not ask for them the stream
-decides: its texts are cumulative as long as each begins with the one before. Increments that repeat each other before
-the first that does not are lost then. The answers of embeddings and other tasks have a usage, and no text.
+Unless the request asks for `incremental_output`, each event of a stream repeats the earlier text, and only the addition
+counts. Some models stream increments anyway. So without that option the stream decides: its texts are cumulative until
+one does not begin with the text before it. Increments that repeat each other until then are lost. The answers of
+embeddings and other tasks have a usage, and no text.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ DIALECT: Final = Dialect(
 
 
 class _DashscopeStream:
-    """Reads one stream; `_before` has the texts so far, as long as they are cumulative."""
+    """Reads one stream; `_before` holds the texts so far while they are cumulative."""
 
     __slots__ = ("_before", "_is_incremental")
 

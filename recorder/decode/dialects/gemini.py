@@ -1,9 +1,9 @@
 """Gemini's own API: the answers of `generateContent` and `streamGenerateContent`, here and on Vertex AI.
 
-A stream is a row of such answers, each with the parts that are new and the usage so far. Parts with `thought` are
-reasoning. A function call comes whole, or with its arguments in pieces that are named by their paths (Vertex AI's
-`streamFunctionCallArguments`): those are written as JSON text as they come. Gemini Code Assist wraps each answer in
-`response`. Embeddings and counted tokens are read for their usage.
+A stream is a series of such answers, each with new parts and the current usage. Parts with `thought` are reasoning. A
+function call comes whole, or with its arguments in pieces named by their paths (Vertex AI's
+`streamFunctionCallArguments`), which are assembled to JSON text. Gemini Code Assist wraps each answer in `response`.
+Embeddings and counted tokens are read for their usage.
 """
 
 import re
@@ -41,7 +41,7 @@ def parser(request: bytes | None = None) -> Parse:
 def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usageMetadata`: the prompt and what tools add to it, the answer and thoughts before it.
 
-    A count that is 0 is not sent.
+    Gemini omits a count of 0.
     """
     thoughts, total = count(usage.get("thoughtsTokenCount")), count(usage.get("totalTokenCount"))
     return Tokens(
@@ -205,7 +205,7 @@ class _Call:
         self._in_string = False
 
     def add(self, value: JsonObject) -> str:
-        """Return the text that a value adds, with what leads from the value before it to its path."""
+        """Return the text that a value adds, preceded by the JSON syntax between the previous value and its path."""
         path, string = _path(value.get("jsonPath")), value.get("stringValue")
         written = compact(string)[1:-1] if isinstance(string, str) else _scalar(value)
         if not path or written is None:

@@ -1,7 +1,7 @@
 """Bytes of one direction of a WebSocket in, its messages and control frames out, each with its byte range.
 
-RFC 6455, and RFC 7692 where compression was agreed on. `wsproto` unmasks, inflates and judges; it is given one frame at
-a time, and little of that, so that each message keeps its bytes and none is inflated beyond a limit.
+RFC 6455, and RFC 7692 where compression was agreed on. `wsproto` unmasks, inflates and judges; it gets one frame at a
+time, in small pieces, so that the byte range of each message is known and none is inflated beyond a limit.
 """
 
 import struct
@@ -18,7 +18,7 @@ from wiretape.recorder.decode.allowance import FRAME, MAX_LINES, Allowance, TooM
 Kind = Literal["text", "binary", "ping", "pong", "close", "broken", "limit"]
 
 NO_STATUS: Final = int(CloseReason.NO_STATUS_RCVD)
-"""Stands for the code of a close frame that has none."""
+"""Code of a close frame without a code."""
 
 _CONTROL: Final[dict[Opcode, Kind]] = {Opcode.PING: "ping", Opcode.PONG: "pong", Opcode.CLOSE: "close"}
 _SLICE: Final = 4096
@@ -50,7 +50,7 @@ def messages(
 
 
 class Incoming:
-    """The messages of one direction while its bytes come; all of these are kept, as `size` counts."""
+    """The messages of one direction while its bytes arrive; all bytes are kept, and `size` counts them."""
 
     def __init__(self, *, from_client: bool, extensions: str | None) -> None:
         self._data = bytearray()
@@ -84,7 +84,7 @@ class _FrameParser:
     ) -> None:
         self._data, self._at, self._allowance = data, 0, allowance
         self._messages = FrameProtocol(not from_client, _extensions(extensions))
-        # Apart, for an extension forgets in a control frame that the message around it is compressed.
+        # Parsed separately: in a control frame, the extension forgets that the message around it is compressed.
         self._control = FrameProtocol(not from_client, [])
         self._start: int | None = None
         self._parts: list[bytes] = []

@@ -119,7 +119,7 @@ def test_a_mistake_in_the_prices_is_one_line_that_names_the_place_and_the_entry(
     (configured / config.LOCAL_FILE).write_text(f"{PRICES}{PRICES.replace('input', 'inputs')}")
     result = run(tape, "stats", code=1)
     assert str(result.exception) == (
-        ".wiretape.toml, line 7, column 1: entry 2 of [[prices]]: inputs is nothing that it may have: there are "
+        ".wiretape.toml, line 7, column 1: entry 2 of [[prices]]: inputs is not a key of a price: choose from "
         "model, response_model, upstream, api, input, output, cached_input, cache_write, cache_write_1h, since"
     )
     assert json.loads(run(tape, "ls", "--format", "json").stdout)

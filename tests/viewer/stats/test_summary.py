@@ -170,7 +170,7 @@ def test_a_client_that_held_exchanges_up_is_warned_of_with_their_number() -> Non
     given = sample(100, ttft=[1.0] * 100, output_tokens=[5.0] * 100)
     given.held_up = 3
     assert summary.row(given, ())["warnings"] == ["backpressure:3"]
-    assert "held up by the client" in summary.WARNINGS["backpressure"]
+    assert "client held up" in summary.WARNINGS["backpressure"]
 
 
 def test_exchanges_whose_timestamps_may_be_late_are_counted() -> None:

@@ -43,7 +43,7 @@ def test_a_stall_in_words() -> None:
         ({"who": "relay", "form": "delivery"}, "the relay: it had come in time, and nothing waited for the client"),
         ({"who": None, "unclear": "handing_on"}, "unclear: relay or client, the tape cannot tell"),
         ({"who": None, "unclear": "instants"}, "unclear: the timestamps are not those of socket reads"),
-        ({"who": None, "unclear": "missing"}, "unclear: reads of then are missing from the tape"),
+        ({"who": None, "unclear": "missing"}, "unclear: reads of that time are missing from the tape"),
         (
             {"who": None, "unclear": "at_once", "output_chunks": 51},
             "unclear: what ended it brought 51 output chunks at once: "

@@ -171,7 +171,7 @@ def llmperf(request: MeasuredRequest) -> Numbers:
     count = 0
     for frame in request.frames:
         for line in frame.lines():
-            # It cuts six characters off any line, comments included.
+            # llmperf removes six characters from each line, comments included.
             text = line[len("data: ") :]
             if text == b"[DONE]":
                 continue

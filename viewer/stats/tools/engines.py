@@ -40,7 +40,7 @@ _TOKEN_DELTAS: Final = frozenset({_TEXT_DELTA, "response.reasoning_text.delta"})
 _TERMINALS: Final = frozenset({"response.completed", "response.incomplete"})
 _FAULTS: Final = frozenset({"error", "response.failed"})
 _MOST_TRIES: Final = 100
-"""At most this often is an unfinished event tried as JSON: a hostile body must not cost the square of its size."""
+"""Limit of the attempts to parse an unfinished event as JSON: a hostile body must not take quadratic time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def _messages(request: MeasuredRequest, *, strips: bool) -> Iterator[tuple[Seque
                 yield at_ns, message
             continue
         searched = end
-        # It tries after each read; with one JSON object a line, this can succeed only at the end of a line.
+        # vLLM tries after each read; with one JSON object a line, this can succeed only at the end of a line.
         is_tried = tries < _MOST_TRIES and data.startswith(_DATA, start, end)
         if is_tried and _ends_line(decoded.data, decoded.read_ends[place]):
             tries += 1
@@ -264,7 +264,7 @@ def _has_streamed_output(choice: JsonObject) -> bool:
         return False
     if any(delta.get(name) for name in ("content", "reasoning", "tool_calls", "function_call")):
         return True
-    # A token can decode to no text; the opening chunk, which is none, carries the role.
+    # A token can decode to an empty text; the opening chunk, which is no token, carries the role.
     return delta.get("content") == "" and "role" not in delta
 
 

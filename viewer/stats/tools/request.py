@@ -38,7 +38,7 @@ _FOREIGN: Final = "of an API that it does not measure"
 _LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 
 LEFT: Final = "the client left"
-"""Why an exchange is left out: its client left although the tool would have read on."""
+"""Reason to leave an exchange out: its client left although the tool would have read on."""
 
 
 class Judged(NamedTuple):

@@ -99,7 +99,7 @@ def summarise(way: str, metric: str, unit: str, series: Series, factor: float = 
 
 def _numpy(values: Values, _: Values | None, ddof: int) -> JsonObject:
     deviation = {"std": values.std(ddof=ddof)} if len(values) > ddof else {}
-    # There can be tens of millions: they are sorted where they are.
+    # There can be tens of millions of values: they are sorted in place.
     return {**deviation, "percentiles": np.percentile(values, _PERCENTS, overwrite_input=True)}
 
 
@@ -238,7 +238,7 @@ class ToolReport:
         if measured.failed is not None:
             self.failed += 1
             self.refused += outcome == "complete"
-            # The words of an upstream can be in it: there may be as many as there are exchanges.
+            # A reason can quote upstream: there may be as many reasons as exchanges.
             is_kept = measured.failed in self.failures or len(self.failures) < _MOST_REASONS
             self.failures[measured.failed if is_kept else "other"] += 1
         else:

@@ -1,6 +1,6 @@
 """Definitions of other tools: for each its metrics, its summaries, and its differences.
 
-The definitions are read from the tools' sources at the releases named; the rules for one exchange are in `engines` and
+The definitions follow the tools' sources at the releases named; the rules for one exchange are in `engines` and
 `clients`. Each event has the timestamp of its read; a tool would stamp it some µs later.
 """
 
@@ -263,7 +263,7 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
             ToolMetric("output_tokens", "gen_ai.client.token.usage{output}", "tokens", way="token_buckets"),
         ),
         "Every chunk is a chunk, role and usage included, of failed streams too; percentiles are estimates within"
-        " histogram buckets of which the first ends at 10 ms; only durations carry error.type.",
+        " histogram buckets, the first of which ends at 10 ms; only durations carry error.type.",
     ),
     "langfuse": MeasuringTool(
         "Langfuse, its Python SDK's OpenAI integration",
