@@ -79,7 +79,7 @@ class KernelTime:
 
         None if the wall clock was set since, or is not the kernel's.
         """
-        if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or we were held up in between
+        if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or this thread was delayed
             distance = self._distance
             self._distance = self._sampled()
             if abs(self._distance - distance) > _STEP_NS:

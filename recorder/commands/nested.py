@@ -21,7 +21,7 @@ _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 class OuterRecorder:
     """The recorder of a command: its process, its base URL, its tape.
 
-    `own` names the APIs that it relays to at their own URL; `intercepts`, whether it is a forward proxy.
+`own` names the APIs that it relays to at their own URL; `intercepts` is True for a forward proxy.
     """
 
     pid: int
@@ -59,10 +59,10 @@ def read(environ: Mapping[str, str]) -> OuterRecorder | None:
 
 
 def without(environ: Mapping[str, str], marker: OuterRecorder) -> dict[str, str]:
-    """Return the environment without a recorder's variables, where their former values are known.
+    """Return the environment without the recorder's variables that replaced an API's own URL.
 
-    The former value of a variable is lost if it was not its API's own URL: one that points at a running recorder stays.
-    Raise ValueError if that recorder has ended.
+    The former value of any other variable is lost: it stays if it points at a running recorder. Raise ValueError if
+    that recorder has ended.
     """
     kept = {name: value for name, value in environ.items() if not _is_left(name, value, marker)}
     for name, path in pointed_at(kept, marker.base).items():

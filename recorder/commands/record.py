@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_WORKERS = 64
 _NAMED = 3
-"""At most this many upstreams are named in the line that says where to point SDKs."""
+"""Limit of upstreams named in the line with the base URL for SDKs."""
 
 
 @click.command()
@@ -193,7 +193,7 @@ async def _serve(
         async with metrics.served(sock, settings, recorder, screen):
             await stopped.wait()
         for shipper in shippers:
-            await shipper.leave()  # it reads the tape: the writer is the last to close it
+            await shipper.leave()  # it reads the tape, and the writer must be the last to close it
         if recorder.live:
             screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
         unstored = await recorder.stop()

@@ -115,7 +115,7 @@ def _asks_for_more(common: options.RecordingValues, marker: nested.OuterRecorder
 def _recorders_in(environ: Mapping[str, str], tape: Path) -> "list[tuple[str, list[providers.Upstream]]]":
     """Return base URL and upstreams of the tape's running recorders, if the environment may point at one."""
     if not any("://127.0.0.1:" in environ.get(name, "") for name in apis.BY_VARIABLE):
-        return []  # without a look at the tape, which takes a while
+        return []  # without opening the tape, which takes a while
     from wiretape.recorder.commands.env import recorders
     from wiretape.recorder.errors import WiretapeError
 
@@ -157,7 +157,7 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
     from wiretape.recorder.relay import environment as variables
     from wiretape.recorder.relay import loop
 
-    if settings.interception is not None and environ.get(variables.JAVA):  # before the recorder, which explains it
+    if settings.interception is not None and environ.get(variables.JAVA):  # before the recorder, which reports it
         plan.left[variables.JAVA] = "it is set: Java needs -Dhttps.proxyHost and -Djavax.net.ssl.trustStore in it"
     recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line)))
     base = recording.base()
@@ -185,7 +185,7 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
 async def _record(
     settings: "Options", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str], line: "socket.socket"
 ) -> int:
-    """Record until the line says that the command has ended, or ends; return 0, or another code for losses."""
+    """Record until the launcher reports the command's end, or closes the line; return 0, or another code for losses."""
     from wiretape.recorder.commands import explain
     from wiretape.recorder.errors import WiretapeError
     from wiretape.recorder.relay.service import Recorder
@@ -205,7 +205,7 @@ async def _record(
         told = await _ended(line, recorder)
     finally:
         unstored = await recorder.stop()
-    if not told:  # there was no command, or the process around this one is gone
+    if not told:  # there was no command, or the launching process is gone
         return 0
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
     if (proxy := proxy_not_used(environ)) and any(one.outcome == "connect_error" for one in finished):

@@ -1,4 +1,4 @@
-"""Where a tape is shipped to: what is encrypted, and that no password is in a URL, or shown."""
+"""Destinations of a tape: encryption, and no password in a URL or in a message."""
 
 import os
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_a_url_is_read(url: str, expected: Target) -> None:
         ("clickhouse://ch.test/db?quorum=all", "quorum is a number"),
     ],
 )
-def test_what_is_wrong_with_a_url_is_said_without_the_password(url: str, said: str) -> None:
+def test_an_error_in_a_url_is_reported_without_the_password(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
         destinations.parse_centre(url)
     assert "sesame" not in str(error.value)

@@ -28,7 +28,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def connected(port: int, family: str, **environ: str) -> Iterator[None]:
-    """Have a process of its own connect, with these variables added to its environment."""
+    """Connect from another process, with these variables added to its environment."""
     command = [sys.executable, "-c", CONNECTS, str(port), family, ""]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env={**os.environ, **environ}, stdin=pipe, stdout=pipe) as process:
@@ -67,7 +67,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> Iterator
 
 
 async def asked(relay: Relay, request: str, environ: dict[str, str]) -> str:
-    """Have a process of its own send a request to the proxy; give the answer's first line."""
+    """Send a request to the proxy from another process; return the answer's first line."""
     command = (sys.executable, "-c", CONNECTS, relay.base.rpartition(":")[2], "4", request)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, env=environ, stdin=pipe, stdout=pipe)

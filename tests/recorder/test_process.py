@@ -1,4 +1,4 @@
-"""Whether a recorder still runs: of its process that is known only where it ran."""
+"""The state of a recorder: whether its process runs is known only on its machine."""
 
 import os
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Chromium without a window, driven over a pipe by the DevTools protocol: what a page does in a real browser."""
+"""Chromium without a window, driven over a pipe by the DevTools protocol: pages in a real browser."""
 
 import base64
 import fcntl
@@ -21,7 +21,7 @@ _OPTIONS = (
 
 
 def executable() -> str:
-    """Return the path of the browser. Raises `RuntimeError`, which says what to install, if there is none."""
+    """Return the path of the browser. Raises `RuntimeError`, which names the packages to install, if there is none."""
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         raise RuntimeError("these tests need Chromium: apt-get install chromium")
@@ -45,7 +45,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call a method of the protocol and return its result; what the browser reports meanwhile is kept."""
+        """Call a method of the protocol and return its result; events received meanwhile are kept."""
         answer = self._ask(method, params)
         assert "error" not in answer, (method, answer["error"])
         result: dict[str, Any] = answer["result"]
@@ -88,7 +88,7 @@ class Page:
         return answer["result"].get("value")
 
     def press(self, key: str, code: int = 0, text: str = "") -> None:
-        """Press a key: its name as the DOM has it, its code, and what it types."""
+        """Press a key: its name in the DOM, its code, and its text."""
         for kind in ("keyDown", "keyUp"):
             self.call(
                 "Input.dispatchKeyEvent",
@@ -104,7 +104,7 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def screenshot(self, *, whole: bool = False) -> bytes:
-        """Return what is shown as PNG, or all of the page."""
+        """Return the visible part of the page as PNG, or all of it."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"])
 
     def _next(self) -> dict[str, Any]:

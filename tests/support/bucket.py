@@ -1,7 +1,7 @@
 """A minimal S3 server on loopback: buckets, objects, uploads in parts; it checks each signature (AWS, version 4).
 
-An object is there when its upload is completed, as a whole. `fault` is asked about each request first: it may name a
-status and a code to answer with, or `CUT` the connection.
+An object appears, whole, when its upload is completed. `fault` is called for each request first: it may return a status
+and a code for the answer, or `CUT` the connection.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ KEY, SECRET, REGION = "AKIATEST", "the secret of a test", "eu-test-1"
 CUT = (0, "")
 
 Fault = Callable[[str, str, dict[str, str]], tuple[int, str] | None]
-"""Is given the method, the path and the query of a request."""
+"""Decides on a fault by the method, the path and the query of a request."""
 
 
 @dataclass
 class Bucket:
-    """What a bucket holds, and what was asked of it."""
+    """The objects of a bucket, and the requests to it."""
 
     endpoint: str = ""
     objects: dict[str, bytes] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def bucket() -> Iterator[Bucket]:
 
 class _Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that was killed."""
+        """Print nothing about a client that was killed."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -103,14 +103,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
 
     def body(self) -> bytes:
-        """Read what a request has: HTTP's chunks, in which are those of AWS."""
+        """Read a request's body: AWS's chunks within HTTP's chunks."""
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
         body = io.BytesIO(b"".join(_chunks(self.rfile)))
         return b"".join(_chunks(body))
 
     def forgery(self, path: str, query: dict[str, str]) -> str | None:
-        """Return what is wrong with the signature of a request, worked out with the key that is known."""
+        """Return the fault of a request's signature, checked with the known key."""
         given = re.fullmatch(
             r"AWS4-HMAC-SHA256 Credential=(\S+?)/(\d+/[^/]+/s3/aws4_request), *SignedHeaders=(\S+), *Signature=(\w+)",
             self.headers.get("Authorization", ""),

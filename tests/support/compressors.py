@@ -1,4 +1,4 @@
-"""Compressors as servers of event streams use them: what they have said is flushed after each event, or is not."""
+"""Compressors as servers of event streams use them: with or without a flush after each event."""
 
 import sys
 import zlib
@@ -15,7 +15,7 @@ else:
 __all__ = ["COMPRESS", "by_brotli", "by_zlib", "by_zstd", "zstd"]
 
 Compress = Callable[[Sequence[bytes], bool], list[bytes]]
-"""Takes events, and whether each is flushed; returns what comes of each, and what ends the body."""
+"""Takes events, and a flag for a flush after each; returns the bytes for each, and those that end the body."""
 
 
 def by_zlib(window: int, events: Sequence[bytes], flushed: bool) -> list[bytes]:

@@ -41,7 +41,7 @@ _READ = {
     "TTFT": "ttft_ns",
     "finish": "finish_reason",
 }
-"""What is read of a stream, and where the measures have it."""
+"""The values read from a stream, and the measures that hold them."""
 
 
 def defined(meanings: Mapping[str, str]) -> str:
@@ -250,7 +250,7 @@ def outcomes() -> str:
 
 
 def wires() -> str:
-    """Return as a table what is read of the streams of each API, as found by decoding one of each."""
+    """Return a table of the values read from the streams of each API, found by decoding one of each."""
     table = [f"| API | asked for at | framing | {' | '.join(_READ)} | truncation | error |"]
     table.append("|---" * (len(_READ) + 5) + "|")
     for api, found in groupby(_WIRES, lambda wire: wire.api):
@@ -268,7 +268,7 @@ def _framing(wire: Wire) -> str:
 
 
 def _is_read(wire: Wire) -> list[bool]:
-    """Return of a stream what is read of it, whether it is found to be truncated, and to be ended by an error."""
+    """Return True for each value that is read from a stream, for its truncation and for an error at its end."""
     whole = _derived(wire, wire.parts)
     cut = wire.parts[: len(wire.parts) // 2]
     truncated, failed = _derived(wire, cut), _derived(wire, (*cut, wire.error))

@@ -1,4 +1,4 @@
-"""Journal frames for tests, and what a tape holds of them."""
+"""Journal frames for tests, and their contents on a tape."""
 
 import hashlib
 import sqlite3
@@ -41,7 +41,7 @@ def begin(id: str, **other: Any) -> journal.Begin:
 def upload(
     id: str, pieces: Sequence[bytes], truncated: bool = False, whole: bytes | None = None
 ) -> list[journal.Frame]:
-    """Give the frames of a request whose body comes in pieces; `whole` is all that came, if not all is stored."""
+    """Return the frames of a request whose body comes in pieces; `whole` is the whole body, if not all is stored."""
     sent = b"".join(pieces) if whole is None else whole
     starts = accumulate(map(len, pieces), initial=0)
     return [
@@ -56,7 +56,7 @@ def head(id: str, headers: Sequence[tuple[bytes, bytes]] = ((b"content-type", b"
 
 
 def read(id: str, seq: int, at_ns: int, relayed_ns: int | None, data: bytes) -> journal.SocketReads:
-    """Give the frame of a single read."""
+    """Return the frame of a single read."""
     return journal.SocketReads([journal.ReadRun(id, seq, [at_ns], [relayed_ns], [len(data)])], data)
 
 
@@ -76,7 +76,7 @@ def exchange(id: str, pieces: Sequence[bytes] = STREAM) -> list[journal.Frame]:
 
 
 def websocket(id: str, pieces: Sequence[bytes], sent: Sequence[bytes]) -> list[journal.Frame]:
-    """Give the frames of a WebSocket: what came from upstream, and what the client sent, by turns."""
+    """Return the frames of a WebSocket: data from upstream and from the client, by turns."""
     came = [*body(id, pieces)]
     runs = [msgspec.structs.replace(frame.runs[0], is_client=True) for frame in body(id, sent)]
     client = [journal.SocketReads([run], data) for run, data in zip(runs, sent, strict=True)]
@@ -106,14 +106,14 @@ def reading(tape: Path) -> Iterator[Connection]:
 
 
 def bodies_of(tape: Path, stream: Stream = FROM_UPSTREAM) -> dict[str, bytes]:
-    """Give each exchange's body by its id; or its client's side."""
+    """Return the body of each exchange, or its client's side, by id."""
     with reading(tape) as connection:
         rows = connection.execute(select(exchanges.c.id, exchanges.c.no).order_by(exchanges.c.id)).all()
         return {id: stored_body(connection, no, stream) for id, no in rows}
 
 
 def outcomes_of(tape: Path) -> dict[str, str | None]:
-    """Give each exchange's outcome by its id; None while it is not measured."""
+    """Return the outcome of each exchange by id; None while it is not measured."""
     with reading(tape) as connection:
         rows = connection.execute(select(exchanges.c.id, measures.c.outcome).outerjoin(measures)).all()
     return {id: outcome for id, outcome in rows}
@@ -146,7 +146,7 @@ def until(fact: Callable[[], Any], seconds: float = 20) -> Any:
 
 
 def snapshot(directory: Path) -> dict[str, Any]:
-    """Give everything in a directory: names, kinds, modes, and the bytes of files (not of the readers' `-shm`)."""
+    """Return the contents of a directory: names, kinds, modes, and the bytes of files (not of the readers' `-shm`)."""
     found = {}
     for path in sorted(directory.rglob("*")):
         holds = path.is_file() and path.suffix != ".db-shm"

@@ -44,7 +44,7 @@ class Recorder:
         self.store.append([begin(id, at, b"{}", path), head, *reads])
 
     def go_on(self, id: str, parts: Parts, known: int, until: int) -> None:
-        """Let more of its reads come: those of `parts` from `known` to before `until`."""
+        """Add more of its reads: those of `parts` from `known` to before `until`."""
         coming = enumerate(parts[known:until], known)
         self.store.append([read(id, seq, at_ms * MS, None, data) for seq, (at_ms, data) in coming])
 

@@ -1,4 +1,4 @@
-"""Payloads in which one value is of a wrong type, and what holds of whatever is read from them."""
+"""Payloads with one value of a wrong type, and invariants of the chunks read from them."""
 
 import copy
 from collections.abc import Iterator, Sequence

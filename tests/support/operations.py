@@ -1,4 +1,4 @@
-"""What a program records that looks whether a server is there and lists its models, before it generates anything."""
+"""The exchanges of a program that probes a server and lists its models before its first generation."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ NOT_FOUND = [(30, b'{"error": {"message": "no such model", "code": "not_found"}}
 
 
 def frames(*, failed: bool = False) -> Iterator[journal.Frame]:
-    """A `HEAD /`, a 404 for the list of models, then two complete generations, of which the second may have failed."""
+    """A `HEAD /`, a 404 for the list of models, then two generations: the first complete, the second perhaps failed."""
     looked = msgspec.structs.replace(begin("aaaa000000000001", 1, b"", "/"), method="HEAD")
     listed = msgspec.structs.replace(begin("aaaa000000000002", 2, b"", "/v1/models"), method="GET")
     yield from (looked, journal.Head(looked.id, 405, [], "none", 2, 3, 4), end(looked.id, [(1, b"")]))

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Read:
-    """What a page is made of; `tags` are all of its elements, each with its attributes."""
+    """The elements of a page; `tags` has all of them, each with its attributes."""
 
     tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
     style: str = ""
@@ -54,7 +54,7 @@ class _Reader(HTMLParser):
 
 
 def read(markup: bytes) -> Read:
-    """Take a page apart."""
+    """Parse a page."""
     reader = _Reader()
     reader.feed(markup.decode())
     reader.close()

@@ -1,4 +1,4 @@
-"""What live.js makes of a patch, for tests; and values that it is tried on, too."""
+"""Patches applied as live.js does, for tests, and values for its own tests."""
 
 from typing import Any, Final
 

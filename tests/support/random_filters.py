@@ -147,7 +147,7 @@ def _filler(column: Column[Any]) -> Any:
 
 
 def packed(gaps: list[int]) -> dict[str, bytes]:
-    """Give gaps, in ns, as a tape has them: all of them, and counted by their bit lengths."""
+    """Return gaps, in ns, in the tape's form: all of them, and their counts by bit length."""
     counted = Counter(map(int.bit_length, gaps))
     hist = struct.pack("<64I", *(counted[bits] for bits in range(64))) if gaps else b""
     return {"icl": struct.pack(f"<{len(gaps)}q", *gaps), "gap_hist": hist}
@@ -163,7 +163,7 @@ def ended(**given: Any) -> Stored:
 
 
 def _resolve(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
-    """Know the conversations of the exchanges of now: a resolver does not see what its own connection has written."""
+    """Resolve conversations of the present exchanges: a resolver does not see writes of its own connection."""
     if CONVERSATION in statement:
         resolver = Resolver()
         resolver.register(connection.connection.driver_connection)  # type: ignore[arg-type]

@@ -1,9 +1,8 @@
-"""The rules of filters in Python: whether a row fits. A reference for the SQL of
-`wiretape.viewer.source.tape.conditions`.
+"""The rules of filters in Python: a reference for the SQL of `wiretape.viewer.source.tape.conditions`.
 
-What is unknown fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
-`-ttft>1s` holds for an exchange without a `ttft`. Case is ignored where it is ASCII's. A text is matched by shapes:
-patterns of which one must fit all of it. Durations compare to the nanosecond.
+An unknown value fits no comparison, nor its negation by an operator (`!=`, `!~`). `-` is the logical negation, so
+`-ttft>1s` holds for an exchange without a `ttft`. The case of ASCII letters is ignored. A text is matched by shapes:
+one of several patterns must fit all of it. Durations compare to the nanosecond.
 """
 
 import functools
@@ -51,7 +50,7 @@ def needed(filter: Filter) -> tuple[str, ...]:
 
 @functools.singledispatch
 def matches(filter: Filter, row: TableRow) -> bool:
-    """Say whether a row, as `queries` gives it, fits; it must have the fields that are `needed`."""
+    """Return True if a row of `queries` fits; it must have the fields that are `needed`."""
     raise TypeError(filter)
 
 
@@ -117,7 +116,7 @@ def _(filter: Match, row: TableRow) -> bool:
 
 
 def _holds(values: Iterable[Any], check: Callable[[Any], bool], negated: bool = False) -> bool:
-    """Say whether a known value passes the check; negated, whether none does although one is known."""
+    """Return True if a known value passes the check; negated: if a value is known and none passes."""
     passed = [check(value) for value in values if value is not None]
     return bool(passed) and not any(passed) if negated else any(passed)
 
@@ -137,12 +136,12 @@ def _values(field: str, row: TableRow) -> list[Any]:
 
 
 def _called(calls: Sequence[TableRow] | None) -> str | None:
-    """Give tool calls as people are shown them, each on its line."""
+    """Return tool calls in their displayed form, each on its line."""
     return "\n".join(f"{call['name'] or ''}({call['arguments']})" for call in calls) if calls else None
 
 
 def _in_row(field: str, limit: Number | str | None) -> Any:
-    """Give a limit in the unit that rows have."""
+    """Return a limit in the unit of rows."""
     return rows.ms(limit) if FIELDS[field].kind == "duration" and not isinstance(limit, str) else limit
 
 
@@ -151,7 +150,7 @@ def _between(value: Any, low: Any, high: Any) -> bool:
 
 
 def _readable(field: str, value: Any) -> str:
-    """Give a value as SQLite's LIKE sees it: flags with a space around each, bytes up to a NUL."""
+    """Return a value as SQLite's LIKE sees it: flags with a space around each, bytes up to a NUL."""
     if field == "flags":
         return f" {value} " if value else " "
     return value.decode("utf-8", "replace").partition("\0")[0] if isinstance(value, bytes) else str(value)

@@ -61,7 +61,7 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
     """Wait for a true value of the condition, and return the value."""
     async with asyncio.timeout(seconds):
-        while not (found := condition()):  # noqa: ASYNC110 - what a tape or a peer shows has no event
+        while not (found := condition()):  # noqa: ASYNC110 - a change of a tape or a peer has no event
             await asyncio.sleep(0.005)
         return found
 
@@ -190,7 +190,7 @@ async def raw(base: str, *pieces: bytes, seconds: float = 5.0) -> bytes:
                 while data := await reader.read(65536):
                     got += data
         except (TimeoutError, ConnectionError):
-            pass  # what has come by then is what there is
+            pass  # no more data comes after that
         return got
 
 
@@ -328,7 +328,7 @@ class ByHand(Socket):
         return self.takes_all
 
     def end(self) -> None:
-        """Of no interest."""
+        """Ignore it."""
 
     def close(self) -> None:
         self.is_closed = True

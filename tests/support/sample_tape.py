@@ -104,7 +104,7 @@ SESSION = journal.Session(
 
 
 def recorded(path: Path, frames: Sequence[journal.Frame]) -> Path:
-    """Make a tape of what a relay would have sent."""
+    """Make a tape of frames as a relay sends them."""
     with file.writing(path, "a test") as connection:
         store = Store(connection)
         store.begin_session(SESSION)

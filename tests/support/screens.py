@@ -1,6 +1,6 @@
-"""A screen on its own in the viewer's application, with a clock that stands, and what is to be seen of it as text.
+"""A single screen in the viewer's application, with a stopped clock, and its contents as text.
 
-A journey is a coroutine that presses keys and waits for what they bring about, never for time.
+A journey is a coroutine that presses keys and waits for their effects, never for time.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Watch:
 
 
 class Stage(ViewerApp):
-    """The viewer with one screen over its list; `filtering.sql` are those that were asked for from there."""
+    """The viewer with one screen over its list; `filtering.sql` are the filters that the screen applied."""
 
     def __init__(self, tape: Path, screen: Callable[[], Screen[Any]], watch: Watch, *, ascii: bool = False) -> None:
         super().__init__(tape, watch.clock, opened=screen, ascii=ascii)
@@ -89,7 +89,7 @@ async def point(
 
 
 def seen(app: Any) -> str:
-    """Give what is on the screen, line by line."""
+    """Return the screen's text, line by line."""
     lines, filters, background = [], app.get_line_filters(), app.screen.background_colors[1]
     for strip in strips(app):
         for line_filter in filters:
@@ -109,14 +109,14 @@ async def shows(pilot: Pilot[Any], *texts: str) -> str:
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Press keys one after the other; what they bring about is to be waited for."""
+    """Press keys one after the other; the caller waits for their effects."""
     for key in keys:
         pilot.app.simulate_key(key)
         await pilot.pause(0)
 
 
 async def resized(pilot: Pilot[Any], size: tuple[int, int]) -> str:
-    """Make the terminal of this size, and give what is on the screen when it has settled."""
+    """Resize the terminal, and return the screen's text when it has settled."""
     await pilot.resize_terminal(*size)
     before = ""
     while (text := seen(pilot.app)) != before or text.count("\n") != size[1]:
@@ -142,7 +142,7 @@ def journey(steps: Awaitable[None]) -> None:
 
 
 def assert_golden(name: str, text: str) -> None:
-    """Compare with what was seen before; delete a file to renew it."""
+    """Compare with the stored text; delete its file to renew it."""
     path = GOLDEN / f"{name}.txt"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)

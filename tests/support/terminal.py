@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal, and what a person would see there: enough of a terminal to read a screen by."""
+"""A program in a pseudo-terminal, and its visible screen: the part of a terminal that tests need to read it."""
 
 import codecs
 import contextlib
@@ -22,7 +22,7 @@ from rich.cells import cell_len
 from tests.support.forked import ROOT, Forked
 
 SECONDS = 20.0
-_WHOLE_SECONDS = 0.0005  # a frame is larger than what a terminal holds: the rest of it comes at once
+_WHOLE_SECONDS = 0.0005  # a frame is larger than a terminal's buffer: its remainder comes at once
 _TOKEN = re.compile(
     r"\x1b\[(?P<csi>[<-?]?[\d;:]*[ -/]*[@-~])|\x1b\](?P<osc>.*?)(?:\x07|\x1b\\)|\x1b[PX^_].*?\x1b\\"
     r"|\x1b(?P<esc>[ -OQ-WYZ\\`-~])|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|(?P<control>[\x00-\x1a\x1c-\x1f\x7f-\x9f])",
@@ -31,15 +31,15 @@ _TOKEN = re.compile(
 
 
 class Screen:
-    """What a terminal of some size shows; `modes` are the private ones that are on."""
+    """The contents of a terminal of some size; `modes` are its active private modes."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
         self.modes: set[str] = set()
         self.is_placed = False
-        """Whether letters stay where they are put, whatever the direction they are written in."""
+        """True if letters keep their cells, also those of right-to-left scripts."""
         self.strange: list[str] = []
-        """Whatever a program has no business to send: titles, clipboards, bells, C1 controls."""
+        """Sequences that a program must not send: titles, clipboards, bells, C1 controls."""
         self._cells = [[" "] * columns for _ in range(rows)]
         self._x = self._y = 0
         self._rest = ""
@@ -153,7 +153,7 @@ class Terminal:
         os.write(self._outer, keys.encode())
 
     def read(self, seconds: float = 0.0, *, drawn: bool = True) -> bool:
-        """Take in what has come, waiting at most so long; say whether anything has. If not `drawn`, it is lost."""
+        """Read output within a timeout, and return True if there was any. If not `drawn`, it is dropped."""
         if not select.select([self._outer], [], [], seconds)[0]:
             return False
         data = b""
@@ -177,7 +177,7 @@ class Terminal:
         return max(self._came - began, 0.0)
 
     def wait_until(self, holds: Callable[[], bool], seconds: float = SECONDS) -> None:
-        """Wait until something holds, without reading what comes."""
+        """Wait until a condition holds, without reading output."""
         deadline = time.perf_counter() + seconds
         while not holds():
             assert time.perf_counter() < deadline, "waited in vain"
@@ -194,14 +194,14 @@ class Terminal:
         return self.process.returncode
 
     def has_stopped(self) -> bool:
-        """Say whether the program has been suspended since that was asked last."""
+        """Return True if the program has been suspended since the last call."""
         return os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is not None
 
     def signal(self, number: "signal.Signals") -> None:
         self.process.send_signal(number)
 
     def is_restored(self) -> bool:
-        """Say whether the terminal is as it was found: its screen, its cursor, no mouse, and lines with an echo."""
+        """Return True if the terminal is in its original state: screen, cursor, no mouse, and lines with an echo."""
         local = termios.tcgetattr(self._inner)[3]
         is_plain = not self.screen.is_placed and not self.screen.modes & {
             "1049",

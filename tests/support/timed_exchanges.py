@@ -1,4 +1,4 @@
-"""Streams with given instants, for the tests of what is judged by them."""
+"""Streams with given timestamps, for the tests of verdicts."""
 
 from collections.abc import Sequence
 

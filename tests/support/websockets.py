@@ -15,7 +15,7 @@ ASK = json.dumps({"type": "response.create", "model": "gpt-test", "input": "Hi"}
 
 
 def side(extensions: str | None = None, *, client: bool = False) -> FrameProtocol:
-    """Return what makes the frames that one side sends."""
+    """Return the encoder of the frames of one side."""
     deflate = PerMessageDeflate()
     if extensions is not None:
         deflate.finalize(extensions)
@@ -51,7 +51,7 @@ def websocket(
     extensions: str | None = None,
     end_ms: int = 1000,
 ) -> tuple[Exchange, Reads, bytes]:
-    """Return a WebSocket as the decoder takes it: what came from upstream, and what the client sent."""
+    """Return a WebSocket as the decoder takes it: data from upstream, and from the client."""
     reads, body = timed(came)
     facts = Exchange(
         101, None, None, ended_by, 1 * MS, 2 * MS, end_ms * MS, framing="websocket", method="GET", path=path,

@@ -16,9 +16,9 @@ TOOL: Final = "get_weather"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One stream: where it is asked for, its type and its parts, each of which comes in a read of its own.
+    """One stream: its path, its type and its parts, each in a separate read.
 
-    `error` is what its API writes instead of a further part.
+    `error` is the API's error in place of a further part.
     """
 
     api: str

@@ -1,4 +1,4 @@
-"""The writer as a process, as a relay starts it, for the tests of what happens to it."""
+"""The writer as a process, started like a relay starts it, for tests of its failures."""
 
 import contextlib
 import os
@@ -54,7 +54,7 @@ class WriterProcess:
 
     @property
     def lost(self) -> list[journal.Lost]:
-        """What was answered to be lost, so far."""
+        """The losses reported so far."""
         return [lost for answer in self.answers if isinstance(answer, journal.Ack) for lost in answer.lost]
 
     def answer(self) -> journal.Answer:
@@ -63,7 +63,7 @@ class WriterProcess:
         return answer
 
     def acknowledged(self) -> int:
-        """Take answers until all that was sent is committed; give how many acknowledgements that took."""
+        """Read answers until all sent frames are committed; return the number of acknowledgements."""
         acks = 0
         while True:
             match self.answer():
@@ -73,7 +73,7 @@ class WriterProcess:
                         return acks
 
     def end(self) -> int:
-        """Give the end of file, and wait for the writer's own end."""
+        """Send the end of file, and wait for the writer's end."""
         self.leave()
         return self.process.wait(30)
 

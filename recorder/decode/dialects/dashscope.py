@@ -55,7 +55,7 @@ DIALECT: Final = Dialect(
 
 
 class _DashscopeStream:
-    """Reads one stream; `_before` holds the texts so far while they are cumulative."""
+    """Reads one stream; `_before` holds the current texts while they are cumulative."""
 
     __slots__ = ("_before", "_is_incremental")
 

@@ -123,7 +123,7 @@ def test_a_release_without_the_option_is_started_as_it_was_asked_for(tmp_path: P
 
 
 @on_loop
-async def test_the_option_is_said(tmp_path: Path) -> None:
+async def test_the_option_is_printed(tmp_path: Path) -> None:
     codex = program(tmp_path, "--no-daemon")
     async with wiretape("run", "--db", tmp_path / "tape.db", "--", codex) as process:
         _, out, err = await finish(process)

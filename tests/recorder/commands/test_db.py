@@ -39,7 +39,7 @@ def test_the_schema_is_printed_without_a_tape_and_is_that_of_a_new_one(recorded:
 
 
 @pytest.mark.damages
-def test_the_schema_of_a_tape_is_printed_whatever_its_revision(recorded: Path) -> None:
+def test_the_schema_of_a_tape_of_any_revision_is_printed(recorded: Path) -> None:
     damage(recorded, "DROP VIEW exchange_metrics", "UPDATE alembic_version SET version_num='0001'")
     printed = run("schema", "--db", recorded).stdout
     assert printed.startswith("PRAGMA auto_vacuum = 2;\nPRAGMA application_id = ")
@@ -60,7 +60,7 @@ def test_info_says_what_a_tape_holds(recorded: Path) -> None:
     assert result.stdout.splitlines()[-1] == "written by\tnobody now"
 
 
-def test_info_names_the_writer_by_whatever_link_the_tape_is_called(recorded: Path) -> None:
+def test_info_names_the_writer_under_every_link_to_the_tape(recorded: Path) -> None:
     link = recorded.parent / "sub" / "link.db"
     link.parent.mkdir()
     link.symlink_to(recorded)

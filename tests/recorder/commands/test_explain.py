@@ -41,7 +41,7 @@ def test_a_host_that_was_not_intercepted_is_what_to_try_next() -> None:
 
 
 @pytest.mark.parametrize("command", ["docker run --rm app", "sudo podman run app"])
-def test_a_container_is_told_how_to_get_the_variables(command: str) -> None:
+def test_a_container_gets_advice_on_passing_the_variables(command: str) -> None:
     *_, passed, other = explained(*command.split(), is_intercepting=True).splitlines()
     container = command.replace("sudo ", "").split()[0]
     assert f"'{container} run --network host -v " in passed
@@ -52,7 +52,7 @@ def test_a_container_is_told_how_to_get_the_variables(command: str) -> None:
     assert " -e OPENAI_BASE_URL -e " in explained(*command.split()).splitlines()[-2]
 
 
-def test_a_command_that_starts_without_an_environment_is_told_how_to_pass_the_variables_on() -> None:
+def test_a_command_without_an_environment_gets_advice_on_passing_the_variables() -> None:
     told = explained("env", "-i", "python", "x.py", is_intercepting=True).splitlines()[-1]
     assert told.startswith(
         'env clears these variables; try: wiretape run -- sh -c \'env -i HTTPS_PROXY="$HTTPS_PROXY" '

@@ -20,7 +20,7 @@ with urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/v1/chat/compl
 
 
 def holding(directory: Path, secret: str) -> list[str]:
-    """Give the files that hold a secret."""
+    """Return the files that contain a secret."""
     return [path.name for path in directory.iterdir() if path.is_file() and secret.encode() in path.read_bytes()]
 
 

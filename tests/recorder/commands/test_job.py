@@ -199,7 +199,7 @@ WAITS = "import sys; print('ready', flush=True); sys.stdin.read(1); print('gone 
 
 
 @on_loop
-async def test_a_command_goes_on_without_a_recorder_that_is_killed_and_the_loss_is_said(tmp_path: Path) -> None:
+async def test_a_command_continues_without_its_killed_recorder_and_the_loss_is_reported(tmp_path: Path) -> None:
     command = ("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", WAITS)
     async with wiretape(*command, stdin=subprocess.PIPE, is_fresh=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""`wiretape record --metrics`: what Prometheus reads is what the tape holds, and only who may read it does."""
+"""`wiretape record --metrics`: Prometheus reads the values of the tape, and only permitted clients may read them."""
 
 import asyncio
 import gzip
@@ -32,7 +32,7 @@ def choose(asked: ReceivedRequest) -> Scene:
 
 
 async def started(process: Process) -> tuple[str, list[str]]:
-    """Give the base URL of the metrics, and what was printed until then."""
+    """Return the base URL of the metrics, and the output up to that line."""
     assert process.stderr is not None
     lines = []
     while not (line := (await process.stderr.readline()).decode()).startswith("metrics "):
@@ -45,7 +45,7 @@ def get(target: str, host: str = "localhost") -> bytes:
 
 
 async def scraped(base: str, ended: int) -> dict[str, float]:
-    """Give the sums of all samples by their names, once so many exchanges are counted."""
+    """Return the sums of all samples by name, once this number of exchanges is counted."""
     sums: dict[str, float] = {}
     async with asyncio.timeout(20):
         while sums.get("wiretape_exchanges_total", 0) < ended:
@@ -59,7 +59,7 @@ async def scraped(base: str, ended: int) -> dict[str, float]:
 
 
 def server_of(pid: int) -> int:
-    """Give the process that serves the metrics of a recorder."""
+    """Return the process that serves the metrics of a recorder."""
     started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     (found,) = [
         it

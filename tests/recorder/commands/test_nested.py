@@ -1,4 +1,4 @@
-"""What a run within a run goes by."""
+"""A run within a run: its recorder, its variables and its refusals."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ BASE = "http://127.0.0.1:4321"
 ENDED = nested.OuterRecorder(1, "another boot", BASE, "/t.db", ["openai"])
 
 
-def test_a_command_is_told_who_records_it_and_nothing_secret() -> None:
+def test_a_command_gets_the_name_of_its_recorder_and_no_secret() -> None:
     plan = pointing.plan_base_urls([], {"GROQ_BASE_URL": "https://me:hunter2@gw.test"}, ["x"])
     told = nested.mark(os.getpid(), BASE, Path("/t.db"), plan)
     marker = nested.read(told)

@@ -1,4 +1,4 @@
-"""Reading what the recording commands are given."""
+"""Parsers of the recording commands' options."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_options_may_stand_in_the_environment() -> None:
     assert result.output == "/t.db ('http://a.test', 'b=http://b.test')\n"
 
 
-def test_the_tape_is_where_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_tape_is_at_the_given_or_the_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert options.tape_path(tmp_path / "x") == tmp_path / "x"
     monkeypatch.delenv("WIRETAPE_DB", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))

@@ -45,7 +45,7 @@ class Receiver:
 
 
 def children(pid: int) -> list[bytes]:
-    """Give the command lines of the children of a process."""
+    """Return the command lines of the children of a process."""
     started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [Path(f"/proc/{child}/cmdline").read_bytes() for child in started]
 
@@ -82,14 +82,14 @@ async def test_each_generation_is_sent_once_in_the_trace_of_its_caller_and_the_l
 
 
 def shipping_process(pid: int) -> int:
-    """Give the process that sends what a recorder records."""
+    """Return the process that ships a recorder's exchanges."""
     started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     (found,) = [it for it in started if b"--beside" in Path(f"/proc/{it}/cmdline").read_bytes()]
     return int(found)
 
 
 def totals(messages: list[bytes], name: str) -> tuple[int, float]:
-    """Give the count and the sum of a histogram over all series, of each of which the last point stands."""
+    """Return the count and the sum of a histogram over all series, each with its last point."""
     last: dict[bytes, tuple[int, float]] = {}
     for message in messages:
         (of_resource,) = ExportMetricsServiceRequest.FromString(message).resource_metrics
@@ -133,7 +133,7 @@ async def test_no_span_and_no_sample_is_lost_or_counted_twice_when_the_process_t
 
 @pytest.mark.nightly
 @on_loop
-async def test_a_collector_that_is_not_there_delays_nothing_and_what_is_left_is_told(tmp_path: Path) -> None:
+async def test_an_absent_collector_delays_nothing_and_the_remainder_is_reported(tmp_path: Path) -> None:
     async with (
         ScriptedUpstream(lambda _: answer(STREAM)) as upstream,
         recording(tmp_path / "t.db", upstream.url, "--otlp", "http://127.0.0.1:1") as (process, base),

@@ -1,4 +1,4 @@
-"""The labels of what a command was run as."""
+"""The labels with a command's name, directory and commit."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def repository(directory: Path) -> Path:
     return directory
 
 
-def test_a_command_is_labelled_with_names_and_the_commit_whatever_has_changed_since(tmp_path: Path) -> None:
+def test_a_command_is_labelled_with_names_and_the_commit_despite_later_changes(tmp_path: Path) -> None:
     work = repository(tmp_path / "work")
     expected = {"argv0": "claude", "cwd": "work", "commit": git(work, "rev-parse", "--short", "HEAD")}
     assert run.provenance("/usr/bin/claude", work) == expected

@@ -1,4 +1,4 @@
-"""`wiretape record` as a program: what it prints, how it ends, and what it leaves when it is killed."""
+"""`wiretape record` as a program: its output, its end, and the state that it leaves when it is killed."""
 
 import asyncio
 import functools

@@ -78,7 +78,7 @@ async def test_it_ends_as_its_command_ends(tmp_path: Path) -> None:
     [("/no/such/command", 127, "command not found"), ("", 127, "'': command not found"), ("/", 126, "cannot be run")],
 )
 @on_loop
-async def test_a_command_that_cannot_be_run_is_said(tmp_path: Path, command: str, code: int, words: str) -> None:
+async def test_a_command_that_cannot_be_run_is_reported(tmp_path: Path, command: str, code: int, words: str) -> None:
     async with wiretape("run", "--db", tmp_path / "tape.db", *NOWHERE, "--", command) as process:
         got, _, err = await finish(process)
     assert (got, words in err, err.count("\n")) == (code, True, 1)
@@ -158,7 +158,7 @@ def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
 
 
 @on_loop
-async def test_where_an_api_is_reached_by_a_proxy_alone_the_reason_is_said(tmp_path: Path) -> None:
+async def test_an_api_reached_by_a_proxy_only_is_explained(tmp_path: Path) -> None:
     reached = {"HTTPS_PROXY": "http://proxy.test"}
     assert "HTTPS_PROXY is set" in (await ran(tmp_path / "tape.db", *NOWHERE, script=CALL, env=reached))[2]
     assert "HTTPS_PROXY is set" not in (await ran(tmp_path / "tape.db", *NOWHERE, script="", env=reached))[2]
@@ -253,7 +253,7 @@ async def test_a_run_that_recorded_nothing_says_what_was_set_what_came_and_what_
 
 
 @on_loop
-async def test_java_options_that_are_set_stay_and_that_is_said(tmp_path: Path) -> None:
+async def test_present_java_options_stay_and_that_is_reported(tmp_path: Path) -> None:
     script = "import os; print(os.environ['JAVA_TOOL_OPTIONS'])"
     code, out, err = await ran(tmp_path / "tape.db", script=script, env={"JAVA_TOOL_OPTIONS": "-Xmx1g"})
     assert (code, out) == (0, "-Xmx1g\n")
@@ -274,7 +274,7 @@ async def test_a_run_within_a_run_records_once_and_ends_as_its_command_ends(tmp_
 
 
 def at_a_terminal() -> None:
-    """Take the terminal that is standard input as one's own, and read something else, as `x | wiretape run` does."""
+    """Make standard input the controlling terminal, and read from something else, as `x | wiretape run` does."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 

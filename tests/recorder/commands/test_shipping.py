@@ -1,4 +1,4 @@
-"""`wiretape record --ship`: what is recorded is shipped exactly once, also when what ships is killed."""
+"""`wiretape record --ship`: each exchange is shipped exactly once, also if the shipping process is killed."""
 
 import os
 import re
@@ -83,7 +83,7 @@ async def test_a_server_that_refuses_is_said_once_and_harms_nothing(tmp_path: Pa
 
 @pytest.mark.nightly
 @on_loop
-async def test_what_is_recorded_is_archived_with_what_was_said(tmp_path: Path) -> None:
+async def test_exchanges_are_archived_with_bodies(tmp_path: Path) -> None:
     tape, root = tmp_path / "tape.db", tmp_path / "archive"
     async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream:
         told = ("--ship", f"parquet:{root}", "--ship-bodies")
@@ -118,7 +118,7 @@ def test_where_a_recorder_cannot_ship_is_refused_with_what_to_name(options: list
     assert "secret" not in result.output
 
 
-def test_what_is_shipped_where_is_said_in_a_line() -> None:
+def test_the_destination_of_shipping_is_printed_in_one_line() -> None:
     told = [
         Shipment(destinations.parse("parquet:/a b"), bodies=True).line,
         Shipment(destinations.parse("clickhouse://host/db")).line,

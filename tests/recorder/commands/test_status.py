@@ -1,4 +1,4 @@
-"""What the recording commands say."""
+"""Output of the recording commands."""
 
 import io
 import os
@@ -104,7 +104,7 @@ def test_the_flags_that_a_list_shows_come_the_gravest_first_and_none_says_the_ou
     assert finished_line(one, "14:01:57").count("malformed") == 1
 
 
-def test_what_is_unknown_is_left_out_and_a_detail_is_told() -> None:
+def test_unknown_values_are_left_out_and_a_detail_is_printed() -> None:
     unknown = dict.fromkeys(("status", "model", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns"))
     fields = {name: getattr(ONE, name) for name in ONE.__struct_fields__} | unknown
     one = Finished(**fields | {"outcome": "connect_error", "outcome_detail": "tls", "output_tokens": None, "flags": []})

@@ -47,7 +47,7 @@ def call(id=None, name=None, arguments=None, index=None):
         ([[]], []),
     ],
 )
-def test_tool_calls_are_told_apart(deltas, expected):
+def test_tool_calls_are_distinguished(deltas, expected):
     assert calls(*deltas) == expected
 
 

@@ -1,4 +1,4 @@
-"""What a request says about the conversation that it is part of: keys that clients send, hashes of messages."""
+"""The conversation of a request: keys that clients send, and hashes of messages."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ TOOL = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
 def of(
     *messages: Any, headers: dict[str, str] | None = None, content: str | None = None, calls: Any = (), **body: Any
 ) -> dict[str, Any]:
-    """Return what a request with these messages belongs to, whose answer has this content and these calls."""
+    """Return the conversation of a request with these messages, whose answer has this content and these calls."""
     encoded = json.dumps({"model": "m", "messages": list(messages), **body}).encode()
     return belonging(RecordedRequest([*map(list, (headers or {}).items())], encoded), "chat", content, calls)
 

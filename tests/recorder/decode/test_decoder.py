@@ -96,7 +96,7 @@ def events(draw: st.DrawFn) -> list[str]:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """Bodies of events: most as APIs send them, some with whatever else a body may hold."""
+    """Bodies of events: most as APIs send them, some with arbitrary other data."""
     blocks = [block for some in draw(st.lists(events(), min_size=1, max_size=2)) for block in some]
     for odd in draw(st.lists(ODD_BLOCKS, max_size=2)):
         blocks.insert(draw(st.integers(0, len(blocks))), odd)
@@ -147,7 +147,7 @@ def test_events_that_are_named_and_numbered_are_one_run(line_end: str) -> None:
 
 
 @each_case("separator", ["\n\n", "\r\n\r\n", "\n\n: ping\n\n", "\n\n: two\n: pings\n\n"])
-def test_a_long_answer_is_two_runs_whatever_its_line_ends(separator: str) -> None:
+def test_a_long_answer_is_two_runs_for_all_line_ends(separator: str) -> None:
     body = stream(100, separator)
     found = decode(exchange(), cut(body, [100] * 99), body).runs
     assert sum(len(run.texts) for run in found) == 100

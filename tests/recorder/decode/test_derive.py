@@ -238,7 +238,7 @@ ANSWER = (chunk("a") + chunk("b") + chunk("", "stop") + "data: [DONE]\n\n").enco
 
 
 @each_case("coding", [*COMPRESS])
-def test_a_compressed_stream_has_the_instants_of_its_reads(coding):
+def test_a_compressed_stream_has_the_timestamps_of_its_reads(coding):
     *pieces, end = COMPRESS[coding]([block[0] for block in BLOCK.finditer(ANSWER)], True)
     pieces[-1] += end
     found = measure(b"".join(pieces), cut(b"", map(len, pieces)), content_encoding=coding)
@@ -276,7 +276,7 @@ def test_reads_need_not_match_the_body(sizes):
     assert (found.content, found.output_chunks, found.reads) == ("ab", 2, len(sizes))
 
 
-def test_what_has_no_read_has_no_instant():
+def test_an_item_without_a_read_has_no_timestamp():
     first = ANSWER.index(b"\n\n") + 2
     items = decode(exchange(), cut(ANSWER, [first]), ANSWER).items()
     assert [(item.read, item.at_ns) for item in items] == [(0, 100 * MS), (None, None), (None, None), (None, None)]
@@ -294,7 +294,7 @@ def test_items_and_chunks_are_in_time_and_name_their_read():
     assert body[item.start : item.end].startswith(b"data: {")
 
 
-def test_an_unframed_payload_has_the_instant_of_its_last_byte():
+def test_an_unframed_payload_has_the_timestamp_of_its_last_byte():
     body = chunk("a").encode() + '{"error": "é"}'.encode() + b"\n: later\n"
     end = body.index(b"\n: later")
     decoded = decode(exchange(), cut(body, [end - 1, 1, len(body)]), body)
@@ -471,7 +471,7 @@ def test_the_api_is_that_of_the_answer_or_else_of_the_path(status, path, body, a
 
 
 @pytest.mark.parametrize("first", [{"type": "message_metadata"}, {"model": "m", "done": False}, {"usage": {"x": 1}}])
-def test_the_api_is_that_of_the_output_whatever_comes_before_it(first):
+def test_the_api_is_that_of_the_output_and_not_of_earlier_data(first):
     found = measure(f"data: {json.dumps(first)}\n\n{chunk('Hi', 'stop')}data: [DONE]\n\n")
     assert (found.api, found.outcome, found.content) == ("openai.chat", "complete", "Hi")
 

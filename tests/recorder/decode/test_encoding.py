@@ -184,7 +184,7 @@ def test_a_cut_character_is_valid(data, valid):
     assert is_utf8(data) is valid
 
 
-def test_a_stored_body_is_unpacked_to_the_size_that_it_is_said_to_have() -> None:
+def test_a_stored_body_is_unpacked_to_its_stated_size() -> None:
     for body in (b"", b"x", TEXT * 1000):
         assert encoding.unpack(zlib.compress(body), len(body)) == body
 
@@ -201,7 +201,7 @@ def test_a_stored_body_is_unpacked_to_the_size_that_it_is_said_to_have() -> None
         (zlib.compress(b"abc"), 300 << 20, "claim to hold"),
     ],
 )
-def test_a_stored_body_that_is_not_what_it_is_said_to_be_is_refused(packed: bytes, size: int, why: str) -> None:
+def test_a_stored_body_of_another_size_or_format_is_refused(packed: bytes, size: int, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         encoding.unpack(packed, size)
 

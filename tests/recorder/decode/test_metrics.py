@@ -57,7 +57,7 @@ def flags_of(kinds, at_ms, reads=None):
         ("c.c", [None, None, 7], {"ttfc": 7, "ttft": 7, "latency": 7}),
     ],
 )
-def test_instants_are_those_of_the_first_and_last_chunks(kinds, at_ms, expected):
+def test_timestamps_are_those_of_the_first_and_last_chunks(kinds, at_ms, expected):
     found = measure(kinds, at_ms)
     assert {name: found[f"{name}_ns"] for name in expected} == {
         name: None if value is None else value * MS for name, value in expected.items()
@@ -142,7 +142,7 @@ def test_a_sparkline_fits_its_width():
 
 
 def drawn(at, cells, span):
-    """What `sparkline` draws, found by looking for the cell of each gap."""
+    """Draw a sparkline as `sparkline` does, by a search for the cell of each gap."""
     start, end = span or (at[0], at[-1])
     if span is None:
         cells = min(cells, len(at) - 1) if end > start else 1
@@ -190,7 +190,7 @@ def test_the_shape_of_the_output_raises_flags(at_ms, reads, flags):
     assert flags_of("c" * len(at_ms), at_ms, reads) == flags
 
 
-def test_output_without_an_instant_raises_little():
+def test_output_without_a_timestamp_raises_few_flags():
     assert flags_of("c", [None]) == {"single_chunk"}
     assert flags_of("cc", [None, None]) == set()
 
@@ -228,7 +228,7 @@ def silence(at_ms, end_ms=None, sizes=None, **facts):
 def test_the_longest_silence_is_between_reads_of_any_kind_or_before_the_end():
     assert silence([100, 140, 160], 170) == 40
     assert silence([100, 140, 160], 360) == 200
-    assert silence([100, 140, 160, 900], 170) == 40  # what came after [DONE] is not of the answer
+    assert silence([100, 140, 160, 900], 170) == 40  # data after [DONE] does not belong to the answer
     assert silence([100, 100], 100) == 0
     assert silence([100], 100) is None
 

@@ -1,4 +1,4 @@
-"""What a request asks for, by its path, its answer and its request; the model that a path names."""
+"""The operation of an exchange, by its path, its answer and its request; the model that a path names."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def exchange(path: str, method: str = "POST", model: str | None = None) -> Excha
 
 
 @each_case(("path", "name"), [(path, name) for name, paths in PATHS.items() for path in paths])
-def test_the_path_of_a_post_names_the_operation_whatever_was_answered(path: str, name: str) -> None:
+def test_the_path_of_a_post_names_the_operation_for_any_answer(path: str, name: str) -> None:
     for api in (None, "unknown", "openai.chat", "openai.embeddings"):
         assert operation(exchange(path, model="m"), api) == name
 

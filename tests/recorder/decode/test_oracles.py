@@ -41,7 +41,7 @@ def in_ms(measures, name):
 
 
 def itl_tokens(outputs):
-    """Return one gap per token, in ns, where every output chunk reports the tokens so far; else None.
+    """Return one gap per token, in ns, if every output chunk reports the running count of tokens; else None.
 
     A gap that brought k tokens counts k times at 1/k of its length; one that brought none is added to the next.
     """
@@ -163,7 +163,7 @@ def test_any_cutting_gives_the_same_answer(text, end, sizes):
     for name in TIMELESS:
         assert getattr(pieces, name) == getattr(whole, name), name
     assert set(pieces.flags) - SHAPE == set(whole.flags) - SHAPE
-    # A repaired payload ends where the block does, whatever the line ends.
+    # A repaired payload ends with its block, for all line ends.
     assert [item.data.replace(end, "\n") for item in decode(SSE, [], body).items()] == [
         item.data for item in decode(SSE, [], text.encode()).items()
     ]
@@ -171,7 +171,7 @@ def test_any_cutting_gives_the_same_answer(text, end, sizes):
 
 @SEEN
 @given(BODIES, st.lists(st.integers(1, 60), max_size=40))
-def test_instants_are_in_order_and_gaps_add_up(text, sizes):
+def test_timestamps_are_in_order_and_gaps_add_up(text, sizes):
     body = text.encode()
     found = derive(SSE, cut([*sizes, len(body)]), body)
     order = [found.ttf_byte_ns, found.ttfc_ns, found.ttft_ns, found.ttfo_ns, found.latency_ns, found.duration_ns]

@@ -135,7 +135,7 @@ def test_an_object_that_no_dialect_claims_is_a_chunk():
         ("", ReportedError(None, None)),
     ],
 )
-def test_an_event_named_error_is_one_whatever_its_shape(data, expected):
+def test_an_event_named_error_is_an_error_in_any_shape(data, expected):
     assert read(data, "error").fault == expected
 
 

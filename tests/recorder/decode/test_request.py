@@ -1,4 +1,4 @@
-"""The body of a request as a prompt: every API's shapes, what is not understood, what a later turn repeats."""
+"""The body of a request as a prompt: the forms of every API, unknown parts, and repetitions in a later turn."""
 
 import base64
 import hashlib

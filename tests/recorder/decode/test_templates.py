@@ -1,4 +1,4 @@
-"""Payloads that repeat: whatever is read without decoding is what decoding would have read."""
+"""Repeated payloads: the result without parsing is equal to the result of parsing."""
 
 import json
 from typing import Any
@@ -72,7 +72,7 @@ WRITTEN = st.builds(
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[str]:
-    """Payloads in a row, many of which repeat an earlier one but for some of its strings, or are broken."""
+    """Sequences of payloads: many repeat an earlier one with some other strings, or are broken."""
     found: list[str] = []
     for _ in range(draw(st.integers(1, 6))):
         one = draw(WRITTEN)
@@ -118,7 +118,7 @@ def counted(number: Any, text: str = "word", **more: Any) -> str:
 def test_what_is_found_is_what_parsing_each_payload_gives(found: list[str]) -> None:
     known = Templates()
     for data in found:
-        # In a body there are no lone surrogates: bytes that are no UTF-8 are replaced.
+        # A body has no lone surrogates: bytes that are not UTF-8 are replaced.
         data = data.encode("utf-8", "replace").decode()
         chunk = payloads.read(data)
         if "\n" in data or "\r" in data:

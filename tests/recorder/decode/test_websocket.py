@@ -8,7 +8,7 @@ from wiretape.recorder.decode.derive import derive
 
 
 def conversation(*turns: tuple[int, list[tuple[int, str]]], close: tuple[str, int] | None = ("client", 1000)):
-    """Return what came and what was sent: each turn is asked for at a time, in ms, and brings messages at theirs."""
+    """Return received and sent data: each turn has the time of its request, in ms, and messages with their times."""
     upstream, client = side(), side(client=True)
     came, sent = list[tuple[int, bytes]](), list[tuple[int, bytes]]()
     for asked_ms, messages in turns:

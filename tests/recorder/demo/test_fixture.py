@@ -58,7 +58,7 @@ def test_a_seed_gives_the_same_tape_and_another_seed_another(tmp_path: Path) -> 
     assert content(first)["bodies"] != content(other)["bodies"]
 
 
-def test_exchanges_differ_in_instants_labels_and_upstreams(tape: Path) -> None:
+def test_exchanges_differ_in_timestamps_labels_and_upstreams(tape: Path) -> None:
     make(tape, 60)
     with reading(tape) as connection:
         rows = connection.execute(select(exchanges.c.upstream, exchanges.c.labels["team"].as_string())).all()
@@ -68,7 +68,7 @@ def test_exchanges_differ_in_instants_labels_and_upstreams(tape: Path) -> None:
     assert len(set(first)) == len(first) > 40
 
 
-def test_progress_is_told_after_each_commit(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_after_each_commit(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "BATCH", 15)
     assert make(tape, 40) == [15, 30, 40]
 

@@ -1,4 +1,4 @@
-"""The demo's scenes through a recorder: each is what it says it is."""
+"""The demo's scenes through a recorder: each has the outcome and the flags of its description."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Synthetic exchanges: what they are made of, and that timing them is deriving them."""
+"""Synthetic exchanges: their bodies, and measures equal to those of `derive`."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The scripted upstream: it sends what it is told, when it is told, and says what it saw."""
+"""The scripted upstream: it sends its scene's bytes at their times, and logs its peer."""
 
 import asyncio
 import contextlib

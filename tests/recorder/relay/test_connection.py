@@ -68,7 +68,7 @@ class Exchange:
 
 
 def fed(*pieces: bytes, lost: Exception | None = None, ends: bool = False, bodiless: bool = False) -> Exchange:
-    """Give an exchange to which these pieces came, and whose connection was then perhaps lost."""
+    """Return an exchange that received these pieces, and perhaps lost its connection then."""
 
     async def main() -> Exchange:
         exchange = Exchange()
@@ -91,7 +91,7 @@ def fed(*pieces: bytes, lost: Exception | None = None, ends: bool = False, bodil
         ((b"HTTP/1.1 103 Early Hints\r\n\r\n" + HEAD, b"1\r\na\r\n"), [(2, b"a")]),
     ],
 )
-def test_a_read_is_what_came_at_once_and_has_its_instant(pieces: tuple[bytes, ...], reads: list[Any]) -> None:
+def test_a_read_is_one_piece_of_data_with_its_timestamp(pieces: tuple[bytes, ...], reads: list[Any]) -> None:
     assert fed(*pieces).reads == reads
 
 
@@ -110,7 +110,7 @@ def test_a_read_is_what_came_at_once_and_has_its_instant(pieces: tuple[bytes, ..
         ),
     ],
 )
-def test_each_way_of_breaking_has_its_name_and_is_told_once(pieces: tuple[bytes, ...], ended_by: str) -> None:
+def test_each_way_of_breaking_has_its_name_and_is_reported_once(pieces: tuple[bytes, ...], ended_by: str) -> None:
     exchange = fed(*pieces, ends=True)
     failure = exchange.connection.failure
     assert failure is not None
@@ -124,7 +124,7 @@ def test_an_illegal_step_within_the_parser_is_no_fault_of_the_server(monkeypatch
         fed(OK)
 
 
-def test_a_reset_is_told_from_a_close() -> None:
+def test_a_reset_is_distinguished_from_a_close() -> None:
     failure = fed(HEAD, lost=ConnectionResetError(104, "reset"), ends=True).connection.failure
     assert failure is not None
     assert failure.ended_by == "reset"
@@ -193,7 +193,7 @@ def test_a_request_is_sent_when_the_kernel_has_taken_its_last_byte() -> None:
 
 
 @pytest.mark.parametrize("after", [b"x", OK, None], ids=["surplus", "response", "close"])
-def test_the_end_is_the_responses_whatever_follows_it(after: bytes | None) -> None:
+def test_the_end_is_that_of_the_response_with_or_without_later_bytes(after: bytes | None) -> None:
     exchange = fed(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\no", b"k")
     if after is None:
         exchange.lose(None)
@@ -241,7 +241,7 @@ def test_a_kept_connection_that_its_peer_closes_says_so(how: str) -> None:
     assert (exchange.socket.is_closed, exchange.told) == (True, ["over", "closed by peer"])
 
 
-def test_100_is_told_once_and_other_informational_responses_are_passed_over() -> None:
+def test_100_is_reported_once_and_other_informational_responses_are_ignored() -> None:
     again = b"HTTP/1.1 100 Continue\r\n\r\n"
     exchange = fed(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", again, again, OK)
     assert exchange.told == ["continue", "over"]

@@ -1,4 +1,4 @@
-"""What a program's environment gets for an intercepting recorder, and what is left of it afterwards."""
+"""A program's environment for an intercepting recorder: its variables, and the files that remain afterwards."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def pem(name: str) -> str:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where directories for certificates are made."""
+    """The place for directories of certificates."""
     there = tmp_path / "temporary"
     there.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(there))
@@ -62,7 +62,7 @@ def test_the_directory_of_a_killed_recorder_is_removed_by_the_next(place: Path) 
             assert (left.exists(), new.exists(), held.exists()) == (False, True, True)
 
 
-def test_no_directory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_directory_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc/none")
     with pytest.raises(WiretapeError, match="no directory for wiretape's certificate"):
         environment.certificate_files(pem("own"), {}, None).__enter__()

@@ -120,7 +120,7 @@ async def test_what_a_parser_of_another_make_sends_arrives_as_it_reads_it(relay:
 
 
 def offering(body: bytes, *lines: str) -> bytes:
-    """Give a request as Java's HttpClient sends it over plain HTTP."""
+    """Return a request as Java's HttpClient sends it over plain HTTP."""
     offer = ("Connection: Upgrade, HTTP2-Settings", *lines, HOST, "HTTP2-Settings: AAEAAEAAAAIAAAAB", "Upgrade: h2c")
     return heads("POST {target} HTTP/1.1", *offer) + body
 
@@ -152,7 +152,7 @@ async def test_an_offer_of_http_2_is_ignored_and_the_body_goes_on(relay: Relay, 
 
 
 def verdict(*headers: tuple[str, str], target: str = "/v1/x", policy: Policy | None = None) -> int | None:
-    """Give the status that a GET with these headers is refused with."""
+    """Return the status of the refusal of a GET with these headers."""
     pairs = [(name.encode(), value.encode()) for name, value in headers]
     refusal = guard.check("GET", target.encode(), pairs, policy or Policy())
     return refusal and refusal.status
@@ -250,7 +250,7 @@ def test_a_request_in_a_tunnel_is_for_the_host_that_was_connected_to(host: str, 
     assert (refusal and refusal.status) == status
 
 
-def test_headers_that_connection_names_are_not_passed_on_whatever_their_case() -> None:
+def test_headers_that_connection_names_are_not_passed_on_in_any_case() -> None:
     headers = [
         (b"Connection", b"X-One, close"),
         (b"x-one", b"1"),

@@ -54,6 +54,6 @@ def test_a_name_that_is_longer_than_a_host_name_is_wrong() -> None:
 
 
 @given(st.binary() | st.binary().map(lambda body: b"\x16\x03\x01" + len(body).to_bytes(2) + body))
-def test_whatever_comes_is_a_hello_or_none_or_wrong(data: bytes) -> None:
+def test_any_bytes_are_a_hello_or_incomplete_or_an_error(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert isinstance(hello.parse(data), Hello | None)

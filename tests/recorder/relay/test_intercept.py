@@ -1,4 +1,4 @@
-"""A recorder as a forward proxy: what it stands in for, what it lets through, and what it refuses."""
+"""A recorder as a forward proxy: interception, tunnels and refusals."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ def intercepting(tmp_path_factory: pytest.TempPathFactory, authority: Path) -> I
 
 @pytest.fixture
 def relay(intercepting: Intercepting) -> Intercepting:
-    """The recorder of all tests, with what was told in earlier ones forgotten."""
+    """The recorder of all tests, without the reports of earlier ones."""
     for told in (intercepting.asked, intercepting.notices, intercepting.refused, intercepting.upstream.requests):
         told.clear()
     intercepting.upstream.connections = 0
@@ -240,7 +240,7 @@ async def shaking(
 
 
 @on_loop
-async def test_a_client_that_does_not_trust_the_authority_is_told_which_variable_is_missing(
+async def test_a_client_that_does_not_trust_the_authority_gets_the_missing_variable_reported(
     relay: Intercepting,
 ) -> None:
     proxy = httpx.Proxy(relay.proxy, headers={"user-agent": "curl/8.1"})
@@ -365,7 +365,7 @@ async def test_where_an_api_cannot_be_reached_its_program_gets_no_answer_as_with
 
 
 @on_loop
-async def test_an_api_whose_certificate_is_not_trusted_is_told_to_the_user_and_not_to_the_program(
+async def test_an_api_whose_certificate_is_not_trusted_is_reported_to_the_user_and_not_to_the_program(
     relay: Intercepting, authority: Path
 ) -> None:
     async def unused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -26,7 +26,7 @@ def limit(soft: int, hard: int) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
-    """Lower this process's limit to what it has open."""
+    """Lower this process's limit to the number of its open files."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with open("/dev/null") as lowest:
         limit(lowest.fileno(), before[1])()

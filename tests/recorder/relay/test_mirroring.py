@@ -23,7 +23,7 @@ Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(slots=True)
 class Server:
-    """An upstream in the test's hands: `respond` is awaited for each request; what it returns says whether to go on."""
+    """An upstream under the test's control: `respond` is awaited for each request, and returns True to continue."""
 
     respond: Callable[["Server", bytes, asyncio.StreamWriter], Awaitable[bool]]
     connections: int = 0
@@ -63,7 +63,7 @@ async def ask(peer: Peer, target: str, **request: Any) -> Answer:
 
 
 async def ends(peer: Peer) -> bytes:
-    """Give what comes until the connection ends."""
+    """Return the bytes received until the connection ends."""
     async with asyncio.timeout(10):
         try:
             return await peer[0].read(-1)
@@ -243,7 +243,7 @@ async def test_an_idle_connection_is_kept_for_a_bounded_time(relay: Relay, monke
 
 
 @on_loop
-async def test_what_upstream_promises_of_its_connection_is_told_and_kept(
+async def test_upstreams_promise_about_its_connection_is_passed_on_and_kept(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("proxy", "server"):
@@ -264,7 +264,7 @@ async def test_what_upstream_promises_of_its_connection_is_told_and_kept(
 
 
 async def broken_second(relay: Relay, says: bytes, how: str = "close") -> tuple[Answer, Kept, Server]:
-    """Let upstream answer one request, and to the second on the same connection say only this before it closes."""
+    """Make upstream answer one request, and close after only these bytes for the second on the same connection."""
 
     async def respond(server: Server, target: bytes, writer: asyncio.StreamWriter) -> bool:
         if len(server.targets) != 2:
@@ -371,7 +371,7 @@ async def test_a_client_may_wait_with_its_upload_for_the_end_of_an_early_respons
 
 
 def same_socket(writer: asyncio.StreamWriter) -> socket.socket:
-    """Give a socket whose calls do not wait for a turn of the event loop."""
+    """Return a socket whose calls do not wait for an iteration of the event loop."""
     return socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno()))
 
 
@@ -441,7 +441,7 @@ SEEN = {
     "head": {(0, False)},
     "body": {(0, False)},
     "whole": {(0, False)},
-    "response": {(200, False), (0, False)},  # a reset may overtake what came before it
+    "response": {(200, False), (0, False)},  # a reset may overtake earlier bytes
 }
 
 

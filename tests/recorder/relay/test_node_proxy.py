@@ -74,7 +74,7 @@ SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: w
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
-def test_whatever_way_node_calls_it_is_recorded_and_a_failure_is_an_error(tmp_path: Path, authority: Path) -> None:
+def test_every_way_in_which_node_calls_is_recorded_and_a_failure_is_an_error(tmp_path: Path, authority: Path) -> None:
     settings = intercept.make(("127.0.0.1", "*.test"))
     stream = answer([(0, chunk("Hello", finish="stop")), (0, DONE)])
 

@@ -1,4 +1,4 @@
-"""What `run` serves and sets, by what is set already."""
+"""The upstreams and variables of `run`, for each present environment."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from wiretape.recorder.relay.apis import APIS
 
 
 def planned(*command: str, given: str = "", **environ: str) -> dict[str, str]:
-    """Return where each variable points by `--base-url`, and what is there: `base URL → upstream`."""
+    """Return the value of each variable with `--base-url`, and its upstream: `base URL → upstream`."""
     return pointed(pointing.plan_base_urls([providers.parse(given)] if given else [], environ, command))
 
 
 def changed(*command: str, given: str = "", **environ: str) -> dict[str, str]:
-    """Return where each variable points behind a forward proxy."""
+    """Return the value of each variable behind a forward proxy."""
     return pointed(pointing.plan([providers.parse(given)] if given else [], environ, command))
 
 

@@ -40,12 +40,12 @@ def test_user_info_becomes_basic_authorization_and_no_part_of_the_authority() ->
      "https://☃.test", "https://xn--a.test", "https://xn--.test", "https://٣.test",
      "https://[::1", "https://a b.test", "https://a\ud800.test"],
 )  # fmt: skip
-def test_what_is_no_upstream_is_said(text: str) -> None:
+def test_an_invalid_upstream_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         providers.parse(text)
 
 
-def test_what_is_said_of_a_url_quotes_no_part_of_a_password() -> None:
+def test_an_error_about_a_url_quotes_no_part_of_a_password() -> None:
     with pytest.raises(ValueError, match="percent-encoded") as caught:
         providers.parse("https://me:hunter2#x@api.test")
     assert "hunter2" not in str(caught.value)

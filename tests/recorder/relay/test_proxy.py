@@ -1,4 +1,4 @@
-"""Responses: what upstream sends, what the client gets, what the tape holds."""
+"""Responses: equal at upstream, at the client and on the tape."""
 
 import asyncio
 import gzip
@@ -42,7 +42,7 @@ async def test_every_read_reaches_the_client_and_the_tape_as_it_was_sent(relay: 
     assert got.complete
     assert got.body == b"".join(pieces) == tape.body
     assert asked is not None
-    # Where the machine held all of us up, pieces were sent close together and may have come so.
+    # If the machine delayed all processes, pieces were sent close together and may have arrived so.
     apart = [later[0] - earlier[0] > 15_000_000 for earlier, later in pairwise(asked.sent[1:-1])]
     assert tape.reads == pieces or not all(apart)
     if all(apart):
@@ -74,7 +74,7 @@ async def test_an_http_chunk_that_comes_in_two_reads_is_two_reads(relay: Relay) 
 
 
 @on_loop
-async def test_head_and_body_in_one_read_share_its_instant(relay: Relay) -> None:
+async def test_head_and_body_in_one_read_share_its_timestamp(relay: Relay) -> None:
     got, tape = await relay.shows(Scene([(0, CHUNKED + b"2\r\nhi\r\n0\r\n\r\n")]))
     assert got.body == b"hi"
     assert tape.at_ns == [tape.row["headers_ns"]]
@@ -82,7 +82,7 @@ async def test_head_and_body_in_one_read_share_its_instant(relay: Relay) -> None
 
 
 @on_loop
-async def test_the_instants_of_an_exchange_are_in_order(relay: Relay) -> None:
+async def test_the_timestamps_of_an_exchange_are_in_order(relay: Relay) -> None:
     _, tape = await relay.shows(answer(STREAM, delay=0.02))
     row = tape.row
     assert 0 < row["connected_ns"] <= row["sent_ns"] < row["headers_ns"] <= tape.at_ns[0] <= row["end_ns"]
@@ -212,7 +212,7 @@ def test_where_the_kernel_has_another_clock_times_are_the_loops_and_flagged(rela
         tapes = [await relay.kept(target) for target in targets]
         assert all(tape.row["headers_ns"] > 0 and min(tape.at_ns) > 0 for tape in tapes)
         assert [tape.row["clock"] for tape in tapes] == ["loop"] * 3
-        assert "clock_suspect" in tapes[-1].row["flags"]  # the kernel begins to stamp a moment after it was asked to
+        assert "clock_suspect" in tapes[-1].row["flags"]  # the kernel begins to stamp a moment after the request for it
 
     relay.runner.run(main())
 
@@ -239,7 +239,7 @@ class Broken(Transport):
 
 @pytest.mark.parametrize("fault", ["connecting", "a new connection", "a kept connection"])
 @on_loop
-async def test_a_fault_of_our_own_is_answered_and_said(relay: Relay, fault: str) -> None:
+async def test_a_fault_of_wiretapes_own_is_answered_and_reported(relay: Relay, fault: str) -> None:
     troubles: list[str] = []
     upstream, target = providers.parse("http://upstream.test"), "/v1/fault-" + fault.replace(" ", "-")
     proxy = Proxy([upstream], Broken(fault), relay.recorder.tap, on_trouble=troubles.append)

@@ -144,7 +144,9 @@ async def test_there_is_a_bound_on_how_many_run_at_a_time(relay: Relay, monkeypa
     "says", [b"HTTP/1.1 100 Continue\r\n\r\n", b""], ids=["upstream_says_so", "upstream_is_silent"]
 )
 @on_loop
-async def test_who_expects_100_is_told_to_continue(relay: Relay, says: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_expects_100_is_told_to_continue(
+    relay: Relay, says: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("wiretape.recorder.relay.proxy.CONTINUE_SECONDS", 0.1)
     heads: list[bytes] = []
 

@@ -22,7 +22,7 @@ HEADERS = [(b"content-type", b"text/event-stream")]
 
 
 def record(tape: Path, scenario: Callable[[Tap, ExchangeFrames], None], queue_bytes: int = 1 << 20) -> dict[str, Any]:
-    """Play a scenario at instants 1000, 1001, … and give the exchange as it is on the tape.
+    """Play a scenario at the times 1000, 1001, … and return the exchange as it is on the tape.
 
     The writer is stopped meanwhile, so that nothing is acknowledged and the tap's bound is met exactly.
     """
@@ -43,7 +43,7 @@ def record(tape: Path, scenario: Callable[[Tap, ExchangeFrames], None], queue_by
         return dict(connection.exec_driver_sql(query).mappings().one())
 
 
-def test_instants_are_counted_from_just_before_the_request_is_sent(tape: Path) -> None:
+def test_timestamps_count_from_just_before_the_request_is_sent(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         assert recording.t0 == 1001
@@ -59,7 +59,7 @@ def test_instants_are_counted_from_just_before_the_request_is_sent(tape: Path) -
     assert (row["outcome"], row["bytes"], row["gap_bytes"]) == ("complete", len(b"".join(STREAM)), 0)
 
 
-def test_what_a_client_never_got_has_no_instant_of_its_own(tape: Path) -> None:
+def test_a_read_that_a_client_never_got_has_no_timestamp_of_relaying(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         recording.client_closed = 1008

@@ -32,7 +32,7 @@ from wiretape.recorder.relay.server import Client, Request
 from wiretape.recorder.relay.states import INBOUND, IllegalStep, Inbound
 
 
-def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+def test_a_taken_port_is_reported_in_one_line() -> None:
     with server.listen("127.0.0.1", 0) as taken, pytest.raises(CannotListen) as caught:
         server.listen("127.0.0.1", taken.getsockname()[1])
     assert caught.value.exit_code == 7
@@ -222,7 +222,7 @@ def test_clients_beyond_the_limit_get_the_reason_and_are_closed_at_the_end(
 
 
 class Answering:
-    """An app that answers half of what it promises, and then ends the connection."""
+    """An app that sends half of the announced body, and then ends the connection."""
 
     def serve(self, client: Client, request: Request) -> None:
         client.start(200, b"", [(b"content-length", b"9")], chunked=False, closes=False)
@@ -342,7 +342,7 @@ class Faulty:
     taker_failed = client_failed
 
     def client_left(self) -> None:
-        """Of no interest."""
+        """Ignore it."""
 
 
 @pytest.mark.parametrize("reports", [True, False])
@@ -378,7 +378,7 @@ UPGRADE = b"GET /ws HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\
 
 
 class Noting:
-    """An app that answers when told to, and takes connections over, noting what it is told."""
+    """An app that answers on demand, takes connections over, and records its callbacks."""
 
     def __init__(self) -> None:
         self.targets: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A recorder as a whole: what it is told, what stands in its way, and what it leaves."""
+"""A recorder as a whole: its settings, obstacles at its start, and the state that it leaves."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ def test_a_tape_that_is_written_by_no_recorder_is_left_alone(tape: Path) -> None
     run(main())
 
 
-def test_the_clients_accept_encoding_is_passed_on_if_told(tmp_path: Path) -> None:
+def test_the_clients_accept_encoding_is_passed_on_on_request(tmp_path: Path) -> None:
     with Relay(tmp_path, keep_encoding=True) as relay:
         target = relay.plays(answer([(0, b"x")]))
         relay.runner.run(relay.get(target, headers=[("accept-encoding", "br")]))
@@ -96,7 +96,7 @@ def test_tls_fails_closed(tmp_path: Path, authority: Path, tmp_path_factory: pyt
     run(main())
 
 
-def test_a_ca_file_that_is_none_is_said_and_nothing_stays_open(tmp_path: Path) -> None:
+def test_an_invalid_ca_file_is_reported_and_nothing_stays_open(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     options = Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")], ca_file=tmp_path / "ca.pem")
     with pytest.raises(WiretapeError, match="give certificates in PEM"):

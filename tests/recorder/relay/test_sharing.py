@@ -1,4 +1,4 @@
-"""Several taps on one writer, and the sum of what they know."""
+"""Several taps on one writer, and the sum of their states."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from wiretape.recorder.tape.losses import Counts, Relayed, Totals, Unstored
 
 
 def taps(tape: Path, queue_bytes: int = 1 << 20) -> tuple[Tap, Tap]:
-    """Give the tap that ends a session, and one of its workers."""
+    """Return the tap that ends a session, and one of its workers."""
     session = msgspec.structs.replace(SESSION, pid=os.getpid(), boot_id=boot_id())
     worker = Tap(tape, session, "", place=WorkerPlace(is_worker=True), queue_bytes=queue_bytes)
     place = WorkerPlace(others=lambda: [worker.share()], workers=lambda: [os.getpid()])
@@ -35,13 +35,13 @@ def taps(tape: Path, queue_bytes: int = 1 << 20) -> tuple[Tap, Tap]:
 
 
 def recorder(tape: Path, uuid: str, **more: Any) -> Tap:
-    """Give the tap of a recorder of its own, which this process runs."""
+    """Return the tap of another recorder, in this process."""
     session = msgspec.structs.replace(SESSION, uuid=uuid, pid=os.getpid(), boot_id=boot_id())
     return Tap(tape, session, f"recorder {uuid} (pid {os.getpid()})", **more)
 
 
 @on_loop
-async def test_each_is_acknowledged_and_told_of_its_own(tape: Path) -> None:
+async def test_each_relay_gets_acknowledgements_and_reports_of_its_own_frames(tape: Path) -> None:
     first, joined = taps(tape)
     for tap, ids in ((first, ("a1", "a2")), (joined, ("b1",))):
         await tap.start()
@@ -88,7 +88,7 @@ async def test_the_exchanges_of_one_that_breaks_off_are_interrupted_and_those_of
 
 
 @on_loop
-async def test_recorders_of_one_tape_share_a_writer_and_each_is_told_of_its_own(tape: Path) -> None:
+async def test_recorders_of_one_tape_share_a_writer_and_each_gets_reports_of_its_own(tape: Path) -> None:
     first, second = recorder(tape, "a"), recorder(tape, "b")
     await first.start()
     await second.start()
@@ -153,7 +153,7 @@ async def test_a_killed_writer_is_replaced_by_one_and_loses_nothing_of_any_recor
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(20))
 @on_loop
-async def test_whatever_is_killed_or_ends_recorders_that_live_lose_nothing(tape: Path, seed: int) -> None:
+async def test_surviving_recorders_lose_nothing_if_other_processes_end(tape: Path, seed: int) -> None:
     chance = random.Random(seed)
     streams = {uuid: [chance.randbytes(chance.randrange(1, 400)) for _ in range(150)] for uuid in "abcdef"}
     taps: dict[str, Tap] = {}
@@ -172,7 +172,7 @@ async def test_whatever_is_killed_or_ends_recorders_that_live_lose_nothing(tape:
     recording = asyncio.gather(*map(record, streams))
     while not recording.done():
         await asyncio.sleep(chance.random())
-        # Not one that is just starting: whoever starts it waits longer each time, and not for ever.
+        # Not one that is just starting: its starter waits longer each time, and not for ever.
         ready = [tap.pid for tap in taps.values() if tap.pid and tap.counts.lag_ns and not tap.counts.trouble]
         for pid in ready:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Sockets by themselves: what is read and when, what waits to be sent, and how it ends; plain and over TLS."""
+"""Sockets by themselves: reads with timestamps, unsent bytes, and their end; plain and over TLS."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ plain_and_tls = pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls
 
 
 class Told:
-    """Notes what a socket tells; `on_received` is called with each read."""
+    """Records the events of a socket; `on_received` is called with each read."""
 
     def __init__(self, on_received: Callable[[], None] = lambda: None) -> None:
         self.reads: list[tuple[int, bytes]] = []
@@ -83,7 +83,7 @@ async def dialled(authority: Path, tls: bool, clock: Clock = SYSTEM) -> AsyncIte
 @both_loops
 @plain_and_tls
 @on_loop
-async def test_what_the_peer_sends_is_told_and_what_is_written_arrives(loop: Loop, authority: Path, tls: bool) -> None:
+async def test_the_peers_data_is_received_and_written_data_arrives(loop: Loop, authority: Path, tls: bool) -> None:
     told = Told()
     async with dialled(authority, tls) as (sock, (reader, writer)):
         sock.start(told)
@@ -98,7 +98,9 @@ async def test_what_the_peer_sends_is_told_and_what_is_written_arrives(loop: Loo
 @both_loops
 @plain_and_tls
 @on_loop
-async def test_what_the_kernel_does_not_take_waits_and_progress_is_told(loop: Loop, authority: Path, tls: bool) -> None:
+async def test_data_that_the_kernel_does_not_take_waits_and_progress_is_reported(
+    loop: Loop, authority: Path, tls: bool
+) -> None:
     told, data = Told(), bytes(range(256)) * 40_000
     async with dialled(authority, tls) as (sock, (reader, _)):
         sock.start(told)
@@ -115,7 +117,7 @@ async def test_what_the_kernel_does_not_take_waits_and_progress_is_told(loop: Lo
 @both_loops
 @plain_and_tls
 @on_loop
-async def test_a_large_answer_is_told_whole_and_in_order(loop: Loop, authority: Path, tls: bool) -> None:
+async def test_a_large_answer_is_received_whole_and_in_order(loop: Loop, authority: Path, tls: bool) -> None:
     told, data = Told(), b"".join(number.to_bytes(4, "big") for number in range(500_000))
     async with dialled(authority, tls) as (sock, (_, writer)):
         sock.start(told)
@@ -147,7 +149,7 @@ async def test_a_paused_socket_tells_nothing(authority: Path, tls: bool) -> None
 @both_loops
 @plain_and_tls
 @on_loop
-async def test_an_end_and_a_reset_are_told_apart(loop: Loop, authority: Path, tls: bool) -> None:
+async def test_an_end_and_a_reset_are_distinguished(loop: Loop, authority: Path, tls: bool) -> None:
     for leave, error in ((asyncio.StreamWriter.close, None), (reset, ConnectionResetError)):
         told = Told()
         async with dialled(authority, tls) as (sock, (_, writer)):
@@ -175,7 +177,7 @@ async def test_a_socket_that_is_closed_in_a_callback_tells_nothing_more(authorit
 
 @plain_and_tls
 @on_loop
-async def test_a_handler_that_raises_is_told_so_and_not_the_event_loop(authority: Path, tls: bool) -> None:
+async def test_a_handler_that_raises_is_notified_and_not_the_event_loop(authority: Path, tls: bool) -> None:
     unhandled: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
 
@@ -192,7 +194,7 @@ async def test_a_handler_that_raises_is_told_so_and_not_the_event_loop(authority
 
 @contextlib.asynccontextmanager
 async def unwritable(authority: Path) -> AsyncIterator[tuple[Socket, Told]]:
-    """A socket whose last write failed, and who will be told."""
+    """A socket whose last write failed, and the handler to be notified."""
     async with dialled(authority, tls=False) as (sock, (_, writer)):
         told = Told()
         sock.start(told)
@@ -203,7 +205,7 @@ async def unwritable(authority: Path) -> AsyncIterator[tuple[Socket, Told]]:
 
 
 @on_loop
-async def test_a_write_to_a_peer_that_reset_fails_and_is_told_later(authority: Path) -> None:
+async def test_a_write_to_a_peer_that_reset_fails_and_is_reported_later(authority: Path) -> None:
     async with unwritable(authority) as (_, told):
         assert told.events == []  # not from within `write`
         await until(lambda: told.events)
@@ -211,7 +213,7 @@ async def test_a_write_to_a_peer_that_reset_fails_and_is_told_later(authority: P
 
 
 @on_loop
-async def test_a_failed_write_on_a_socket_that_was_closed_is_not_told(authority: Path) -> None:
+async def test_a_failed_write_on_a_closed_socket_is_not_reported(authority: Path) -> None:
     async with unwritable(authority) as (sock, told):
         sock.close()
         await asyncio.sleep(0.02)
@@ -249,7 +251,7 @@ async def test_a_look_finds_what_came_and_the_end(authority: Path, tls: bool) ->
         assert told.events == [("lost", None)]
 
 
-# Instants
+# Timestamps
 
 
 @contextlib.contextmanager
@@ -265,7 +267,7 @@ def loopback() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @both_loops
 @on_loop
-async def test_an_instant_is_the_kernels_however_late_the_loop_reads(loop: Loop) -> None:
+async def test_a_timestamp_is_the_kernels_even_if_the_loop_reads_late(loop: Loop) -> None:
     told = Told()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM, KernelTime(SYSTEM))
@@ -284,7 +286,7 @@ async def test_an_instant_is_the_kernels_however_late_the_loop_reads(loop: Loop)
 
 
 @on_loop
-async def test_without_the_kernels_time_an_instant_is_the_loops() -> None:
+async def test_without_the_kernels_time_a_timestamp_is_the_loops() -> None:
     told = Told()
     with loopback() as (near, far):
         sock = Socket(near, SYSTEM)
@@ -299,7 +301,7 @@ async def test_without_the_kernels_time_an_instant_is_the_loops() -> None:
 
 
 @on_loop
-async def test_after_the_wall_clock_was_set_an_instant_is_the_loops() -> None:
+async def test_after_the_wall_clock_was_set_a_timestamp_is_the_loops() -> None:
     told, ahead = Told(), 0
     clock = Clock(wall_ns=lambda: time.time_ns() + ahead)
     with loopback() as (near, far):
@@ -319,7 +321,7 @@ async def test_after_the_wall_clock_was_set_an_instant_is_the_loops() -> None:
 
 
 @on_loop
-async def test_where_the_kernel_has_another_clock_an_instant_is_the_loops() -> None:
+async def test_if_the_kernel_has_another_clock_a_timestamp_is_the_loops() -> None:
     told = Told()
     clock = Clock(wall_ns=lambda: time.time_ns() + 10_000_000_000)
     with loopback() as (near, far):
@@ -395,7 +397,7 @@ def spoken_to(authority: Path, take: Callable[[ssl.SSLSocket], None]) -> tuple[i
     return listener.getsockname()[1], thread
 
 
-def test_a_close_is_said_to_the_peer(authority: Path) -> None:
+def test_a_close_is_announced_to_the_peer(authority: Path) -> None:
     ends: list[bytes | type[Exception]] = []
 
     def take(secured: ssl.SSLSocket) -> None:
@@ -417,7 +419,7 @@ def test_a_close_is_said_to_the_peer(authority: Path) -> None:
 
 
 @on_loop
-async def test_an_end_that_came_with_data_is_known_when_the_data_is_told(authority: Path) -> None:
+async def test_an_end_that_came_with_data_is_known_when_the_data_is_received(authority: Path) -> None:
     held: list[bool] = []
     told = Told(lambda: held.append(sock.holds_more))
     trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))

@@ -1,4 +1,4 @@
-"""The tables of states: what each machine can reach, and what it refuses."""
+"""The tables of states: reachable states, and illegal steps."""
 
 from enum import Enum
 

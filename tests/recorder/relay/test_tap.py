@@ -95,7 +95,7 @@ def test_when_writers_are_killed_nothing_is_lost_and_nothing_doubled(
 
 
 def test_a_writer_killed_between_commit_and_acknowledgement_reports_again(tape: Path) -> None:
-    """The acknowledgement of what is committed is lost: it is sent again, and answered again."""
+    """The acknowledgement of committed frames is lost: they are sent again, and acknowledged again."""
     with opened(tape) as store:
         store.append(exchange("e1"))
     finished: list[str] = []
@@ -140,7 +140,7 @@ def test_a_tape_that_cannot_be_written_stops_the_start(
     play(scenario())
 
 
-def test_who_holds_a_tape_and_cannot_be_joined_is_said(tape: Path) -> None:
+def test_a_holder_of_a_tape_that_cannot_be_joined_is_named(tape: Path) -> None:
     async def scenario() -> None:
         with opened(tape), pytest.raises(TapeBusy, match=r"is being written by a test \(pid \d+\): stop it"):
             await Tap(tape, SESSION, PURPOSE).start()
@@ -153,7 +153,7 @@ def test_who_holds_a_tape_and_cannot_be_joined_is_said(tape: Path) -> None:
     play(scenario())
 
 
-def test_a_writer_that_cannot_even_start_is_said(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_cannot_start_is_reported(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         for executable, words in (("/nowhere/python", "cannot be started"), ("/bin/true", "ended before it was ready")):
             monkeypatch.setattr(tap.sys, "executable", executable)

@@ -1,4 +1,4 @@
-"""Losses of a tap: what was not stored, or is no longer on the tape, is counted."""
+"""Losses of a tap: data not stored, or no longer on the tape, is counted."""
 
 import os
 import random

@@ -129,7 +129,7 @@ async def test_a_kept_connection_that_breaks_before_the_body_came_is_mirrored_af
 
 
 @on_loop
-async def test_a_client_that_expects_100_is_told_to_send_its_body(relay: Relay) -> None:
+async def test_a_client_that_expects_100_is_asked_for_its_body(relay: Relay) -> None:
     async with dial(relay.base) as (reader, writer), asyncio.timeout(proxy.REST_SECONDS):
         writer.write(head(f"/refused{PATH}?expects", LENGTH, "expect: 100-continue"))
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -180,7 +180,7 @@ async def test_an_upload_that_does_not_come_is_not_waited_for(
     row = tape.row
     assert (row["request_body"], row["request_size"], row["request_sha256"]) == (b"abc", size, None)
     assert (row["request_truncated"], tape.flags & {"request_not_stored"}) == (1, {"request_not_stored"})
-    assert row["end_ns"] < 100_000_000, "the instant of the refusal, not of its answer"
+    assert row["end_ns"] < 100_000_000, "the time of the refusal, not of its answer"
 
 
 @on_loop

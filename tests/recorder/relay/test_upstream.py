@@ -1,4 +1,4 @@
-"""Connecting to API servers, on both event loops: what is told of it, in time, over TLS, and how it fails."""
+"""Connecting to API servers, on both event loops: timestamps, TLS, and failures."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ class Taken:
         self.over = asyncio.Event()
 
     def told_to_continue(self) -> None:
-        """Of no interest."""
+        """Ignore it."""
 
     def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         self.head = self.head or head
@@ -44,10 +44,10 @@ class Taken:
             self.over.set()
 
     def request_progressed(self) -> None:
-        """Of no interest."""
+        """Ignore it."""
 
     def request_refused(self) -> None:
-        """Of no interest."""
+        """Ignore it."""
 
     def taker_failed(self, error: Exception) -> None:
         raise error
@@ -119,7 +119,7 @@ async def test_a_reset_loses_nothing_that_came_before_it(loop: Loop) -> None:
 
 @both_loops
 @on_loop
-async def test_the_instants_are_in_order_and_only_a_new_connection_has_been_connected(loop: Loop) -> None:
+async def test_the_timestamps_are_in_order_and_only_a_new_connection_has_been_connected(loop: Loop) -> None:
     async with ScriptedUpstream(lambda _: answer([(0.0, b"a"), (0.02, b"b")])) as upstream:
         first = await fetch(upstream.url)
         first.connection.keep()
@@ -211,7 +211,7 @@ async def test_to_give_up_closes_the_connection(loop: Loop) -> None:
 
 
 async def refusal(upstream: providers.Upstream, **options: Any) -> str:
-    """Give why a connection to this upstream cannot be had."""
+    """Return the reason why this upstream cannot be connected to."""
     with pytest.raises(UpstreamError) as caught:
         await Transport(**options).connect(upstream, Instants())
     assert str(caught.value)
@@ -229,7 +229,7 @@ async def test_a_port_where_nobody_listens_refuses(loop: Loop) -> None:
 @both_loops
 @on_loop
 async def test_a_name_that_does_not_resolve_is_dns(loop: Loop) -> None:
-    name = ".".join(["long" * 12] * 6)  # too long to be asked for anywhere
+    name = ".".join(["long" * 12] * 6)  # too long for any resolver
     assert await refusal(dataclasses.replace(providers.parse("http://x.test"), host=name)) == "dns"
 
 
@@ -358,7 +358,7 @@ async def test_a_ticket_that_comes_late_is_no_news_on_a_kept_connection(loop: Lo
         await until(lambda: not connection.is_silent())
 
 
-def test_errors_of_connecting_are_told_apart() -> None:
+def test_errors_of_connecting_are_distinguished() -> None:
     assert why_not_connected(OSError(errno.ENETUNREACH, "unreachable")) == "refused"
     assert why_not_connected(ConnectionAbortedError("handshake")) == "reset"
     assert why_not_connected(ssl.SSLError("bad")) == "tls"

@@ -1,4 +1,4 @@
-"""WebSockets: both directions pass as they came and are on the tape, and who does not speak it is told to use HTTP."""
+"""WebSockets: both directions are relayed verbatim and recorded; a refused WebSocket is answered by 426."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ async def switched(reader: asyncio.StreamReader) -> bytes:
 
 
 def bodies(tape: Path, path: str) -> tuple[sqlite3.Row, bytes, bytes] | None:
-    """Give a WebSocket as the tape has it, once it has ended: its row, what came from upstream and from the client."""
+    """Return a WebSocket on the tape, once it has ended: its row, and the data from upstream and from the client."""
     rows = select(tape, "SELECT e.*, m.outcome, m.outcome_detail, m.content, m.ttft_ns FROM exchanges e"
                         " JOIN measures m ON m.exchange_no = e.no WHERE e.path = ?", path)  # fmt: skip
     if not rows:

@@ -60,7 +60,7 @@ async def streaming(base: str, target: str) -> AsyncIterator[list[asyncio.Stream
 
 
 async def broken(readers: Sequence[asyncio.StreamReader]) -> list[bool]:
-    """Return which of the connections have ended by now."""
+    """Return the connections that have ended."""
 
     async def is_broken(reader: asyncio.StreamReader) -> bool:
         with contextlib.suppress(ConnectionError, TimeoutError):

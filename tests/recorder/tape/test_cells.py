@@ -1,4 +1,4 @@
-"""What the least and the greatest of the cells of a tape are."""
+"""The least and the greatest cells of a tape."""
 
 from pathlib import Path
 

@@ -160,7 +160,7 @@ def test_a_tape_that_was_not_closed_cannot_be_read_where_nothing_can_be_written(
         raise refused
 
 
-def test_a_tape_has_one_writer_and_the_second_is_told_who_it_is(tape: Path) -> None:
+def test_a_tape_has_one_writer_which_the_refusal_of_a_second_names(tape: Path) -> None:
     link = tape.with_name("link.db")
     with opened(tape) as store:
         link.symlink_to(tape)
@@ -272,7 +272,7 @@ def test_errors_do_not_quote_what_was_recorded(tape: Path) -> None:
 
 
 def altered(tape: Path, *statements: str) -> Path:
-    """Give a tape whose schema somebody else has changed."""
+    """Return a tape whose schema another program has changed."""
     write(tape)
     with closing(sqlite3.connect(tape)) as connection:
         connection.executescript(";".join(statements))
@@ -405,7 +405,7 @@ def test_the_tables_that_must_be_plain_are_those_of_the_schema() -> None:
         (None, 1 << 30, TapeDamaged, "is damaged (whatever)"),
     ],
 )
-def test_what_sqlite_reports_is_told_by_its_code(
+def test_sqlites_errors_are_explained_by_their_codes(
     tape: Path, code: int | None, free: int, error: type[TapeError], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))

@@ -70,7 +70,7 @@ def take(tape: Path) -> None:
         pass
 
 
-def test_who_finds_the_lock_taken_is_told_by_whom(tape: Path, lock_file: Path, process: subprocess.Popen[str]) -> None:
+def test_a_taken_lock_is_reported_with_its_holder(tape: Path, lock_file: Path, process: subprocess.Popen[str]) -> None:
     before = lock_file.stat()
     with pytest.raises(TapeBusy, match=r"tape\.db is being written by wiretape record \(pid 1\): stop it"):
         take(tape)
@@ -147,7 +147,7 @@ def test_an_older_version_that_holds_the_lock_file_holds_the_tape(tape: Path, ol
     assert locking.holder(tape) == "wiretape record (pid 2)"
 
 
-def test_the_words_of_an_earlier_holder_are_not_told(
+def test_the_words_of_an_earlier_holder_are_not_shown(
     tape: Path, lock_file: Path, process: subprocess.Popen[str]
 ) -> None:
     lock_file.write_text("wiretape db rebuild (pid 7)\n7\n")
@@ -190,7 +190,7 @@ def test_nobody_holds_a_lock_that_is_not_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_lock_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
+def test_the_lock_file_is_private_with_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with locking.held(tmp_path / "new" / "tape", "mine"):

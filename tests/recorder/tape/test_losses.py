@@ -30,7 +30,7 @@ def test_the_totals_are_the_tapes() -> None:
     assert Totals(5, 2, 0, 0).is_whole
 
 
-def test_what_was_acknowledged_and_is_not_on_the_tape_is_missing_and_said() -> None:
+def test_acknowledged_data_that_is_not_on_the_tape_is_missing_and_reported() -> None:
     totals = reconcile(STORED, Verified(4, 2, 1, ["page 7 is never used"]))
     assert (totals.missing_exchanges, totals.missing_bytes) == (3, 1029)
     assert totals.problems == [
@@ -53,7 +53,7 @@ def test_exchanges_on_the_tape_without_measures_are_counted() -> None:
     assert reconcile(STORED, Verified(6, 2, 1030, [], unmeasured=4)).unmeasured == 4
 
 
-def test_a_writer_that_acknowledges_late_is_not_said_to_write_nothing() -> None:
+def test_a_writer_that_acknowledges_late_is_not_reported_as_stuck() -> None:
     late = LossReporter().report(0, Counts(), 2 * REPORT_NS, LATE_NS, lacking=False)
     assert late == "writing is behind by 20 s; new data is kept in memory"
 

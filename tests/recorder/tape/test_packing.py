@@ -1,4 +1,4 @@
-"""Reads and gaps are on the tape what they were, in few bytes; what is damaged is found and the rest is kept."""
+"""Reads and gaps survive packing, in few bytes; damage is found and the remainder is kept."""
 
 import sqlite3
 import struct

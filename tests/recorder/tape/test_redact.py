@@ -181,7 +181,7 @@ def test_a_key_that_was_sent_is_redacted_wherever_an_answer_repeats_it(name: str
         assert stored == value.replace("{}", redactor.mark(key))
 
 
-def test_whatever_is_sent_as_a_key_an_answer_can_be_decoded() -> None:
+def test_an_answer_can_be_decoded_with_any_text_sent_as_a_key() -> None:
     redactor = Redactor(b"salt")
     answer = [[b"content-type", b"text/event-stream;charset=utf-8"], [b"x-a", b"application/json"]]
     keys = [(b"x-api-key", value) for _, value in answer] + [(b"authorization", b"Bearer "), (b"x-api-key", b"")]
@@ -395,7 +395,7 @@ def told(name: bytes, before: str = "") -> Callable[[str], object]:
         Redactor(b"").text,
     ],
 )
-def test_whatever_is_judged_takes_time_that_grows_with_its_length_only(call: Callable[[str], object]) -> None:
+def test_redaction_of_any_text_takes_linear_time(call: Callable[[str], object]) -> None:
     slow = [made(9) for made in hostile(WORDS[:5], " \"'\\=0/") if grows_too_fast(call, made, 4_000)]
     assert slow == []
 

@@ -343,7 +343,7 @@ MOVES = st.sampled_from(["next", "next", "next", "commit", "commit", "restart", 
 
 @settings(max_examples=settings.default.max_examples // 5)  # each is a tape of its own
 @given(data=st.data(), streams=st.lists(PIECES, min_size=1, max_size=3))
-def test_a_tape_equals_its_model_whatever_is_sent_again(
+def test_a_tape_equals_its_model_with_any_frames_sent_again(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, streams: list[list[bytes]]
 ) -> None:
     """The relay sends frames in any interleaving; after a failure or a restart, it sends all that was not committed."""
@@ -409,7 +409,7 @@ def test_ended_exchanges_leave_nothing_in_memory(tape: Path) -> None:
 
 
 def read_back(store: Store, numbers: Sequence[int], most_bytes: int = 1 << 20) -> tuple[list[Unsettled], int]:
-    """Take exchanges from the tape alone; also return the number of statements."""
+    """Read exchanges from the tape alone; also return the number of statements."""
     statements: list[str] = []
     other = Store(store.connection)
     driver = file.driver_of(store.connection)
@@ -421,7 +421,7 @@ def read_back(store: Store, numbers: Sequence[int], most_bytes: int = 1 << 20) -
 
 
 def of_all_kinds(id: str) -> list[journal.Frame]:
-    """Give exchanges that answer with a stream, in one read, not at all, and from DashScope."""
+    """Return frames of exchanges with a stream, an answer in one read, no answer, and one of DashScope."""
     dashscope = begin(f"{id}-aigc", path="/api/v1/services/aigc/text-generation/generation")
     return [
         *exchange(f"{id}-stream"),

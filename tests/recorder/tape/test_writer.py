@@ -306,7 +306,7 @@ def test_whoever_comes_to_a_tape_with_a_writer_is_sent_to_its_socket(tape: Path)
 
 
 @pytest.mark.parametrize("way", ["a hard link", "a removed lock file"])
-def test_a_second_writer_is_refused_by_whatever_way_it_comes(tape: Path, way: str) -> None:
+def test_a_second_writer_is_refused_by_a_hard_link_and_without_a_lock_file(tape: Path, way: str) -> None:
     with writer(tape, is_fresh=True) as first:
         assert isinstance(first.answer(), journal.Ready)
         first.send(exchange("e1"))
@@ -387,7 +387,7 @@ def test_no_credential_ever_reaches_the_disk(tape: Path) -> None:
     assert row.upstream.endswith("@api.test/v1")
 
 
-def test_a_tape_that_is_taken_away_is_the_end_and_said(tape: Path) -> None:
+def test_a_removed_tape_ends_the_writer_with_a_message(tape: Path) -> None:
     with writer(tape, is_fresh=True) as process:
         assert process.answer() == journal.Ready(str(tape), [])
         process.send([begin("e1")])
@@ -418,7 +418,7 @@ def test_a_tape_that_was_moved_has_its_rows_in_its_own_file(tape: Path) -> None:
 
 
 def finished_before(process: WriterProcess, id: str) -> None:
-    """Take answers until an exchange is reported as finished."""
+    """Read answers until an exchange is reported as finished."""
     while not any(one.id == id for one in getattr(process.answer(), "finished", ())):
         pass
 
@@ -514,7 +514,7 @@ def test_a_damaged_tape_is_refused_and_left_as_it_is(tape: Path, fault: str) -> 
 
 
 @pytest.mark.damages
-def test_a_tape_that_is_cut_short_is_the_end_and_said(tape: Path) -> None:
+def test_a_tape_that_is_cut_short_ends_the_writer_with_a_message(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("e0", [random.Random(1).randbytes(100_000)]))
     with writer(tape) as process:
@@ -548,7 +548,7 @@ def keep_beside(tape: Path, left: Unstored) -> None:
     keeper.close(10)
 
 
-def test_what_a_killed_recorder_kept_beside_the_tape_is_entered_by_the_next_and_said(tape: Path) -> None:
+def test_losses_of_a_killed_recorder_are_entered_and_reported_by_the_next(tape: Path) -> None:
     with writer(tape) as process:
         process.answer()
         process.send([begin("e1"), head("e1"), *body("e1", STREAM[:1])])
@@ -588,7 +588,7 @@ def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -
         process.answer()
         assert losses.read(tape) == left
         assert outcomes_of(tape) == {"e1": None}
-        assert process.end() == 0  # the relay was killed: what it kept is all that is known
+        assert process.end() == 0  # the relay was killed: only its stored data is known
     assert losses.read(tape) == left
     with reading(tape) as connection:
         assert connection.execute(select(exchanges.c.gap_bytes)).scalar_one() == 500
@@ -655,7 +655,7 @@ def test_a_row_without_its_exchange_is_damage(tape: Path) -> None:
 
 
 @pytest.mark.damages
-def test_a_table_that_goes_while_it_is_written_to_is_the_end_and_said(tape: Path) -> None:
+def test_a_table_dropped_while_it_is_written_ends_the_writer_with_a_message(tape: Path) -> None:
     with writer(tape) as process:
         process.send(exchange("e1"))
         process.acknowledged()

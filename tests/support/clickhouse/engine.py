@@ -1,4 +1,4 @@
-"""A ClickHouse server as far as shipping needs one: it knows tables, and what was inserted, in RowBinary."""
+"""The part of a ClickHouse server that shipping needs: tables, and inserted rows in RowBinary."""
 
 import re
 import struct
@@ -99,12 +99,12 @@ class Engine:
             self.rows[table] += [dict(zip(names, row, strict=True)) for row in rows]
 
     def inserts(self, table: str) -> list[bytes]:
-        """Give the bytes of all inserts into a table, in their order."""
+        """Return the bytes of all inserts into a table, in their order."""
         start = f"INSERT INTO {table} "
         return [one.content for one in self.asked if one.url.params.get("query", "").startswith(start)]
 
     def final(self, table: str = "exchanges") -> dict[str, dict[str, Any]]:
-        """Give the rows that count, by id: of each the one of the highest version."""
+        """Return the current rows by id: of each id the row with the highest version."""
         found: dict[str, dict[str, Any]] = {}
         for row in sorted(self.rows[table], key=lambda row: row["row_version"]):
             found[row["id"].decode()] = row
@@ -112,7 +112,7 @@ class Engine:
 
 
 class Readable(Engine):
-    """An engine that also gives what was inserted, all of a table, whatever is asked of it."""
+    """An engine that also answers a `SELECT … FINAL` with all current rows of its table."""
 
     def answered(self, request: httpx.Request) -> httpx.Response:
         match = re.match(r"SELECT (.*) FROM (\w+) FINAL WHERE ", request.content.decode("utf-8", "replace"))
@@ -178,7 +178,7 @@ def centre(engine: Engine, target: Target = TARGET) -> Centre:
 
 
 def ship(tape: Path, engine: Engine, **more: Any) -> tuple[int, list[str]]:
-    """Ship a tape once; give how many exchanges were shipped, and what was said."""
+    """Ship a tape once; return the number of exchanges shipped, and the messages."""
     said: list[str] = []
     with (
         queries.opened(tape) as connection,

@@ -31,7 +31,7 @@ _REACHED_SECONDS = 10
 
 
 def missing(*programs: str) -> str | None:
-    """Return what to install for the tests that need these programs; None: it is all there."""
+    """Return the programs to install for the tests that need them; None: all are installed."""
     packages = [name for name in programs if not (shutil.which(name) or Path(f"/usr/share/{name}").exists())]
     return f"apt-get install {' '.join(packages)}" if packages else None
 
@@ -96,7 +96,7 @@ class Server:
 
 @contextmanager
 def one(place: Path, memory: int = Server.memory, more: str = "") -> Iterator[Server]:
-    """Run a server of its own, of which a query may use so many bytes of memory, with more in its configuration."""
+    """Run a separate server with a memory limit for a query, in bytes, and `more` settings."""
     server = Server(place / "server", memory=memory)
     server.write(more)
     server.start()
@@ -108,7 +108,7 @@ def one(place: Path, memory: int = Server.memory, more: str = "") -> Iterator[Se
 
 @contextmanager
 def cluster(place: Path, shards: int = 2, replicas: int = 2) -> Iterator[list[Server]]:
-    """Run a cluster `both` of so many shards and replicas; the servers come shard by shard."""
+    """Run a cluster `both` with these numbers of shards and replicas; yield its servers shard by shard."""
     port = free_port()
     with ExitStack() as stack:
         stack.enter_context(_zookeeper(place / "zookeeper", port))
@@ -128,7 +128,7 @@ def cluster(place: Path, shards: int = 2, replicas: int = 2) -> Iterator[list[Se
 
 
 def _await_all(servers: Sequence[Server]) -> None:
-    """Wait until each server has done what the cluster is told; one that does not take part starts again."""
+    """Wait until each server has executed the cluster's statements; restart one that does not take part."""
     told = servers[0].ask("CREATE DATABASE reached ON CLUSTER both", distributed_ddl_task_timeout=f"{_REACHED_SECONDS}")
     deadline = time.monotonic() + _START_SECONDS
     for server in servers:

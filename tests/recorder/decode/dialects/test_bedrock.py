@@ -316,7 +316,7 @@ def test_a_stream_ends_with_its_message(messages, facts, outcome):
     )
 
 
-def test_a_stream_is_known_by_its_bytes_whatever_its_type_says():
+def test_a_stream_is_recognised_by_its_bytes_under_any_type():
     assert said(stream(START, *TEXT, *CALL, STOP, COUNTS, content_type="application/octet-stream")) == SAID
 
 

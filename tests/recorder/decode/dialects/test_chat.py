@@ -81,7 +81,7 @@ def test_what_has_no_text_can_be_output(value, flags):
         ({"index": 0, "custom": {"name": 1, "input": []}, "function": None}, ToolPiece(0, "", "", "[]")),
     ],
 )
-def test_a_tool_call_is_read_whatever_it_lacks(call, piece):
+def test_an_incomplete_tool_call_is_read(call, piece):
     assert delta({"tool_calls": [call]}).pieces[0].tools == (piece,)
     assert delta({"tool_calls": call}).pieces[0].tools == (piece,)
 

@@ -160,7 +160,7 @@ def test_a_call_that_repeats_its_name_goes_on():
     ]
 
 
-def test_calls_in_pieces_and_whole_calls_are_told_apart():
+def test_calls_in_pieces_and_whole_calls_are_distinguished():
     begin = {"name": "f", "willContinue": True}
     pieces, _ = streamed(begin, {}, begin, {**partial("$.a", numberValue=1)}, {}, {"name": "g", "args": {}})
     assert [tool.index for (tool,) in pieces] == [0, 0, 1, 1, 1, None]

@@ -70,7 +70,7 @@ def read(*payloads):
 
 
 def said(*payloads):
-    """Return what one stream says: content, reasoning, refusal, and its calls by name."""
+    """Return the texts of one stream: content, reasoning, refusal, and its calls by name."""
     calls, texts = Calls(), {"content": "", "reasoning": "", "refusal": ""}
     for chunk in read(*payloads):
         for piece in chunk.pieces:
@@ -161,12 +161,12 @@ TEXT = [delta("output_text", "He"), delta("output_text", "llo", content_index=0)
 
 
 def unnumbered(*payloads):
-    """Return events of llama.cpp's shape: their items are told apart by their ids only."""
+    """Return events in llama.cpp's form: only ids distinguish their items."""
     return [{key: value for key, value in payload.items() if key != "output_index"} for payload in payloads]
 
 
 def two_calls():
-    """Return what two calls at one place give, whose deltas name them by their ids."""
+    """Return the calls of a stream with two calls at one place, whose deltas name them by id."""
     f, g = function('{"a":1}', "f", "call_1"), function('{"b":2}', "g", "call_2")
     f["id"], g["id"] = "fc_1", "fc_2"
     texts = [delta("function_call_arguments", one["arguments"], item_id=one["id"]) for one in (f, g)]
@@ -195,11 +195,11 @@ STREAMS = {
     "an item that came in the last event only": ([*TEXT, last(message("Hello"), message("!"))], {"content": "Hello!"}),
     "another place in the last event": ([*TEXT, last(reasoning("r"), message("Hello"))],
                                         {"content": "Hello", "reasoning": "r"}),
-    "items that are told apart by their ids": (
+    "items distinguished by their ids": (
         [*unnumbered(*TEXT), *unnumbered(*two_calls())], {"content": "Hello", "f": '{"a":1}', "g": '{"b":2}'},
     ),
     "items of one place": ([*TEXT, *two_calls()], {"content": "Hello", "f": '{"a":1}', "g": '{"b":2}'}),
-    "two messages that are told apart by their ids": (
+    "two messages distinguished by their ids": (
         [*unnumbered(delta("output_text", "a", item_id="m_1"), delta("output_text", "b", item_id="m_2")),
          last(message("a"), message("b"))],
         {"content": "ab"},
