@@ -147,7 +147,7 @@ def rebuild(db: Path | None) -> None:
 
 
 def _derive(store: "Store", *, outdated: bool = False) -> tuple[int, int]:
-    """Derive the measures again, all or the `outdated` ones; return how many there were and how many changed."""
+    """Derive the measures again, all or the `outdated` ones; return the count of exchanges and of changes."""
     derived = changed = 0
     numbers = store.ended(outdated=outdated)
     with _progress() as progress:

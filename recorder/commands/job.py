@@ -145,7 +145,7 @@ class Job:
                 os.kill(child, number)
 
     def finish(self, recording: RecorderProcess) -> int:
-        """Wait for the recorder's end, and return its exit code; what would end a command cuts the recorder short."""
+        """Wait for the recorder's end, and return its exit code; a signal that ends commands cuts it short."""
         while True:
             ended, status = os.waitpid(recording.pid, os.WNOHANG)
             if ended:
@@ -170,7 +170,7 @@ def _stop(number: int, child: int) -> None:
     """Stop this process as the command was stopped, so that the shell has its terminal back, until it is continued."""
     group = os.getpgid(child)
     if number == signal.SIGSTOP and _foreground() not in (os.getpgrp(), group):
-        return  # who continues the command may not know this process
+        return  # the sender of SIGCONT may not know this process
     os.kill(os.getpid(), number)
     if number in _STOPS:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])

@@ -21,7 +21,7 @@ _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 class OuterRecorder:
     """The recorder of a command: its process, its base URL, its tape.
 
-`own` names the APIs that it relays to at their own URL; `intercepts` is True for a forward proxy.
+    `own` names the APIs that it relays to at their own URL; `intercepts` is True for a forward proxy.
     """
 
     pid: int

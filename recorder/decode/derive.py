@@ -155,6 +155,6 @@ def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -
         flags |= answer.flags | timeline.flags() if decoded.stream else answer.flags - _STREAM_ONLY
     if sum(turn.generates for turn in decoded.turns) > 1:
         flags = flags - {"multi_choice"} | {"multi_response"}
-        if not decoded.ended:  # what usage there is, is that of the others
+        if not decoded.ended:  # the usage is that of the other responses
             flags |= {"no_usage"}
     return flags

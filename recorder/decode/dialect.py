@@ -74,7 +74,7 @@ class Chunk:
 
     @property
     def counts(self) -> bool:
-        """True if it is a chunk in the statistics: an error is one only if output came with it, a ping is none."""
+        """True if statistics count it as a chunk: an error only if it carries output, a ping never."""
         return self.output or (self.fault is None and not self.ping)
 
 

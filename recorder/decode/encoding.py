@@ -44,10 +44,10 @@ class Plain:
 
 
 def spans(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Cut a body of `size` bytes where its parts end; the parts are given by their offsets and lengths.
+    """Cut a body of `size` bytes at the ends of its parts, given by their offsets and lengths.
 
-    Returns where each span ends and the number of its part, -1 for what no part covers; parts beyond the body are left
-    out.
+    Returns the end of each span and the number of its part, -1 for bytes that no part covers; parts beyond the body are
+    left out.
     """
     follow = list(accumulate(sizes))
     if follow and follow[-1] == size and min(sizes) > 0 and list(starts) == [0, *follow[:-1]]:  # nearly always
@@ -206,7 +206,7 @@ class _Codec(NamedTuple):
 
 
 class _Members:
-    """One coding of a body: members one after another; `size` is how many bytes they have decoded to."""
+    """One coding of a body: a sequence of members; `size` counts their decoded bytes."""
 
     def __init__(self, codec: _Codec) -> None:
         self._begin, self.error = codec

@@ -36,7 +36,7 @@ _DIGITS, _ZERO = 18, 0x30
 _BLOCK = re.compile(rb"((?:event:[^\r\n]*(?:\r\n|[\r\n]))?data: ?)([^\r\n]*)[\r\n]*")
 # Limit of templates: choices that take turns each have their own.
 _KEPT = 4
-# Learning costs as much as parsing twice: it must be worth it.
+# Learning costs as much as parsing twice: the number of attempts is limited, and grows with the hits.
 _LEAST_LEARNT = 8
 _HITS_FOR_ONE = 4
 
@@ -67,7 +67,7 @@ class Template:
         sizes: list[int] = []
         at = start
         while (size := _size(data, at, head, self._suffix, blank)) is not None:
-            # More at a time with each success: the bytes read in vain stay fewer than those decoded.
+            # The size grows with each success: so fewer bytes are compared in vain than decoded.
             window = max(size, min(2 * (at - start) or _FEW * size, WINDOW))
             pieces = _pieces(data[at : at + window], head, self._suffix, blank)
             parsed = self._parsed(pieces) if self._middles else _texts(pieces)

@@ -68,7 +68,7 @@ ENDINGS: Final = {
     "complete": 930, "client_closed": 20, "http_error": 15, "truncated": 10, "error_event": 10, "connect_error": 5,
     "timeout": 4, "malformed": 3, "interrupted": 2, "open": 1,
 }  # fmt: skip
-"""The outcomes, and how many of a thousand exchanges have each."""
+"""The outcomes, and their counts in a thousand exchanges."""
 
 _ENDED_BY: Final = {
     "client_closed": "client", "truncated": "eof", "connect_error": "refused", "interrupted": "died", "open": None,
@@ -283,7 +283,7 @@ class _Rows:
 
 
 def fill(connection: Connection, count: int, chunks: int, seed: int) -> Iterator[int]:
-    """Write `count` exchanges of up to `chunks` output chunks each; yield after each commit how many there are.
+    """Write `count` exchanges of up to `chunks` output chunks each; yield the current count after each commit.
 
     The first exchanges have one outcome each, so that a small tape has them all. Raises `WiretapeError` if the tape
     has exchanges already.

@@ -186,7 +186,7 @@ class Tap:
         """Send a writer the session and all that is kept, and wait until it holds the tape."""
         async with self._starting:
             process = self._process = await connecting
-        # The session comes first, and all kept frames follow at once, lest a flush come between.
+        # The session comes first, and all kept frames follow at once, so that no flush comes between.
         preamble = (journal.encode(0, frame) for frame in self._preamble())
         self._outbox = deque((*preamble, *(pending.data for pending in self._pending)))
         self._flush()
@@ -336,8 +336,8 @@ class Tap:
         self.counts.unrecorded += len(gone)
         if gone:
             self._on_trouble(
-                f"the tape does not hold {counted(len(gone), 'running exchange')} ({gone[0][:8]}…): what still"
-                " comes of them is relayed, but not stored"
+                f"the tape does not hold {counted(len(gone), 'running exchange')} ({gone[0][:8]}…): the rest of"
+                " them is relayed, but not stored"
             )
 
     @property
@@ -360,7 +360,7 @@ class Tap:
         self._pending_bytes = 0
 
     def _count_finished(self, one: journal.Finished) -> None:
-        """Count an exchange, once: a writer that was started again may report what another has reported."""
+        """Count an exchange once: a restarted writer may repeat the report of an earlier one."""
         if one.id not in self._unfinished:
             return
         self._unfinished.discard(one.id)
@@ -438,7 +438,7 @@ class Tap:
             self._keeper = Keeper(self._path, self._session.uuid)
         except OSError as error:
             self._keeper = None
-            self._on_trouble(f"what cannot be stored cannot be kept beside the tape either ({error.strerror})")
+            self._on_trouble(f"data that cannot be stored cannot be kept beside the tape either ({error.strerror})")
         self._last_unstored = Unstored(self._last_unstored.session)
 
     async def _send_heartbeats(self) -> None:

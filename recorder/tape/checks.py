@@ -143,7 +143,7 @@ def _groups(lengths: Iterable[Sequence[int]]) -> Iterator[list[int]]:
 def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> list[str]:
     """Return the first few problems found in limited time: `seconds` for SQLite's checks, then the newest exchanges.
 
-    Missing measures are no damage: they can be derived again. Raises what SQLite raises when it cannot read the tape.
+    Missing measures are no damage: they can be derived again. Raises SQLite's error if it cannot read the tape.
     """
     found: list[str] = []
     with _interrupted_after(connection, seconds):

@@ -392,7 +392,7 @@ def _is_more(line: bytes) -> bool:
 
 
 class _Entering:
-    """Enters lines into a tape; `number` is that of the line which is looked at."""
+    """Enters lines into a tape; `number` is that of the current line."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -207,8 +207,8 @@ def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
     columns = [(table.name, column.name) for table in metadata.tables.values() for column in table.c]
     if missing := definitions.lacking(connection, columns):
         raise SchemaMismatch(
-            f"{path} has schema {REVISION} and lacks {missing}: it is damaged, or something else made it, such as a"
-            " development version. Read it with what made it, or name another tape with --db"
+            f"{path} has schema {REVISION} and lacks {missing}: it is damaged, or another program made it, such as a"
+            " development version. Read it with that program, or name another tape with --db"
         )
 
 
@@ -500,7 +500,7 @@ def _work_beside(connection: Connection, path: Path) -> Path:
     """
     connection.rollback()
     driver = driver_of(connection)
-    # Its log is moved into the tape, and nobody else may have it open: they would go on with another file of its name.
+    # Its log is moved into the tape, and no other process may have it open: that would continue with the old file.
     driver.execute("PRAGMA journal_mode=DELETE")
     now = path.stat()
     work = path.with_name(f"{path.name}.{now.st_mtime_ns:x}-{now.st_size:x}.upgrading")

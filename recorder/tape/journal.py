@@ -252,8 +252,8 @@ class Lost(msgspec.Struct, frozen=True):
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The writer holds the tape, has entered the session, and is listening.
 
-    Exchanges of the session have numbers above `after`. `joined` is the process of the recorder whose tape it is
-    already; None: of nobody else.
+    Exchanges of the session have numbers above `after`. `joined` is the process of the recorder that had the tape
+    before; None if there is none.
     """
 
     tape: str

@@ -60,7 +60,7 @@ def _take_byte(descriptor: int) -> None:
 
 
 def _name_holder(descriptor: int) -> None:
-    if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover - what SQLite drops includes the lock itself
+    if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover - SQLite drops the lock itself, too
         _take_byte(descriptor)
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HOLDER_BYTE)
 
@@ -121,7 +121,7 @@ class Lock:
     def renew(self) -> None:
         """Name this process as the holder again, and put the lock file back if it was removed.
 
-        SQLite's first transactions drop the name. Raises `TapeGone` if somebody else has the lock file and may write.
+        SQLite's first transactions drop the name. Raises `TapeGone` if another process has the lock file and may write.
         """
         if self._file is not None:
             with contextlib.suppress(OSError):  # the text is only for messages

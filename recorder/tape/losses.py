@@ -29,7 +29,7 @@ from wiretape.recorder.tape.journal import Verified
 REPORT_NS = 10_000_000_000
 """Interval between reports of continuing losses, in ns."""
 LATE_NS = 500_000_000
-"""Age of a waiting frame at which storing counts as held up, in ns."""
+"""Age of a waiting frame at which storing counts as delayed, in ns."""
 
 
 @dataclass(slots=True)

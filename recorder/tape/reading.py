@@ -236,9 +236,9 @@ def readable_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREA
 
 
 def running(connection: Connection) -> list[RecorderRun]:
-    """Read the runs of recorders that have not ended and whose process may be there, the newest first.
+    """Read the runs of recorders that have not ended and whose process may exist, the newest first.
 
-    One that has fallen silent while another is heard of is left out: its process's number is somebody else's by now.
+    A silent one is left out while another reports: its process number belongs to another process by now.
     """
     rows = connection.execute(
         _RUN.where(sessions.c.ended_at.is_(None), sessions.c.imported_from.is_(None))

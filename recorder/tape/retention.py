@@ -83,7 +83,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A tape's file in bytes, and how many of these are free pages."""
+    """The size of a tape's file, and that of its free pages, in bytes."""
 
     file: int
     free: int
@@ -143,9 +143,9 @@ def summary(connection: Connection, ids: Sequence[str]) -> DeletionSummary:
 
 
 def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
-    """Delete exchanges with all that belongs to them, some at a time; yield how many each transaction deleted.
+    """Delete exchanges with all that belongs to them, some at a time; yield the count of each transaction.
 
-    Ids that are not on the tape are passed over. Sessions stay: they hold the key of the redaction hashes.
+    Ids that are not on the tape are ignored. Sessions stay: they hold the key of the redaction hashes.
     """
     for start in range(0, len(ids), _BATCH):
         with connection.begin():

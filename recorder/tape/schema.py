@@ -356,7 +356,7 @@ def _of_arrays(template: str) -> str:
 
 
 _HEAD: Final = "(SELECT value FROM json_each({}_head, '$[{}]'))"
-"""A number of an array's first line; SQLite refuses `json_extract` in views to who does not trust the schema."""
+"""A number of an array's first line; SQLite refuses `json_extract` in views of an untrusted schema."""
 _TEXT: Final = f"hex(substr(@_cells, 1 + {_BLOCK // 2} * @_digits * each.key, {_BLOCK // 2} * @_digits)) AS @_text"
 _NUMBER: Final = """CASE substr(@_text, 1 + @_digits * cell.key, 1)
         WHEN 'F' THEN (SELECT value FROM json_each(@_head, '$[3]."' || (block + cell.key) || '"'))

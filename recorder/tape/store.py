@@ -354,7 +354,7 @@ class Store:
     def begin_session(self, session: journal.Session, unstored: Iterable[Unstored] = ()) -> int:
         """Enter a recorder's run; then end open exchanges of recorders that have ended. Return the session's number.
 
-        `unstored` is what earlier recorders knew of their exchanges and could not store.
+        `unstored` are exchanges that earlier recorders knew, but could not store.
         """
         self._session_no = self.enter(session)
         self.recover(unstored, besides={self._session_no, *(one.no for one in self.returning())})

@@ -147,7 +147,7 @@ class Writer:
         self._give_back_at = clock.now() + _IDLE_NS
 
     def run(self) -> None:
-        """Serve until the last relay ends; raises what SQLite raises when a batch cannot be stored."""
+        """Serve until the last relay ends; raises SQLite's error if a batch cannot be stored."""
         threading.Thread(target=self._settle, daemon=True).start()
         self._relays.listen(self._pieces.put)
         first_until = self._clock.now() + _FIRST_NS
@@ -347,7 +347,7 @@ class Writer:
             self._report_announced(relay, relay.keep)
 
     def _admit_first(self, session: journal.Session, relay: Channel) -> None:
-        """Enter the session of the first relay, and what earlier recorders could not store."""
+        """Enter the session of the first relay, and the exchanges that earlier recorders could not store."""
         unstored = losses.read_all(self._path)
         warnings = self._enter(session, relay)
         recording = {session.uuid}

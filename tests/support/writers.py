@@ -54,7 +54,7 @@ class WriterProcess:
 
     @property
     def lost(self) -> list[journal.Lost]:
-        """The losses reported so far."""
+        """The reported losses."""
         return [lost for answer in self.answers if isinstance(answer, journal.Ack) for lost in answer.lost]
 
     def answer(self) -> journal.Answer:

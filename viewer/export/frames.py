@@ -229,7 +229,7 @@ class Tape:
 
 
 def _filter(*texts: str | None) -> Filter | None:
-    """Return the filter for what fits all of these filters, None for everything. Raises `ValueError`."""
+    """Return the conjunction of these filters, None for no filter. Raises `ValueError`."""
     given = [parse(text) for text in texts if text and not text.isspace()]
     return every(given) if given else None
 

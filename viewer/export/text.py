@@ -133,7 +133,7 @@ def _write_csv(
 
 
 def _write_columns(out: BinaryIO, found: Exchanges, separator: str, end: str, texts: Texts) -> int:
-    """Write exchanges a batch at a time, column by column: most columns are all alike."""
+    """Write exchanges a batch at a time, column by column: most columns need no conversion for each cell."""
     count = 0
     for batch in found.batches:
         _, *stored = zip(*batch, strict=True)

@@ -1,4 +1,4 @@
-"""Pure: which formats there are, and how each is recognised by its content."""
+"""Pure: the formats of imports, and their recognition by content."""
 
 import re
 from collections.abc import Iterator

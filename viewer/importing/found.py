@@ -141,9 +141,9 @@ def problem(found: Found) -> str | None:
     if any(after < before for before, after in zip(found.at_ns, found.at_ns[1:], strict=False)):
         return "its times go backwards"
     if not _TOKEN.fullmatch(found.method):
-        return "its method is none of HTTP"
+        return "its method is not one of HTTP"
     if found.status is not None and not 100 <= found.status <= 999:
-        return f"its status {found.status} is none of HTTP"
+        return f"its status {found.status} is not one of HTTP"
     return None
 
 

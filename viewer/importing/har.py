@@ -206,7 +206,7 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
     if entry.sockets is not None:
         raise ValueError("it is a WebSocket, and an archive does not have its bytes")
     if entry.own is None and not entry.request.url.lower().startswith(("http://", "https://")):
-        raise ValueError("its URL is none of HTTP")
+        raise ValueError("its URL is not one of HTTP")
     ended_by, detail = _ending(entry)
     started, status, marks = _started(entry.started), response.status or None, _marks(entry)
     headers, was_coded = found.decoded(_headers(response.headers))

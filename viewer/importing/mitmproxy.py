@@ -188,7 +188,7 @@ def _ending(flow: _Flow) -> tuple[str, str | None]:
     said = flow.error.msg
     ended_by = next((ended_by for words, ended_by in _ERRORS if words in said.lower()), None)
     if ended_by is None:
-        raise ValueError(f"how it ended is not known: {said}")
+        raise ValueError(f"its ending is not known: {said}")
     lost = "; mitmproxy kept nothing of the body" if flow.response and flow.response.content is None else ""
     return ended_by, said + lost
 

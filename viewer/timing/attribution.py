@@ -126,7 +126,7 @@ class Attribution:
         counts = Counter(self.places)
         self._nth = {place: nth for nth, place in enumerate(counts)}
         self.brought = list(counts.values())
-        # Until each read: for how many ns reading had been paused for the client, and how often bytes are missing.
+        # Up to each read: the ns for which reading was paused for the client, and the number of gaps in the bytes.
         at_ns, starts = self.reads.at_ns, self.reads.start
         waits = pauses(self.reads) if exchange.paused else repeat(0)
         self._paused = list(accumulate(map(min, waits, map(sub, at_ns[1:], at_ns)), initial=0))

@@ -34,7 +34,7 @@ def _maybe(meaning: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One verdict; the meaning of each field is its metadata. What does not apply, or is unknown, is None."""
+    """One verdict; the meaning of each field is its metadata. A field that does not apply, or is unknown, is None."""
 
     kind: Literal["stall", "burst"] = _always("stall or burst")
     form: Literal["gap", "end", "delivery", "buffered", "fake"] = _always(
@@ -74,7 +74,7 @@ _MEANINGS: Final = {one.name: one.metadata["doc"] for one in dataclasses.fields(
 
 
 def schema() -> dict[str, str]:
-    """Return the fields of a verdict's row, the contract, and what each means."""
+    """Return the fields of a verdict's row, which are a contract, and their meanings."""
     return {rows.field_name(name): meaning for name, meaning in _MEANINGS.items()}
 
 
@@ -185,7 +185,7 @@ def _ends(timed: Attribution, outcome: str, limit: int) -> Iterator[Verdict]:
 def _silent_ends(timed: Attribution, outcome: str, limit: int, end: int) -> Iterator[Verdict]:
     """Yield the silence between the last output and the end, or the error that came before it.
 
-    Where the tape lacks the end of the body, how long it was silent is not known.
+    If the tape lacks the end of the body, the length of the silence is not known.
     """
     error = timed.error if outcome == "error_event" else None
     if error is None and not timed.ends_known:

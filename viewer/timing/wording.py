@@ -41,7 +41,7 @@ def nothing(limits: Thresholds) -> str:
 
 
 def brief(verdicts: Sequence[Verdict]) -> str:
-    """Return all verdicts on an exchange in a few words: the longest stall, how many there are, the burst."""
+    """Return all verdicts on an exchange in a few words: the longest stall, the number of stalls, the burst."""
     stalls = [verdict for verdict in verdicts if verdict.kind == "stall"]
     parts = []
     if stalls:

@@ -1,7 +1,7 @@
 """One JSON payload of Amazon Bedrock's Converse and ConverseStream, as a `Chunk`.
 
-Which event a payload is stands in its message's `:event-type` only: the payload's shape is looked at, too, so that no
-event of another API is claimed. Exceptions are those of any AWS event stream: their API is not known from them.
+Only the message's `:event-type` names the event of a payload. The payload's shape is checked, too, so that no event of
+another API is claimed. Exceptions are those of any AWS event stream: their API is not known from them.
 """
 
 from collections.abc import Callable

@@ -191,7 +191,7 @@ _SHAPES: Final[tuple[tuple[str, Callable[[JsonObject, ReportedError | None], Chu
     ("outputs", _mistral),
     ("is_finished", _cohere),
 )
-"""A key that only the objects of one family have, and what reads them."""
+"""Keys that only the objects of one family have, and the reader of that family."""
 
 
 def _answer(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:

@@ -184,7 +184,7 @@ class _Stream:
     def _response(self, response: JsonObject, kind: str, fault: ReportedError | None) -> Chunk:
         ends = kind in _ENDS
         status = text(response.get("status"))
-        # Some servers (vLLM) have one last event for all, and tell by the status how the response ended.
+        # Some servers (vLLM) send the same last event for all endings; the status names the ending.
         if ends and (kind != "response.completed" or status not in (*_FINISHED, "failed")):
             status = kind.removeprefix("response.")
         if fault is None and status == "failed":

@@ -192,7 +192,7 @@ def test_how_an_entry_ended(changes: dict[str, Any], ended_by: str) -> None:
         ({"response_content": {"text": "a", "encoding": "base64"}}, "base64 is broken"),
         ({"startedDateTime": "yesterday"}, "Invalid isoformat"),
         ({"startedDateTime": "2026-03-01T12:00:00"}, "no time zone"),
-        ({"request_url": "data:text/plain,a"}, "none of HTTP"),
+        ({"request_url": "data:text/plain,a"}, "not one of HTTP"),
         ({"_webSocketMessages": []}, "WebSocket"),
         ({"_wiretape": {"ended_by": None}}, "still ran"),
         ({"_eventSourceMessages": [{"time": STARTED, "data": "a", "eventName": "a\nb"}]}, "several lines"),

@@ -128,7 +128,7 @@ def test_the_first_entry_that_fits_holds():
 @each_case(
     ("entry", "said"),
     [
-        ({"input": 1}, "output is missing"), ({"inptu": 1}, "inptu is nothing"), (PLAIN | {"input": -1}, "from 0 to"),
+        ({"input": 1}, "output is missing"), ({"inptu": 1}, "inptu is not a key"), (PLAIN | {"input": -1}, "from 0 to"),
         (PLAIN | {"input": True}, "from 0 to"), (PLAIN | {"input": float("nan")}, "from 0 to"),
         (PLAIN | {"input": float("inf")}, "from 0 to"), (PLAIN | {"input": 1e-7}, "six decimals"),
         (PLAIN | {"model": []}, "model must be"), (PLAIN | {"model": 4}, "model must be"),

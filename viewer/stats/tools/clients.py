@@ -247,7 +247,7 @@ def _aiperf_payloads(request: MeasuredRequest) -> list[tuple[Frame, JsonObject]]
 def _genai_perf_payload(frame: Frame) -> JsonObject:
     if frame.raw.startswith(b"event:") and b"error" in frame.raw.lower():
         raise ToolError("GenAIPerfException: error event in the SSE response")
-    # An event that does not begin with its data is not looked at.
+    # An event that does not begin with its data is ignored.
     if frame.raw.startswith((b":", b"event:", b"id:", b"retry:")) or not frame.data or frame.data.strip() == "[DONE]":
         return {}
     return load(frame.data, place(frame.raw))

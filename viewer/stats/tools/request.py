@@ -298,7 +298,7 @@ def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[Frame]:
         covered = max(covered, decoded.ends[items.stop - 1])
     rest = decoded.data[covered:]
     if seen.client_left:
-        # The client left in the middle of a line, which no tool has looked at then.
+        # The client left in the middle of a line, before a tool could read it.
         rest = rest[: max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1]
     if rest.strip():
         last = decoded.runs[-1].items.stop - 1 if decoded.runs else -1
