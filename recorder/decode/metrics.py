@@ -408,9 +408,9 @@ class Measures(Timing):
     error_code: str | None = value("the code or type of the error that upstream reported")
     error_message: str | None = value("the message of that error, credentials replaced")
     api: str | None = value(
-        "the API: openai.chat, …; from the answer, else from the path; unknown: the answer is not understood"
+        "API of the answer: openai.chat, …; by its form, else by the path; unknown: the answer is not understood"
     )
-    operation: str | None = value("the operation: chat, embeddings, models, …")
+    operation: str | None = value("kind of request: chat, embeddings, models, …")
     response_model: str | None = value("the first model that the answer names")
     response_id: str | None = value("the first id that the answer names")
     finish_reason: str | None = value("reason why the answer ended, verbatim from upstream")

@@ -35,7 +35,7 @@ class Labels(NamedTuple):
 
 
 LABELS: Final = {
-    "gen_ai_operation_name": "the operation",
+    "gen_ai_operation_name": "kind of request",
     "gen_ai_provider_name": "whose API it is",
     "gen_ai_request_model": "the model asked for",
     "gen_ai_response_model": "the first model that the answer names",
