@@ -82,7 +82,7 @@ ENTRY = '[[prices]]\nmodel = "m"\ninput = 2\noutput = 3\n'
             '[thresholds]\nstall_ms = "\\u001b[2J"\n',
             "2:1: stall_ms under [thresholds] is '\\x1b[2J': it must be",
         ),
-        (ENTRY + ENTRY.replace("input", "inputs"), "7:1: entry 2 of [[prices]]: inputs is nothing that "),
+        (ENTRY + ENTRY.replace("input", "inputs"), "7:1: entry 2 of [[prices]]: inputs is not a key of a price: "),
         (ENTRY + ENTRY.replace("input = 2", ""), "5:1: entry 2 of [[prices]]: input is missing"),
         ("prices = [\n{input = 2},\n]", "1:1: entry 1 of [[prices]]: output is missing"),
         ("prices = 3", "1:1: prices is no list of tables: write [[prices]] above each entry"),

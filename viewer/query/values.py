@@ -124,7 +124,7 @@ class TooSlow(WiretapeError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a regular expression of the filter takes too long on what is recorded: write it without repeats of "
+            "a regular expression of the filter takes too long on recorded texts: write it without repeats of "
             "repeats, or put a term before it that fewer exchanges fit, such as since:-1h"
         )
 
