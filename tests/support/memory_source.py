@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import FAILURES, Exchange, Reads
 from wiretape.recorder.errors import NotFound
@@ -174,6 +175,9 @@ class Memory(Place, Source):
     def failures(self, selection: Selection) -> list[Failures]:
         failed = Counter(one.row["outcome"] for one in self._chosen(selection) if one.row["outcome"] in FAILURES)
         return [Failures(outcome, None, None, None, count) for outcome, count in failed.most_common()]
+
+    def endings(self, selection: Selection) -> dict[Ending, int]:
+        return Counter(Ending(one.row["outcome"]) for one in self._chosen(selection))
 
     def labels(self, selection: Selection) -> list[str]:
         return []

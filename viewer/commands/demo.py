@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import httpx
 
 _STAGGER_SECONDS = 0.01
-_STATISTICS = ("n", "mean", "p50", "p90", "p99", "max")
 
 
 @click.command()
@@ -32,23 +31,18 @@ def demo(db: Path | None) -> None:
 
     Some are good, some broken. The demo needs no key and no network, and takes about five seconds.
     """
+    from wiretape.recorder.clock import SYSTEM
     from wiretape.recorder.demo.scenes import SCENES
     from wiretape.recorder.relay import loop
-    from wiretape.viewer.commands import output
-    from wiretape.viewer.report import stats, tables
-    from wiretape.viewer.source.tape import overview, queries
-    from wiretape.viewer.source.tape.columns import column
-    from wiretape.viewer.stats import summary
+    from wiretape.viewer.commands.ls import ls
+    from wiretape.viewer.commands.stats import stats
 
-    path = db or tape_path(None).with_name("demo.db")
+    path, began = db or tape_path(None).with_name("demo.db"), SYSTEM.wall()
     code = loop.run(lambda: _record(path))
-    with queries.opened(path) as connection:
-        fields = tables.needed(tables.LISTED)
-        rows = list(queries.exchanges(connection, fields, newest_first=True, limit=len(SCENES)))
-        (sample,) = overview.samples(connection, (), column("id").in_([row["id"] for row in rows]))
-    output.show_table(tables.listing(rows, output.width()))
+    shown = ["--format", "table", "--db", str(path), "--since", began]
+    ls.main([*shown, "-n", str(len(SCENES))], standalone_mode=False)
     click.echo()
-    output.show(stats.block(summary.row(sample, ()), (), None, output.width(), _STATISTICS).lines)
+    stats.main(shown, standalone_mode=False)
     click.echo(_next_steps(path))
     sys.exit(code)
 

@@ -338,6 +338,12 @@ class MeasuringOptions:
     all_operations: bool = False
     exact: bool = False
 
+    @property
+    def given(self) -> dict[str, object]:
+        """The options that differ from their defaults, by name, without that of the operations."""
+        own = {"--percentile-method": self.method != "linear", "--slo": self.slo}
+        return {**own, "--include-failed": self.include_failed, "--exact": self.exact}
+
     def bounds(self, otherwise: str | None = None) -> "list[Bound]":
         """Return the bounds of the objective, or of another one if there is none. Raise `click.BadParameter`."""
         from wiretape.viewer.stats.metrics import objective

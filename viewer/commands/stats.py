@@ -4,7 +4,9 @@ Data goes to stdout and messages to stderr. The figures are computed in `wiretap
 `wiretape.viewer.report`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +21,9 @@ from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
+    from wiretape.viewer.report.digest import Counted
     from wiretape.viewer.rows import TableRow
-    from wiretape.viewer.source.base import Place, Selection, Source
+    from wiretape.viewer.source.base import Measuring, Place, Selection, Source
     from wiretape.viewer.stats.check import Rule
     from wiretape.viewer.stats.metrics import Quantity
     from wiretape.viewer.stats.summary import Figures, Sample
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="With --as: count tokens with this tokenizer.json where the tool counts them itself.",
 )
+@click.option("--all", "full", is_flag=True, help="Show every statistic of every quantity, and all counts.")
 @click.option("--schema", is_flag=True, help="Print the meaning of each field of csv, jsonl and json.")
 @output.formatted(columns=True)
 def stats(
@@ -68,10 +72,14 @@ def stats(
     hist: str | None,
     tool: str | None,
     tokenizer: Path | None,
+    full: bool,
     schema: bool,
     out: Output,
 ) -> None:
     """Count, time and rate the exchanges of a tape.
+
+    On a terminal: how many ended how, the times that matter, and what is slow or missing; with --by, one row per group.
+    A percentile needs enough values: p95 20, p99 100. With --all, every statistic, as in the other formats.
 
     Rates and latencies cover generations (chat and the like), unless the filter names the operation. Latency is that of
     complete exchanges only. Durations are in ms and start at T0, just before the request was sent. Standard deviations
@@ -81,14 +89,13 @@ def stats(
     --columns takes statistics (p50,p99) and fields (model,n,ttft_p99_ms); with fields, each group is one row.
     """
     from wiretape.viewer.rows import only
+    from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats import summary
-    from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS
+    from wiretape.viewer.stats.metrics import STATISTICS
 
     if tool is not None:
-        ours = {"--by": by, "--percentile-method": measuring.method != "linear", "--slo": measuring.slo, "--hist": hist}
-        ours |= {"--include-failed": measuring.include_failed, "--exact": measuring.exact}
-        _refuse("--as uses the definitions of that tool", ours)
-        _stats_as(db, where, tool, tokenizer, schema, out, all_operations=measuring.all_operations)
+        _refuse("--as uses the definitions of that tool", {"--all": full, "--hist": hist, **measuring.given})
+        _stats_as(db, where, tool, options.groups(by), tokenizer, schema, out, measuring.all_operations)
         return
     _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
     keys = options.groups(by)
@@ -96,23 +103,36 @@ def stats(
     if schema:
         out.explain(summary.schema())
         return
-    statistics = {name: f"{name} of every quantity" for name in STATISTICS} | {key: "the group" for key in keys}
-    names = out.fields(statistics | summary.schema())
-    is_drawn = out.is_table if hist is None else out.format in (None, "table")
-    is_page = is_drawn and (names is None or set(names) <= set(STATISTICS))
-    if hist is not None and not is_page:
-        raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
-    if hist is not None:
-        known("--hist", hist, list(QUANTITIES), "quantity")
-    drawn = None if hist is None else QUANTITIES[hist]
-    found = _figures(db, where, measuring, keys, drawn=drawn)
-    rows = [summary.row_of(one, keys) for one in found]
-    if is_page:
-        if any(one.size for one in found):
+    statistics = {name: f"{name} of every quantity" for name in STATISTICS}
+    names = out.fields({**statistics, **dict.fromkeys(keys, "the group"), **summary.schema()})
+    is_page = (out.is_table if hist is None else out.format in (None, "table")) and (
+        names is None or set(names) <= set(STATISTICS)
+    )
+    drawn = _drawn(hist, is_page)
+    place = options.place(db)
+    with output.opened(place) as source:
+        covered = options.covered(source, Selection(where), measuring.all_operations)
+        found = _figures(source, where, covered, measuring.definition(drawn=drawn), keys)
+        rows = [summary.row_of(one, keys) for one in found]
+        if is_page and not full and names is None and not (keys and drawn):
+            _show_digest(place, source, covered, rows, keys, measuring.slo)
+            _show_drawings(found, drawn)
+        elif is_page:
             _show_blocks(found, rows, keys, measuring.slo, drawn, names or STATISTICS)
-        return
-    fields = summary.fields(keys) if names is None else summary.expanded(names)
-    out.put_rounded(fields, only(rows, fields), fields)
+    if not is_page:
+        fields = summary.fields(keys) if names is None else summary.expanded(names)
+        out.put_rounded(fields, only(rows, fields), fields)
+
+
+def _drawn(hist: str | None, is_page: bool) -> "Quantity | None":
+    """Return the quantity whose histogram is drawn, if any. Raise a usage error if it cannot be drawn."""
+    from wiretape.viewer.stats.metrics import QUANTITIES
+
+    if hist is None:
+        return None
+    if not is_page:
+        raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
+    return QUANTITIES[known("--hist", hist, list(QUANTITIES), "quantity")]
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
@@ -120,6 +140,43 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
     useless = [name for name, value in options.items() if value not in (None, False)]
     if useless:
         raise click.UsageError(f"{why}: leave out {', '.join(useless)}")
+
+
+def _show_digest(
+    place: "Place",
+    source: "Source",
+    covered: "Selection",
+    rows: "Sequence[TableRow]",
+    keys: Sequence[str],
+    slo: str | None,
+) -> None:
+    """Print the figures of all exchanges in a dozen lines, or those of groups, one a row."""
+    from wiretape.viewer.report import digest
+
+    if not any(row["n"] for row in rows):
+        return
+    if keys:
+        output.show_table(digest.groups(rows, keys, slo, output.width()))
+        return
+    (row,) = rows
+    output.show_table(digest.page(row, _counted(place, source, covered), slo, output.width()))
+
+
+def _counted(place: "Place", source: "Source", covered: "Selection") -> "Counted":
+    """Count how exchanges ended, and whose their stalls were if they are few enough to be judged."""
+    from wiretape.viewer.query.syntax import Match
+    from wiretape.viewer.report.digest import Counted
+    from wiretape.viewer.source.base import JUDGED
+    from wiretape.viewer.timing import wording
+
+    endings = source.endings(covered)
+    stalled = sum(count for ending, count in endings.items() if ending.stalled)
+    stalls = (
+        source.stalls(source.numbers(covered.narrowed(Match("flags", (("stall",),))))) if 0 < stalled <= JUDGED else {}
+    )
+    owners = Counter(map(wording.by, stalls.values())) if len(stalls) == stalled else Counter[str]()
+    noun = "generation" if covered.generations else "exchange"
+    return Counted(noun, shlex.join(["", *place.option()])[2:], endings, owners)
 
 
 def _show_blocks(
@@ -135,28 +192,37 @@ def _show_blocks(
 
     from wiretape.viewer.report import stats
 
+    if not any(row["n"] for row in rows):
+        return
     width, hidden = output.width(), list[str]()
     for number, (one, row) in enumerate(zip(found, rows, strict=True)):
         block = stats.block(row, keys, slo, width, names)
         hidden += block.hidden
         output.show([Text()] * bool(number) + block.lines)
-        if drawn is not None:
-            output.show(stats.drawn(one.histogram, drawn, width or output.PLAIN_WIDTH))
+        _show_drawings([one], drawn)
     output.tell_hidden(hidden)
+
+
+def _show_drawings(found: "Sequence[Figures]", drawn: "Quantity | None") -> None:
+    """Print the histogram of a quantity in each group, if one was asked for."""
+    from wiretape.viewer.report import stats
+
+    for one in found:
+        if drawn is not None and one.size:
+            output.show(stats.drawn(one.histogram, drawn, output.width() or output.PLAIN_WIDTH))
 
 
 def _stats_as(
     db: "Place | None",
     where: "Filter | None",
     tool: str,
+    keys: Sequence[str],
     tokenizer: Path | None,
     schema: bool,
     out: Output,
-    *,
     all_operations: bool,
 ) -> None:
     from wiretape.viewer.report import tools
-    from wiretape.viewer.rows import only
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats.tools.tools import authority
 
@@ -164,7 +230,7 @@ def _stats_as(
     if schema:
         out.explain(tools.schema(tool))
         return
-    names = out.fields(tools.MEANINGS)
+    names = out.fields({**dict.fromkeys(keys, "the group"), **tools.MEANINGS})
     count_tokens = None if tokenizer is None else counter(tokenizer)
     place = options.place(db)
     if count_tokens is not None:
@@ -177,17 +243,48 @@ def _stats_as(
                 options.report_nothing(source, where)
             if out.is_table:
                 return
-        report = _report(source, tool, covered, count_tokens)
-    if out.is_table:
-        output.show_table(tools.render(report, output.width(), names))
+        groups = _groups(source, covered, keys) if keys else [({}, covered)]
+        reports = [(group, _report(source, tool, one, count_tokens)) for group, one in groups]
+    _put_reports(reports, keys, names, out)
+
+
+def _put_reports(
+    reports: "Sequence[tuple[TableRow, ToolReport]]", keys: Sequence[str], names: Sequence[str] | None, out: Output
+) -> None:
+    """Write a tool's reports of groups, or the one of all."""
+    from wiretape.viewer.report import tools
+    from wiretape.viewer.rows import only
+
+    if out.is_table and not keys:
+        output.show_table(tools.render(reports[0][1], output.width(), names))
         return
-    out.put(names or tools.FIELDS, only(tools.rows(report), names or tools.FIELDS))
-    for line in tools.remarks(report):
-        click.echo(line.plain, err=True)
+    rows = [group | row for group, report in reports for row in tools.rows(report)]
+    if out.is_table:
+        output.show_table(tools.grouped(rows, names or (*keys, *tools.GROUPED), output.width()))
+        output.show(tools.about(reports[0][1], output.width()))
+        return
+    fields = names or (*keys, *tools.FIELDS)
+    out.put(fields, only(rows, fields))
+    for _, report in reports[:1]:
+        for line in tools.about(report) if keys else tools.remarks(report):
+            click.echo(line.plain, err=True)
+
+
+def _groups(source: "Source", covered: "Selection", keys: Sequence[str]) -> "Iterator[tuple[TableRow, Selection]]":
+    """Yield each group's keys, and the selection of its exchanges."""
+    from wiretape.viewer.listing import drilling
+    from wiretape.viewer.query.parser import parse
+    from wiretape.viewer.source.base import Measuring
+
+    found = [one.key for one in source.figures(keys, covered, Measuring())]
+    for key in found:
+        others = ({other[at] for other in found} - {value} for at, value in enumerate(key))
+        terms = (drilling.group(*one) for one in zip(keys, key, others, strict=True))
+        yield dict(zip(keys, key, strict=True)), covered.narrowed(parse(" ".join(terms)))
 
 
 def _report(
-    source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str, bool], int] | None"
+    source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str, bool], int] | None" = None
 ) -> "ToolReport":
     """Return a tool's report of exchanges."""
     from wiretape.viewer.stats.tools.summary import report_of
@@ -227,22 +324,14 @@ def counter(path: Path) -> "Callable[[str, bool], int]":
 
 
 def _figures(
-    db: "Place | None",
-    where: "Filter | None",
-    measuring: MeasuringOptions,
-    keys: Sequence[str] = (),
-    otherwise: str | None = None,
-    drawn: "Quantity | None" = None,
+    source: "Source", where: "Filter | None", covered: "Selection", measuring: "Measuring", keys: Sequence[str] = ()
 ) -> "list[Figures]":
-    """Measure the exchanges that a filter selects, in groups; report on stderr if there are none."""
+    """Measure the covered exchanges of those that a filter selects, in groups; report on stderr if it selects none."""
     from wiretape.viewer.source.base import Selection
 
-    with output.opened(options.place(db)) as source:
-        selected = Selection(where)
-        covered = options.covered(source, selected, measuring.all_operations)
-        found = list(source.figures(keys, covered, measuring.definition(otherwise, drawn)))
-        if not any(one.size for one in found) and not source.count(selected):
-            options.report_nothing(source, where)
+    found = list(source.figures(keys, covered, measuring))
+    if not any(one.size for one in found) and not source.count(Selection(where)):
+        options.report_nothing(source, where)
     return found
 
 
@@ -256,6 +345,10 @@ def _figures(
 @click.option("--new", metavar="EXPR", shell_complete=completion.filters, help="The group to judge, as a filter.")
 @click.option("--include-failed", is_flag=True, help="Include incomplete exchanges in the figures.")
 @options.every_operation
+@click.option(
+    "--as", "tool", metavar="TOOL[@RELEASE]", shell_complete=completion.tools,
+    help="Compare by the definitions of a tool, as stats --as has them: without intervals.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap samples.")
 @click.option(
     "-e",
@@ -279,6 +372,7 @@ def compare(
     new: str | None,
     include_failed: bool,
     all_operations: bool,
+    tool: str | None,
     seed: int,
     exit_code: bool,
     part: str,
@@ -299,7 +393,7 @@ def compare(
     if len(ids) == 2 and base is None and new is None:
         only_groups = {
             "--exit-code": exit_code and part == "figures", "--include-failed": include_failed,
-            "--all-operations": all_operations, "a filter": where,
+            "--all-operations": all_operations, "--as": tool, "a filter": where,
         }  # fmt: skip
         _refuse("two exchanges are only shown side by side", only_groups)
         if part == "request":
@@ -314,6 +408,11 @@ def compare(
     if ids or base is None or new is None or part == "request":
         groups = "" if part == "request" else ", or two groups with --base and --new"
         raise click.UsageError(f"name two exchanges{groups}")
+    if tool is not None:
+        useless = {"--include-failed": include_failed, "--exit-code": exit_code}
+        _refuse("--as measures as that tool does, without a verdict", useless)
+        _compare_as(db, where, base, new, tool, out, all_operations)
+        return
     fields = out.fields(compare.FIELDS)
     sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
     with output.opened(options.place(db)) as source:
@@ -323,6 +422,34 @@ def compare(
     out.put_rounded(names, only(rows, names), fields or compare.IMPORTANT)
     if exit_code and (code := compare.exit_code(rows)):
         raise click.exceptions.Exit(code)
+
+
+def _compare_as(
+    db: "Place | None",
+    where: "Filter | None",
+    base: str,
+    new: str,
+    tool: str,
+    out: Output,
+    all_operations: bool,
+) -> None:
+    """Compare two groups by the definitions of another tool."""
+    from wiretape.viewer.report import tools
+    from wiretape.viewer.rows import only
+    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.stats.tools.tools import authority
+
+    parsed("--as", authority, tool)
+    fields = out.fields(tools.COMPARED)
+    groups = [_group_of(where, base, "--base"), _group_of(where, new, "--new")]
+    with output.opened(options.place(db)) as source:
+        selected = [options.covered(source, Selection(group), all_operations) for group in groups]
+        before, after = (_report(source, tool, one) for one in selected)
+    names = fields or tuple(tools.COMPARED)
+    rows = tools.compared(before, after)
+    out.put_rounded(names, only(rows, names), fields or tools.COMPARED_IMPORTANT)
+    if out.is_table:
+        output.show(tools.about(before, output.width()))
 
 
 def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
@@ -425,6 +552,7 @@ def check(
     Exit 3 if a rule fails, 4 if none fails but one has no data or some exchanges are not measured yet, else 0.
     """
     from wiretape.viewer import outfile
+    from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats import check, summary
 
     rules, slo = _rules(file, highest, lowest)
@@ -433,7 +561,9 @@ def check(
         raise click.UsageError("no rules: give --max, --min or --rules")
     if not bounds and any(rule.field == "goodput_pct" for rule in rules):
         raise click.UsageError("goodput needs an objective: give --slo")
-    (found,) = _figures(db, where, measuring, otherwise=slo)
+    with output.opened(options.place(db)) as source:
+        covered = options.covered(source, Selection(where), measuring.all_operations)
+        (found,) = _figures(source, where, covered, measuring.definition(slo))
     row = summary.row_of(found, ())
     judged = check.judge(rules, row)
     if junit is not None:

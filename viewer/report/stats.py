@@ -117,6 +117,12 @@ def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
         "tokens",
         f"{reported}; usage from {row['usage_n']:,}, missing from {row['usage_missing_n']:,}",
     )
+    yield from paid(row, objective)
+    yield "coalesced", percent(row["coalesced_pct"])
+
+
+def paid(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the cost, the hits of the provider's cache, and the goodput by an objective, each with its label."""
     if row["cost"] is not None:
         unknown = f"; unknown of {counted(row['cost_unknown_n'], 'complete one')}" if row["cost_unknown_n"] else ""
         yield "cost", f"{amount(row['cost'])} {safe(row['currency'])} of {counted(row['cost_n'], 'exchange')}{unknown}"
@@ -125,7 +131,6 @@ def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
         yield "cache hits", f"{percent(row['cache_hit_rate_pct'])} of the input of {of}"
     if objective is not None:
         yield "goodput", f"{percent(row['goodput_pct'])} ({safe(objective)})"
-    yield "coalesced", percent(row["coalesced_pct"])
 
 
 def _line(row: TableRow, quantity: Quantity, statistics: Sequence[str]) -> TableRow:

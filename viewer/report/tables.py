@@ -145,7 +145,7 @@ def number(value: Any) -> str:
         return formatting.UNKNOWN
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 3}f}"
+    return f"{value:,.{1 if abs(value) >= 10 or value == 0 else 2}f}"
 
 
 def _is_number(value: object) -> bool:

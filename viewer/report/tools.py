@@ -15,6 +15,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.report import tables
 from wiretape.viewer.report.tables import Table
 from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats.compare import change
 from wiretape.viewer.stats.tools.summary import MetricSummary, ToolReport
 from wiretape.viewer.stats.tools.tools import authority
 
@@ -47,6 +48,35 @@ MEANINGS: Final = {
 
 FIELDS: Final = tuple(MEANINGS)
 
+GROUPED: Final = ("metric", "unit", "n", "value", "mean", "p50", "p95", "p99", "max", "attempts", "failed")
+"""The fields of the rows of several groups that a table shows."""
+
+COMPARED: Final = {
+    "metric": "the name that the tool prints",
+    "statistic": "which of its statistics; value: the one number that the tool prints for all requests",
+    "unit": "of the figures of the row",
+    "base_n": "values of the base group",
+    "new_n": "values of the new group",
+    "base": "the statistic of the base group",
+    "new": "the statistic of the new group",
+    "difference": "new − base",
+    "change_pct": "the difference in percent of the base",
+}
+"""The fields of a comparison of two groups by a tool's definitions, with their meanings."""
+
+COMPARED_IMPORTANT: Final = (
+    "metric",
+    "statistic",
+    "base",
+    "new",
+    "change_pct",
+    "unit",
+    "difference",
+    "new_n",
+    "base_n",
+)
+_COMPARED_STATISTICS: Final = ("value", "mean", "p50", "p99")
+
 _STATISTICS: Final = tuple(field.name for field in fields(MetricSummary) if field.name != "value")
 _IMPORTANT: Final = ("metric", "unit", "n", "value", "p50", "p99", "mean", "max", "p95", "p90", "min", "std")
 
@@ -65,6 +95,24 @@ def rows(measured: ToolReport) -> list[TableRow]:
     }
     head = {"tool": measured.tool, "releases": ", ".join(measured.rule.releases.read)}
     return [{name: (head | asdict(summary) | population)[name] for name in FIELDS} for summary in measured.rows]
+
+
+def grouped(given: Sequence[TableRow], names: Sequence[str], width: int | None = None) -> Table:
+    """Lay out rows of several groups, each with its keys."""
+    important = [name for name in names if name not in _IMPORTANT]
+    return tables.grid(names, list(map(_rounded, given)), width, (*important[:1], *_IMPORTANT, *important[1:]))
+
+
+def compared(base: ToolReport, new: ToolReport) -> Iterator[TableRow]:
+    """Yield the comparison of each statistic that both reports have."""
+    after = {row["metric"]: row for row in rows(new)}
+    for row in rows(base):
+        for statistic in _COMPARED_STATISTICS:
+            sides = row[statistic], after.get(row["metric"], {}).get(statistic)
+            if None not in sides:
+                sizes = {"base_n": row["n"], "new_n": after[row["metric"]]["n"]}
+                head = {"metric": row["metric"], "statistic": statistic, "unit": row["unit"], **sizes}
+                yield head | dict(zip(("base", "new"), sides, strict=True)) | change(*sides)
 
 
 def schema(tool: str) -> dict[str, str]:
@@ -99,13 +147,19 @@ def remarks(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
         "left out": _counted(measured.left_out.most_common()),
         "omitted": _omitted(measured),
         "not known here": f"{', '.join(measured.absent)}: 'wiretape pull' copies to a tape" if measured.absent else "",
-        "counts differently": measured.rule.note,
-        "definitions of": f"{measured.rule.source}, read from {', '.join(measured.rule.releases.read)}",
     }
     for label, text in remarks.items():
         if text:
             counted_whole = text.replace(" × ", f"{tables.NO_BREAK}×{tables.NO_BREAK}")
             yield from tables.paragraph(f"{label}: ", counted_whole, width)
+    yield from about(measured, width)
+
+
+def about(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
+    """Yield the tool's differences, and the source of its definitions."""
+    yield from tables.paragraph("counts differently: ", measured.rule.note, width) if measured.rule.note else ()
+    read = ", ".join(measured.rule.releases.read)
+    yield from tables.paragraph("definitions of: ", f"{measured.rule.source}, read from {read}", width)
 
 
 def _omitted(measured: ToolReport) -> str:

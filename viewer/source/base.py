@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.query import coverage
-from wiretape.viewer.query.syntax import And
+from wiretape.viewer.query.syntax import And, every
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from wiretape.recorder.clock import Clock
+    from wiretape.recorder.decode.causes import Ending
     from wiretape.recorder.decode.decoder import Decoded
     from wiretape.recorder.decode.exchange import Exchange, Reads
     from wiretape.recorder.decode.stalls import Thresholds
@@ -46,6 +47,9 @@ _LACKING: Final[dict[Capability, str]] = {
     "following": "is not followed on a screen, but by 'wiretape ls --follow'",
     "stages": "works out all figures at once",
 }
+
+JUDGED: Final = 50
+"""Most exchanges with a stall whose bodies a list or statistics decode to tell whose it was."""
 
 Order = tuple[str, bool]
 """A field to sort by, and True for the largest first."""
@@ -105,6 +109,10 @@ class Selection:
         """Return those that rates and latencies cover: generations, or all if so asked or the filter names some."""
         is_all = all_operations or coverage.names_operation(self.filter)
         return self if is_all else self.of_generations()
+
+    def narrowed(self, filter: "Filter") -> "Selection":
+        """Return those that match another filter, too."""
+        return replace(self, filter=filter if self.filter is None else every([self.filter, filter]))
 
     def with_bytes(self) -> "Selection":
         """Return those whose bytes are there."""
@@ -393,6 +401,14 @@ class Source(ABC):
     @abstractmethod
     def failures(self, selection: Selection) -> list[Failures]:
         """Count the ways in which exchanges failed, the most frequent first."""
+
+    @abstractmethod
+    def endings(self, selection: Selection) -> "dict[Ending, int]":
+        """Count how exchanges ended; equal endings together."""
+
+    def stalls(self, numbers: Sequence[int]) -> "dict[int, Verdict]":
+        """Return the longest stall of each of some exchanges whose bodies are at hand and not large."""
+        return {}
 
     @abstractmethod
     def labels(self, selection: Selection) -> list[str]:

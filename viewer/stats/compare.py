@@ -84,7 +84,7 @@ def pair(a: DetailRow, b: DetailRow) -> list[TableRow]:
     nothing: TableRow = {"difference": None, "change_pct": None}
     sides = ((name, value(a, name), value(b, name)) for name in PAIRED)
     return [
-        {"metric": name, "a": before, "b": after, **(nothing if name == "status" else _change(before, after))}
+        {"metric": name, "a": before, "b": after, **(nothing if name == "status" else change(before, after))}
         for name, before, after in sides
     ]
 
@@ -179,7 +179,7 @@ def _row(
 ) -> TableRow:
     (base, new), (low, high) = shown, interval or (None, None)
     row: TableRow = {"metric": name, "base_n": sizes[0], "new_n": sizes[1], "base": base, "new": new}
-    row |= {**_change(base, new), "low": low, "high": high, "verdict": _verdict(interval, low_is_good)}
+    row |= {**change(base, new), "low": low, "high": high, "verdict": _verdict(interval, low_is_good)}
     return {field: round(value, 6) if isinstance(value, float) else value for field, value in row.items()}
 
 
@@ -192,7 +192,8 @@ def _verdict(interval: Interval | None, low_is_good: bool) -> str:
     return BETTER if (high < 0) == low_is_good else WORSE
 
 
-def _change(before: Any, after: Any) -> TableRow:
+def change(before: Any, after: Any) -> TableRow:
+    """Return the difference of two numbers, and that in percent of the first; None where either is none."""
     numbers = all(isinstance(value, int | float) for value in (before, after))
     difference = after - before if numbers else None
     change = 100 * difference / before if difference is not None and before else None

@@ -7,7 +7,7 @@ and yet all in a flash (`fake`). `attribution` finds the cause of a silence; `wo
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -99,6 +99,12 @@ def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdi
     late = (one for one in _deliveries(timed, limits.stall_ns) if not any(_is_same(one, gap) for gap in gaps))
     stalls = [*gaps, *late, *_ends(timed, outcome, limits.stall_ns)]
     return [*sorted(stalls, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
+
+
+def longest_stall(found: Sequence[Verdict]) -> Verdict | None:
+    """Return the longest of the stalls among verdicts, or None without any."""
+    stalls = (verdict for verdict in found if verdict.kind == "stall")
+    return max(stalls, key=lambda verdict: verdict.lasted_ns, default=None)
 
 
 def _gaps(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:

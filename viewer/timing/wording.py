@@ -11,7 +11,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer import rows
 from wiretape.viewer.text.formatting import UNKNOWN, count, line, ms
-from wiretape.viewer.timing.verdicts import Verdict
+from wiretape.viewer.timing.verdicts import Verdict, longest_stall
 
 _QUOTED: Final = 24
 _UNCLEAR: Final = {
@@ -42,17 +42,25 @@ def nothing(limits: Thresholds) -> str:
 
 def brief(verdicts: Sequence[Verdict]) -> str:
     """Return all verdicts on an exchange in a few words: the longest stall, the number of stalls, the burst."""
-    stalls = [verdict for verdict in verdicts if verdict.kind == "stall"]
+    count = sum(verdict.kind == "stall" for verdict in verdicts)
     parts = []
-    if stalls:
-        longest = max(stalls, key=lambda verdict: verdict.lasted_ns)
-        many = "stall" if len(stalls) == 1 else f"{len(stalls):,} stalls, longest"
-        who = f"by {longest.who}" if longest.who else "(unclear by whom)"
-        parts.append(f"{many} {longest.lasted_ns / 1e9:,.1f} s {who}")
+    if (longest := longest_stall(verdicts)) is not None:
+        many = "stall" if count == 1 else f"{count:,} stalls, longest"
+        parts.append(f"{many} {lasted(longest)}")
     for verdict in verdicts:
         if verdict.kind == "burst":
             parts.append(f"{_CAUSES[verdict.form][0]} in {counted(verdict.output_reads or 0, 'read')}")
     return ", ".join(parts)
+
+
+def lasted(stall: Verdict) -> str:
+    """Return the length of a stall, and whose it was."""
+    return f"{stall.lasted_ns / 1e9:,.1f} s {by(stall)}"
+
+
+def by(stall: Verdict) -> str:
+    """Return whose a stall was."""
+    return f"by {stall.who}" if stall.who else "(unclear by whom)"
 
 
 def _stall(verdict: Verdict, timestamp: Callable[[int], str]) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from wiretape.recorder.errors import NotFound, OutputRefused
 from wiretape.recorder.tape import file, journal
 from wiretape.viewer.commands import options
 from wiretape.viewer.commands import stats as commands
+from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.stats import check, stats
 from wiretape.viewer.commands.stats import compare as comparing
 from wiretape.viewer.exchange import changes
@@ -49,9 +50,49 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_stats_is_one_block_for_each_group(tape: Path) -> None:
-    assert run(tape, "stats", "--format", "table").stdout.startswith("all · 7 exchanges ·")
-    blocks = run(tape, "stats", "--by", "status", "--format", "table").stdout.split("\n\n")
+def test_stats_say_in_one_line_how_many_ended_how(tape: Path) -> None:
+    head, table, *_ = run(tape, "stats", "--format", "table").stdout.splitlines()
+    assert head.startswith("7 generations · 2 complete · 4 failed: 1 × 429, 1 cut by upstream, 1 error ")
+    assert head.endswith(" · 1 running")
+    assert table.split() == ["n", "median", "p95", "p99", "max"]
+
+
+def test_stats_by_a_field_are_one_row_for_each_group(tape: Path) -> None:
+    header, *rows = run(tape, "stats", "--by", "status", "--format", "table").stdout.splitlines()
+    assert header.split()[:5] == ["status", "n", "failed", "ttft", "ms"]
+    assert [row.split()[:4] for row in rows[:-1]] == [["200", "6", "3", "80.0"], ["429", "1", "1", "–"]]
+
+
+def test_stats_name_the_filter_that_lists_what_is_slow(made: Path) -> None:
+    lines = run(made, "stats", "--format", "table").stdout.splitlines()
+    (stalls,) = [line for line in lines if line.endswith(" -f flag:stall")]
+    count = len(CliRunner().invoke(ls, ["-f", "flag:stall", "--db", str(made), "--format", "ids"]).stdout.split())
+    assert stalls.split()[:2] == ["slow", str(count)]
+
+
+def test_another_tools_figures_are_given_of_each_group(tape: Path) -> None:
+    rows = json.loads(run(tape, "stats", "--as", "vllm", "--by", "status", "--format", "json").stdout)
+    (alone, *_) = json.loads(run(tape, "stats", "--as", "vllm", "-f", "status:200", "--format", "json").stdout)
+    assert next(row for row in rows if row["status"] == 200) == {"status": 200, **alone}
+    table = run(tape, "stats", "--as", "vllm", "--by", "status", "--format", "table").stdout
+    assert table.split()[:3] == ["status", "metric", "unit"]
+
+
+def test_two_groups_are_compared_by_another_tools_definitions(made: Path) -> None:
+    sides = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
+    rows = json.loads(run(made, "compare", "--as", "vllm", *sides, "--format", "json").stdout)
+    (alone,) = [
+        row for row in json.loads(run(made, "stats", "--as", "vllm", "-f", "model:gpt-x", "--format", "json").stdout)
+        if row["metric"] == "TTFT"
+    ]  # fmt: skip
+    (median,) = [row for row in rows if (row["metric"], row["statistic"]) == ("TTFT", "p50")]
+    assert (median["new"], median["new_n"]) == (alone["p50"], alone["n"])
+    assert median["difference"] == pytest.approx(median["new"] - median["base"])
+
+
+def test_all_stats_are_one_block_for_each_group(tape: Path) -> None:
+    assert run(tape, "stats", "--all", "--format", "table").stdout.startswith("all · 7 exchanges ·")
+    blocks = run(tape, "stats", "--all", "--by", "status", "--format", "table").stdout.split("\n\n")
     assert [block.split(" ·")[0] for block in blocks] == ["status 200", "status 429"]
 
 
@@ -104,7 +145,9 @@ def test_a_statistic_is_a_column_of_the_page_and_a_field_of_every_quantity(tape:
 
 
 def test_what_had_no_room_is_reported_once_for_all_groups(tape: Path) -> None:
-    shown = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "stats", "--by", "status", columns=60)).split())
+    shown = " ".join(
+        re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "stats", "--all", "--by", "status", columns=60)).split()
+    )
     assert shown.count("hidden: ") == 1
     assert shown.endswith("hidden: mean, std, min, p90; widen the terminal or use --columns")
 
@@ -153,7 +196,8 @@ def test_the_fields_explain_themselves() -> None:
      ("stats", "--hist", "icl", "--format", "csv"), ("stats", "-f", "model:("), ("compare", "@"), ("check",),
      ("compare", "@", "@-1", "--base", "status:200"), ("compare", "--base", "status:200"), ("check", "--max", "x=1"),
      ("compare", "--base", "status:200", "--new", "status:("), ("check", "--min", "goodput=95%"),
-     ("stats", "--as", "vllm", "--by", "model"), ("stats", "--as", "otel", "--slo", "ttft<1s"),
+     ("stats", "--as", "vllm", "--by", "colour"), ("stats", "--as", "vllm", "--all"),
+     ("stats", "--as", "otel", "--slo", "ttft<1s"),
      ("stats", "--as", "vllm", "--include-failed"), ("stats", "--as", "vllm", "--percentile-method", "mlperf"),
      ("stats", "--as", "vlm"), ("stats", "--as", "vllm@0.9"), ("stats", "--tokenizer", __file__),
      ("compare", "--part", "request"), ("compare", "@", "@-1", "-e"),

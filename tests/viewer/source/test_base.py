@@ -26,7 +26,8 @@ def asked(place: Place, *arguments: str) -> Result:
 COMMANDS = [
     ("ls",), ("ls", "-n", "3", "--format", "table"), ("ls", "-s", "-stall", "--format", "json"),
     ("ls", "--spark"), ("ls", "--format", "ids"),
-    ("stats",), ("stats", "--by", "model", "--format", "json"), ("stats", "--hist", "icl", "--format", "table"),
+    ("stats",), ("stats", "--by", "model", "--format", "json"),
+    ("stats", "--all", "--hist", "icl", "--format", "table"),
     ("stats", "--slo", "ttft<800ms", "--include-failed", "--schema"),
     ("check", "--max", "ttft.p95=1500ms"), ("compare", COMPLETE, TOOLS),
     ("show", "@"), ("show", COMPLETE, "--format", "json"),

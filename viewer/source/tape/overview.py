@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
 
+from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import COVERED, exchanges, measures
@@ -214,6 +215,22 @@ def failures(connection: Connection, where: Condition | None = None, most: int =
     with connection.begin():
         found = connection.execute(statement.group_by(*names).order_by(*order).limit(most)).all()
     return [Failures(*row) for row in found]
+
+
+def endings(connection: Connection, where: Condition | None = None) -> dict[Ending, int]:
+    """Count how exchanges ended, equal endings together."""
+    is_error = OUTCOME == "error_event"
+    names = [
+        OUTCOME.label("outcome"),
+        column("outcome_detail").label("detail"),
+        case((is_error, column("error_code"))).label("code"),
+        case((OUTCOME == "http_error", exchanges.c.status)).label("status"),
+        func.coalesce(flagged("stall"), False).label("stalled"),
+        func.coalesce(flagged("burst"), False).label("buffered"),
+    ]
+    statement = queries.filtered(select(*names, func.count()).select_from(JOINED), where).group_by(*names)
+    with connection.begin():
+        return {Ending(*ending): count for *ending, count in connection.execute(statement)}
 
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:

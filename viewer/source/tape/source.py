@@ -12,9 +12,10 @@ from sqlalchemy import Connection, not_
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.commands import options, status
+from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Exchange, Reads
-from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED
 from wiretape.viewer.exchange.opened import Known
@@ -28,6 +29,7 @@ from wiretape.viewer.source.tape import conditions, live, queries
 from wiretape.viewer.source.tape.columns import among, column
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.decoder import LARGE
+from wiretape.viewer.timing.verdicts import Verdict, longest_stall, verdicts
 
 if TYPE_CHECKING:
     from wiretape.viewer.stats.heatmap import Heatmap
@@ -116,6 +118,11 @@ class Queried(base.Browsed):
 
         return overview.failures(self.connection, condition(selection))
 
+    def endings(self, selection: Selection) -> dict[Ending, int]:
+        from wiretape.viewer.source.tape import overview
+
+        return overview.endings(self.connection, condition(selection))
+
 
 class TapeSource(Queried):
     """An open tape."""
@@ -203,10 +210,13 @@ class TapeSource(Queried):
     def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> base.Change | None:
         return live.change(self.connection, known, condition(Selection(filter)), visible)
 
+    def stalls(self, numbers: Sequence[int]) -> dict[int, Verdict]:
+        judged = {no: self.details(no, DEFAULT).verdicts for no in numbers}
+        return {no: worst for no, found in judged.items() if (worst := longest_stall(found)) is not None}
+
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""
         from wiretape.viewer.timing.attribution import Attribution
-        from wiretape.viewer.timing.verdicts import verdicts
 
         preview = live.preview(self.connection, number)
         if preview is None or preview.row.outcome == "open":

@@ -1,0 +1,105 @@
+"""Pure: how exchanges ended in a few words, and whose doing it was: for lists, statistics and closing lines."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+
+
+class Ending(NamedTuple):
+    """The end of an exchange, or of several alike; `buffered` and `stalled` are the flags of its answer."""
+
+    outcome: str
+    detail: str | None = None
+    code: str | None = None
+    status: int | None = None
+    stalled: bool = False
+    buffered: bool = False
+
+    @property
+    def cause(self) -> str:
+        """What happened and whose doing it was, such as `cut by upstream`; of an HTTP error, its status."""
+        if self.outcome == "http_error":
+            return str(self.status or "HTTP error")
+        if self.outcome == "error_event" and "overload" in (self.code or "").lower():
+            return "overloaded"
+        return _CAUSES.get((self.outcome, self.detail)) or _CAUSES.get((self.outcome, None)) or safe(self.outcome)
+
+
+def counts(endings: Mapping[Ending, int]) -> str:
+    """Return how many exchanges ended how: complete ones, the causes of failures, cancelled and running ones."""
+    parts = [f"{count:,} {name}" for name, count in _by_kind(endings).items() if count]
+    failed = causes(endings)
+    return " · ".join(f"{part}: {failed}" if part.endswith(" failed") else part for part in parts)
+
+
+def causes(endings: Mapping[Ending, int]) -> str:
+    """Return the causes of failures, each with its count, the most frequent first."""
+    failures = Counter[str]()
+    for ending, count in endings.items():
+        if _kind(ending) == "failed":
+            failures[ending.cause] += count
+    return ", ".join(
+        _times(count, cause) for cause, count in sorted(failures.items(), key=lambda one: (-one[1], one[0]))
+    )
+
+
+def stalls(endings: Mapping[Ending, int], owners: Mapping[str, int] | None = None) -> str:
+    """Return the count of answers that stalled, by whose stalls they were where `owners` counts them."""
+    stalled = sum(count for ending, count in endings.items() if ending.stalled)
+    by = owners or {"": stalled}
+    return ", ".join(f"{counted(count, 'stall')} {owner}".rstrip() for owner, count in by.items() if count)
+
+
+def buffered(endings: Mapping[Ending, int]) -> str:
+    """Return the count of buffered answers."""
+    count = sum(count for ending, count in endings.items() if ending.buffered)
+    return f"{count:,} buffered" if count else ""
+
+
+def _times(count: int, cause: str) -> str:
+    return f"{count:,} × {cause}" if cause[:1].isdigit() else f"{count:,} {cause}"
+
+
+def _kind(ending: Ending) -> str:
+    return _KINDS.get(ending.outcome, "failed")
+
+
+def _by_kind(endings: Mapping[Ending, int]) -> dict[str, int]:
+    kinds = dict.fromkeys(("complete", "failed", "cancelled by the client", "running", "not measured"), 0)
+    for ending, count in endings.items():
+        kinds[_kind(ending)] += count
+    return kinds
+
+
+_KINDS: Final = {
+    "complete": "complete",
+    "client_closed": "cancelled by the client",
+    "open": "running",
+    "unmeasured": "not measured",
+}
+_CAUSES: Final[dict[tuple[str, str | None], str]] = {
+    ("complete", None): "complete",
+    ("open", None): "running",
+    ("unmeasured", None): "not measured",
+    ("client_closed", None): "cancelled by client",
+    ("connect_error", None): "no connection",
+    ("connect_error", "dns"): "host name not found",
+    ("connect_error", "refused"): "connection refused",
+    ("connect_error", "tls"): "TLS failed",
+    ("connect_error", "reset"): "connection reset",
+    ("connect_error", "local"): "machine out of sockets",
+    ("timeout", None): "timeout",
+    ("timeout", "connect"): "connect timeout",
+    ("timeout", "headers"): "no answer in time",
+    ("timeout", "idle"): "upstream fell silent",
+    ("truncated", None): "cut by upstream",
+    ("error_event", None): "error in the stream",
+    ("error_event", "before_output"): "error before output",
+    ("error_event", "mid_stream"): "error in mid-stream",
+    ("error_event", "finish"): "finish reason error",
+    ("malformed", None): "invalid JSON",
+    ("interrupted", None): "recorder stopped",
+}

@@ -1,0 +1,42 @@
+"""Causes: how exchanges ended, in a few words."""
+
+from tests.cases import each_case
+from wiretape.recorder.decode import causes
+from wiretape.recorder.decode.causes import Ending
+from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES
+
+
+def test_a_count_names_the_causes_of_failures_the_most_frequent_first() -> None:
+    endings = {
+        Ending("complete"): 9, Ending("complete", stalled=True): 2, Ending("truncated", "eof"): 1,
+        Ending("truncated", "reset"): 1, Ending("http_error", "rate_limited", None, 429): 1, Ending("client_closed"): 1,
+    }  # fmt: skip
+    found = "11 complete · 3 failed: 2 cut by upstream, 1 × 429 · 1 cancelled by the client"
+    assert causes.counts(endings) == found
+
+
+@each_case(
+    "ending, cause",
+    [
+        (Ending("http_error", "client_error", None, 404), "404"),
+        (Ending("error_event", "mid_stream", "overloaded_error"), "overloaded"),
+        (Ending("error_event", "mid_stream", "boom"), "error in mid-stream"),
+        (Ending("connect_error", "refused"), "connection refused"),
+        (Ending("truncated", "close_1011"), "cut by upstream"),
+        (Ending("new\x1b[2J"), "new␛[2J"),
+    ],
+)
+def test_a_cause_says_what_happened(ending: Ending, cause: str) -> None:
+    assert ending.cause == cause
+
+
+def test_every_outcome_and_detail_has_words_that_fit_a_column_of_a_list() -> None:
+    endings = [Ending(outcome, detail) for outcome in OUTCOMES for detail in (None, *DETAILS.get(outcome, ()))]
+    assert all("_" not in one.cause and len(one.cause) <= 23 for one in endings if one.outcome != "http_error")
+
+
+def test_stalls_are_counted_by_whose_they_were_where_that_is_known() -> None:
+    endings = {Ending("complete", stalled=True): 2, Ending("truncated", "eof", stalled=True, buffered=True): 1}
+    assert causes.stalls(endings) == "3 stalls"
+    assert causes.stalls(endings, {"by upstream": 2, "by client": 1}) == "2 stalls by upstream, 1 stall by client"
+    assert (causes.buffered(endings), causes.buffered({}), causes.stalls({})) == ("1 buffered", "", "")

@@ -1,0 +1,49 @@
+"""Statistics in a dozen lines."""
+
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection
+
+from wiretape.recorder.decode.causes import Ending
+from wiretape.viewer.report import digest
+from wiretape.viewer.report.digest import Counted
+from wiretape.viewer.source.tape import overview
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.summary import figures
+
+
+def row_of(connection: Connection, **values: int) -> dict[str, Any]:
+    """Give the row of a tape, with as many values 1, 2, 3, … ms of some quantities."""
+    (sample,) = overview.samples(connection)
+    row = summary.row(sample, ())
+    for name, count in values.items():
+        found = figures(np.arange(1.0, count + 1))
+        row |= {summary.field_name(QUANTITIES[name], statistic): value for statistic, value in found.items()}
+    return row
+
+
+def cells(row: dict[str, Any], name: str) -> list[str]:
+    lines = [line.plain for line in digest.page(row, Counted("generation")).lines]
+    (line,) = [line for line in lines if f"({name})" in line]
+    return line.split()[-5:]
+
+
+def test_a_percentile_is_shown_of_enough_values_only(connection: Connection) -> None:
+    assert cells(row_of(connection, ttft=19), "ttft") == ["19", "10.0", "–", "–", "19.0"]
+    assert cells(row_of(connection, ttft=20), "ttft") == ["20", "10.5", "19.1", "–", "20.0"]
+    assert cells(row_of(connection, ttft=100), "ttft") == ["100", "50.5", "95.0", "99.0", "100.0"]
+
+
+def test_a_page_says_what_is_missing_and_how_to_get_it(connection: Connection) -> None:
+    text = " ".join(line.plain for line in digest.page(row_of(connection), Counted("generation"), None, 80).lines)
+    assert "4 answers without usage" in text
+    assert 'stream_options={"include_usage": true}' in " ".join(text.split())
+
+
+def test_a_page_fits_its_terminal_and_names_whose_the_stalls_were(connection: Connection) -> None:
+    found = Counted("generation", " --db t.db", {Ending("complete", stalled=True): 2}, {"by upstream": 2})
+    lines = [line.plain for line in digest.page(row_of(connection), found, None, 60).lines]
+    assert max(map(len, lines)) <= 60
+    assert "slow      2 stalls by upstream: wiretape ls --db t.db -f" in lines

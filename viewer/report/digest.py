@@ -1,0 +1,122 @@
+"""Pure: statistics in a dozen lines of plain words: counts with their causes, the quantities that matter, what is slow,
+and what is missing; and groups of exchanges, one a row.
+
+`stats` lays out every statistic of every quantity. A percentile is shown only of values enough for it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from wiretape.recorder.decode import causes
+from wiretape.recorder.decode.causes import Ending
+from wiretape.recorder.decode.exchange import OUTCOMES
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.report import stats
+from wiretape.viewer.report.tables import Column, Table, number, paragraph, table
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.summary import Attempts, field_name
+from wiretape.viewer.text.formatting import UNKNOWN, cell
+
+ENOUGH: Final = {"p95": 20, "p99": 100}
+"""The fewest values of which a percentile is shown."""
+
+_QUANTITIES: Final = {"ttft": "first token", "icl": "gap between chunks", "latency": "whole answer", "tps": "speed"}
+_STATISTICS: Final = {"n": "n", "p50": "median", "p95": "p95", "p99": "p99", "max": "max"}
+_GROUPED: Final = (
+    ("ttft", "p50", "ttft ms"), ("ttft", "p95", "ttft p95"), ("icl", "p50", "icl ms"), ("latency", "p50", "latency ms"),
+    ("tps", "p50", "tokens/s"),
+)  # fmt: skip
+_EXPLAINED: Final = ("few", "usage_missing", "burst")
+"""Warnings for which the lines here have other words."""
+
+_USAGE: Final = 'stream_options={"include_usage": true}'
+_LABEL: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How the exchanges of statistics ended, and whose their stalls were: empty where that is not worked out.
+
+    `tape` is the option that names their source.
+    """
+
+    noun: str
+    tape: str = ""
+    endings: Mapping[Ending, int] = field(default_factory=dict)
+    stalls: Mapping[str, int] = field(default_factory=dict)
+
+
+def page(row: TableRow, found: Counted, objective: str | None = None, width: int | None = None) -> Table:
+    """Lay out one row of statistics; `objective` is that of its goodput, `width` the terminal's, in cells."""
+    head = f"{counted(row['n'], found.noun)} · {causes.counts(found.endings)}"
+    shown = table(_columns(row), [{"name": name} for name in _QUANTITIES], width)
+    notes = [line for label, text in _notes(row, found, objective) for line in paragraph(label, text, width)]
+    return Table([*paragraph("", head, width, "bold"), *shown.lines, *notes], shown.hidden)
+
+
+def groups(
+    rows: Sequence[TableRow], by: Sequence[str], objective: str | None = None, width: int | None = None
+) -> Table:
+    """Lay out groups of exchanges, one a row of their statistics."""
+    failed = Column(
+        "failed", "failed", lambda row: number(Attempts.of({name: row[f"n_{name}"] for name in OUTCOMES}).failed)
+    )
+    columns = [*(_key(name) for name in by), Column("n", "n", lambda row: number(row["n"])), failed]
+    if objective is not None:
+        columns.append(Column("goodput", "goodput", lambda row: stats.percent(row["goodput_pct"])))
+    columns += [_figure(*figure) for figure in _GROUPED]
+    laid_out = table(columns, rows, width, [column.name for column in columns])
+    notes = paragraph("", f"medians; p95 of {ENOUGH['p95']} or more values; --all has all figures", width, "dim")
+    return Table([*laid_out.lines, *notes], laid_out.hidden)
+
+
+def _key(name: str) -> Column:
+    return Column(name, name, lambda row: cell(row[name]))
+
+
+def _figure(name: str, statistic: str, title: str) -> Column:
+    return Column(title, title, lambda row: _shown(row, name, statistic))
+
+
+def _columns(row: TableRow) -> list[Column]:
+    """Return the columns of the page: the quantity in words, and its statistics."""
+
+    def words(line: TableRow) -> str:
+        quantity = QUANTITIES[line["name"]]
+        return f"{_QUANTITIES[quantity.name]} ({quantity.name}) {quantity.unit}"
+
+    def figure(statistic: str) -> Column:
+        return Column(statistic, _STATISTICS[statistic], lambda line: _shown(row, line["name"], statistic))
+
+    return [Column("name", "", words), *map(figure, _STATISTICS)]
+
+
+def _shown(row: TableRow, name: str, statistic: str) -> str:
+    """Return a statistic of a quantity, unknown if there are too few values for it."""
+    value: Any = row[field_name(QUANTITIES[name], statistic)]
+    return UNKNOWN if row[f"{name}_n"] < ENOUGH.get(statistic, 0) else number(value)
+
+
+def _notes(row: TableRow, found: Counted, objective: str | None) -> Iterator[tuple[str, str]]:
+    """Yield what is slow, what is missing, and what is to be known of the figures, each with its label."""
+    for flag, text in {
+        "stall": causes.stalls(found.endings, found.stalls),
+        "burst": causes.buffered(found.endings),
+    }.items():
+        if text:
+            yield f"{'slow':<{_LABEL}}", f"{text}: wiretape ls{found.tape} -f flag:{flag}"
+    for label, text in stats.paid(row, objective):
+        yield f"{label:<{_LABEL}}", text
+    if row["usage_missing_n"]:
+        of = f"{counted(row['usage_missing_n'], 'answer')} without usage"
+        yield f"{'missing':<{_LABEL}}", f"{of}, so without speed; OpenAI's APIs send it with {_USAGE}"
+    for warning in row["warnings"]:
+        if warning.partition(":")[0] not in _EXPLAINED:
+            yield f"{'note':<{_LABEL}}", stats.explained(warning)
+    few = [
+        statistic for statistic, least in ENOUGH.items() if any(0 < row[f"{name}_n"] < least for name in _QUANTITIES)
+    ]
+    if few:
+        yield f"{UNKNOWN:<{_LABEL}}", f"too few values: {', '.join(f'{name} needs {ENOUGH[name]}' for name in few)}"
