@@ -1,4 +1,4 @@
-"""Pure: how exchanges ended in a few words, and whose doing it was: for lists, statistics and closing lines."""
+"""Pure: endings of exchanges and their causes in a few words, for lists, statistics and closing lines."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Ending(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """What happened and whose doing it was, such as `cut by upstream`; of an HTTP error, its status."""
+        """The event and its party, such as `cut by upstream`; of an HTTP error, its status."""
         if self.outcome == "http_error":
             return str(self.status or "HTTP error")
         if self.outcome == "error_event" and "overload" in (self.code or "").lower():
@@ -29,7 +29,7 @@ class Ending(NamedTuple):
 
 
 def counts(endings: Mapping[Ending, int]) -> str:
-    """Return how many exchanges ended how: complete ones, the causes of failures, cancelled and running ones."""
+    """Return the counts of complete, failed, cancelled and running exchanges, with the causes of failures."""
     parts = [f"{count:,} {name}" for name, count in _by_kind(endings).items() if count]
     failed = causes(endings)
     return " · ".join(f"{part}: {failed}" if part.endswith(" failed") else part for part in parts)

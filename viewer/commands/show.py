@@ -20,6 +20,19 @@ _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and 
 
 
 def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
+    from wiretape.viewer.exchange import story
+    from wiretape.viewer.timing.attribution import Attribution
+    from wiretape.viewer.timing.verdicts import verdicts
+
+    if out.format not in (None, "table"):
+        _facts(one, out, limits)
+        return
+    row, timed = one.worked_out(), Attribution(*one.observed())
+    judged = verdicts(timed, row.outcome, limits)
+    output.show(story.lines(row, timed, judged, one.headers()[1], output.width()))
+
+
+def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:
     from wiretape.viewer import rows
     from wiretape.viewer.exchange import report
     from wiretape.viewer.timing.attribution import Attribution
@@ -171,10 +184,10 @@ def _write_bytes(data: bytes) -> None:
 
 
 _PARTS: dict[str, Part] = {
-    "summary": _summary, "text": _text, "conversation": _conversation, "timing": _timing, "events": _events,
-    "reads": _reads, "request": _request, "raw": _raw,
+    "summary": _summary, "facts": _facts, "text": _text, "conversation": _conversation, "timing": _timing,
+    "events": _events, "reads": _reads, "request": _request, "raw": _raw,
 }  # fmt: skip
-_JUDGED = ("summary", "timing")
+_JUDGED = ("summary", "facts", "timing")
 _DECODED = ("text", "conversation", "events")
 _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit; --part raw has all bytes"
 

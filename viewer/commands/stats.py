@@ -22,6 +22,7 @@ from wiretape.viewer.commands.output import Output
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.report.digest import Counted
+    from wiretape.viewer.report.tables import Table
     from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Measuring, Place, Selection, Source
     from wiretape.viewer.stats.check import Rule
@@ -78,8 +79,8 @@ def stats(
 ) -> None:
     """Count, time and rate the exchanges of a tape.
 
-    On a terminal: how many ended how, the times that matter, and what is slow or missing; with --by, one row per group.
-    A percentile needs enough values: p95 20, p99 100. With --all, every statistic, as in the other formats.
+    A terminal gets counts with causes, four quantities, stalls and missing usage; with --by, one row per group. A
+    percentile needs enough values: p95 20, p99 100. With --all, every statistic, as in the other formats.
 
     Rates and latencies cover generations (chat and the like), unless the filter names the operation. Latency is that of
     complete exchanges only. Durations are in ms and start at T0, just before the request was sent. Standard deviations
@@ -204,7 +205,7 @@ def _show_blocks(
 
 
 def _show_drawings(found: "Sequence[Figures]", drawn: "Quantity | None") -> None:
-    """Print the histogram of a quantity in each group, if one was asked for."""
+    """Print the histogram of a quantity in each group, if any."""
     from wiretape.viewer.report import stats
 
     for one in found:
@@ -350,6 +351,7 @@ def _figures(
     help="Compare by the definitions of a tool, as stats --as has them: without intervals.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap samples.")
+@click.option("--all", "full", is_flag=True, help="Show every metric, each with its interval in its unit.")
 @click.option(
     "-e",
     "--exit-code",
@@ -374,6 +376,7 @@ def compare(
     all_operations: bool,
     tool: str | None,
     seed: int,
+    full: bool,
     exit_code: bool,
     part: str,
     out: Output,
@@ -386,8 +389,7 @@ def compare(
     comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equal groups, about one finds
     a difference. An interval that contains 0 shows no clear difference.
     """
-    from wiretape.viewer.report import tables
-    from wiretape.viewer.rows import only
+    from wiretape.viewer.report import comparison
     from wiretape.viewer.stats import compare
 
     if len(ids) == 2 and base is None and new is None:
@@ -398,12 +400,8 @@ def compare(
         _refuse("two exchanges are only shown side by side", only_groups)
         if part == "request":
             _compare_requests(db, ids, exit_code, out)
-            return
-        fields = out.fields(compare.PAIR_FIELDS)
-        with output.opened(options.place(db)) as source:
-            pair = [source.exchange(source.find(id)).detail() for id in ids]
-        names = fields or tuple(compare.PAIR_FIELDS)
-        out.put_rounded(names, only(compare.pair(*pair), names), fields or compare.PAIR_IMPORTANT, tables.LEAST)
+        else:
+            _compare_pair(db, ids, full, out)
         return
     if ids or base is None or new is None or part == "request":
         groups = "" if part == "request" else ", or two groups with --base and --new"
@@ -413,15 +411,51 @@ def compare(
         _refuse("--as measures as that tool does, without a verdict", useless)
         _compare_as(db, where, base, new, tool, out, all_operations)
         return
-    fields = out.fields(compare.FIELDS)
     sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
+    fields = out.fields(compare.FIELDS)
     with output.opened(options.place(db)) as source:
         before, after = _sides(source, sides, include_failed, all_operations)
     rows = compare.groups(before, after, seed)
-    names = fields or tuple(compare.FIELDS)
-    out.put_rounded(names, only(rows, names), fields or compare.IMPORTANT)
+    _put_comparison(out, rows, fields, comparison.groups, tuple(compare.FIELDS), compare.IMPORTANT, full)
     if exit_code and (code := compare.exit_code(rows)):
         raise click.exceptions.Exit(code)
+
+
+def _compare_pair(db: "Place | None", ids: tuple[str, ...], full: bool, out: Output) -> None:
+    """Show two exchanges side by side."""
+    from wiretape.viewer.report import comparison
+    from wiretape.viewer.stats import compare
+
+    fields = out.fields(compare.PAIR_FIELDS)
+    with output.opened(options.place(db)) as source:
+        a, b = (source.exchange(source.find(id)).detail() for id in ids)
+    rows, known = compare.pair(a, b), tuple(compare.PAIR_FIELDS)
+    _put_comparison(out, rows, fields, comparison.pair, known, compare.PAIR_IMPORTANT, full)
+
+
+def _put_comparison(
+    out: Output,
+    rows: "Sequence[TableRow]",
+    fields: tuple[str, ...] | None,
+    laid_out: "Callable[[Sequence[TableRow], int | None], Table]",
+    known: tuple[str, ...],
+    important: Sequence[str],
+    full: bool,
+) -> None:
+    """Write a comparison: for people the main metrics, or all metrics once, else every row."""
+    from rich.text import Text
+
+    from wiretape.viewer.report import comparison, tables
+    from wiretape.viewer.rows import only
+
+    if out.is_table and fields is None and not full:
+        output.show_table(laid_out(rows, output.width()))
+        return
+    names, (shown, repeated) = fields or known, comparison.distinct(rows) if out.is_table else (rows, [])
+    out.put_rounded(names, only(shown, names), fields or important, tables.LEAST if "a" in known else None)
+    if repeated:
+        label = "equal to one above: "
+        output.show(Text(line.plain, "dim") for line in tables.paragraph(label, ", ".join(repeated), output.width()))
 
 
 def _compare_as(

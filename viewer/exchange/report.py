@@ -28,16 +28,16 @@ from wiretape.viewer.timing.verdicts import Verdict
 HINT: Final = "--part raw shows it"
 """A hint for bodies without a decoded text."""
 
-_JUDGED: Final = ("stall", "burst")
+JUDGED: Final = ("stall", "burst")
 """The flags that verdicts replace: by other limits than the recorder's, there may be none."""
-_LABELS: Final = 11
+LABELS: Final = 11
 _PLAIN_WIDTH: Final = 120
 _PREVIEW: Final = 60
 _MOST_VERDICTS: Final = 5
 _HEX_BYTES: Final = 4096
 _IDENTIFYING: Final = re.compile(r"(?:^|-)request-?id$|^cf-ray$|^retry-after|rate-?limit", re.IGNORECASE)
 """The names of headers with the API's id of the request, and with its limits."""
-_STYLES: Final[dict[Tone, str]] = {
+STYLES: Final[dict[Tone, str]] = {
     "plain": "", "strong": "bold", "muted": "dim", "accent": "cyan", "success": "green", "warning": "yellow",
     "error": "red",
 }  # fmt: skip
@@ -46,7 +46,7 @@ _STYLES: Final[dict[Tone, str]] = {
 def drawn(lines: Iterable[Line]) -> Iterator[Text]:
     """Yield lines of pieces and tones as text for a terminal."""
     for pieces in lines:
-        yield Text.assemble(*((block(text), _STYLES[tone]) for text, tone in pieces))
+        yield Text.assemble(*((block(text), STYLES[tone]) for text, tone in pieces))
 
 
 def page(
@@ -59,18 +59,24 @@ def page(
 
     Of the response's headers those are shown that name the request or its limits, of many stalls the longest.
     """
-    named = [(name, value) for name, value in response_headers if _IDENTIFYING.search(name)]
     figures = [
-        *facts.told(row, verdicts, (Fact("header", (f"{line(name)}: {line(value)}",)) for name, value in named)),
+        *facts.told(row, verdicts, identifying(response_headers)),
         *([Fact("", (line(row.sparkline),))] if row.sparkline else []),
     ]
     yield Text.assemble((line(row.id), "bold"), f"  {line(row.method)} {line(row.upstream + row.path)}")
-    yield from _facts(figures, width)
-    yield from drawn(_longest(verdicts))
-    yield from _facts(
-        (Fact("flag", (f"{line(flag)}: {meaning}",)) for flag, meaning in facts.flags(row, _JUDGED)), width
+    yield from laid_out(figures, width)
+    yield from longest(verdicts)
+    yield from laid_out(
+        (Fact("flag", (f"{line(flag)}: {meaning}",)) for flag, meaning in facts.flags(row, JUDGED)), width
     )
-    yield from _facts(_texts(row), width)
+    yield from laid_out(texts(row), width)
+
+
+def identifying(headers: Sequence[Sequence[str]]) -> Iterator[Fact]:
+    """Yield those of a response's headers that name the request or its limits."""
+    for name, value in headers:
+        if _IDENTIFYING.search(name):
+            yield Fact("header", (f"{line(name)}: {line(value)}",))
 
 
 def timing(
@@ -83,7 +89,7 @@ def timing(
         yield Text("note: a client that reads slowly shows only once the system's buffers for it are full", "dim")
     yield Text()
     for verdict in verdicts:
-        yield from drawn(pages.judged(verdict, _LABELS))
+        yield from drawn(pages.judged(verdict, LABELS))
     if untimed is not None:
         yield Text(f"no verdict: {FLAGS[untimed]}")
     elif not verdicts:
@@ -133,24 +139,31 @@ def body(data: bytes) -> Iterator[Text]:
     yield Text(f"({counted(len(data), 'byte')}, not text; a pipe or a file gets all of them)", "dim")
 
 
-def _facts(found: Iterable[Fact], width: int | None) -> Iterator[Text]:
+def laid_out(found: Iterable[Fact], width: int | None) -> Iterator[Text]:
+    """Yield facts beside their labels, in as many lines of the terminal's width as they need."""
     for fact in found:
-        for (label, _), *rest in pages.labelled(fact, width or _PLAIN_WIDTH, _LABELS):
+        for (label, _), *rest in pages.labelled(fact, width or _PLAIN_WIDTH, LABELS):
             yield from drawn([[(label, "muted"), *rest]])
 
 
-def _texts(row: DetailRow) -> Iterator[Fact]:
+def texts(row: DetailRow) -> Iterator[Fact]:
+    """Yield the beginning of each text of an answer, and its tool calls."""
     for name, text in row.texts.items():
         yield Fact(name, (f"{len(text):,} characters: {clipped(line(text), _PREVIEW)}",))
     for call in row.tool_calls or ():
         yield Fact("tool call", (clipped(line(f"{call['name']}({call['arguments']})"), 2 * _PREVIEW),))
 
 
+def longest(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+    """Yield the longest of the verdicts, and how many there are besides."""
+    return drawn(_longest(verdicts))
+
+
 def _longest(verdicts: Sequence[Verdict]) -> Iterator[Line]:
     ranked = sorted(verdicts, key=lambda verdict: (verdict.kind == "stall", -verdict.lasted_ns))[:_MOST_VERDICTS]
     for verdict in verdicts:
         if verdict in ranked:
-            yield from pages.judged(verdict, _LABELS)
+            yield from pages.judged(verdict, LABELS)
     if len(ranked) < len(verdicts):
         more = counted(len(verdicts) - len(ranked), "shorter stall")
-        yield [(" " * _LABELS, "plain"), (f"and {more}: see --part timing", "plain")]
+        yield [(" " * LABELS, "plain"), (f"and {more}: see --part timing", "plain")]

@@ -1,5 +1,5 @@
-"""Pure: statistics in a dozen lines of plain words: counts with their causes, the quantities that matter, what is slow,
-and what is missing; and groups of exchanges, one a row.
+"""Pure: statistics in a dozen lines of plain words: counts with their causes, four quantities, stalls, missing usage;
+and groups of exchanges, one a row.
 
 `stats` lays out every statistic of every quantity. A percentile is shown only of values enough for it.
 """
@@ -20,7 +20,7 @@ from wiretape.viewer.stats.summary import Attempts, field_name
 from wiretape.viewer.text.formatting import UNKNOWN, cell
 
 ENOUGH: Final = {"p95": 20, "p99": 100}
-"""The fewest values of which a percentile is shown."""
+"""Minimum number of values for a percentile."""
 
 _QUANTITIES: Final = {"ttft": "first token", "icl": "gap between chunks", "latency": "whole answer", "tps": "speed"}
 _STATISTICS: Final = {"n": "n", "p50": "median", "p95": "p95", "p99": "p99", "max": "max"}
@@ -37,7 +37,7 @@ _LABEL: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How the exchanges of statistics ended, and whose their stalls were: empty where that is not worked out.
+    """Counts of the endings of exchanges, and of the parties that caused their stalls: empty if these were not judged.
 
     `tape` is the option that names their source.
     """
@@ -100,7 +100,7 @@ def _shown(row: TableRow, name: str, statistic: str) -> str:
 
 
 def _notes(row: TableRow, found: Counted, objective: str | None) -> Iterator[tuple[str, str]]:
-    """Yield what is slow, what is missing, and what is to be known of the figures, each with its label."""
+    """Yield stalls, costs, missing usage and warnings, each with its label."""
     for flag, text in {
         "stall": causes.stalls(found.endings, found.stalls),
         "burst": causes.buffered(found.endings),

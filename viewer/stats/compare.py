@@ -13,6 +13,7 @@ width of simultaneous intervals: for correlated metrics they are hardly wider th
 has a seed.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -220,6 +221,12 @@ def percentile_interval(values: Values, percent: int) -> Interval | None:
         return None
     _, low, high = _estimate(np.sort(values), percent)
     return low, high
+
+
+def least(metric: str) -> int:
+    """Return the fewest values of a side that a verdict on a metric needs."""
+    percent = next((percent for percent in _PERCENTS if f"_p{percent}" in metric.removesuffix("_ms")[-4:]), 0)
+    return math.ceil(_least(percent))
 
 
 def _least(percent: int) -> float:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,25 @@ def test_the_summary_tells_a_stall_and_who_was_slow(tape: Path) -> None:
     by_others = run(tape, "show", TOOLS, "--stall-ms", "3000").stdout
     assert "upstream silent" not in by_others
     assert "stall:" not in by_others
-    assert "no_usage:" in by_others
+    assert "flags      no_usage" in by_others
+
+
+def test_the_summary_begins_with_what_happened_and_whose_doing_it_was(tape: Path) -> None:
+    assert run(tape, "show", TOOLS).stdout.startswith("✓ complete, stall 3.0 s by upstream\n")
+    assert run(tape, "show", COMPLETE).stdout.startswith("✓ complete, longest gap 50.0 ms\n")
+    limited = run(tape, "show", LIMITED).stdout
+    assert limited.startswith("✗ upstream answered 429: rate_limit_exceeded: slow down\n")
+    assert (
+        "times      sent → headers 20.0 ms → first token 110.0 ms → done 180.0 ms" in run(tape, "show", COMPLETE).stdout
+    )
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_summary_draws_the_gaps_with_their_scale_within_the_terminal(tape: Path, columns: int) -> None:
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "show", COMPLETE, columns=columns))
+    assert ("▃" in shown, "╷100 ms" in shown, "gaps: ▁ <3" in shown) == (True, True, True)
+    drawing = shown[shown.index("╷0") - 11 : shown.index("· first output")]
+    assert max(map(len, drawing.splitlines())) <= columns
 
 
 @pytest.mark.parametrize("part", ["text", "conversation", "events", "reads", "request", "raw"])
@@ -110,7 +129,7 @@ def test_thresholds_set_elsewhere_are_no_error(tape: Path, monkeypatch: pytest.M
 def test_the_help_says_what_comes_without_a_format(tape: Path) -> None:
     said = " ".join(run(tape, "show", "--help").stdout.split())
     assert "[default: a page; on a pipe tsv of timing, events and reads, bytes of text and request]" in said
-    assert run(tape, "show", TOOLS).stdout.startswith(f"{TOOLS}  POST https://")
+    assert run(tape, "show", TOOLS, "--part", "facts").stdout.startswith(f"{TOOLS}  POST https://")
 
 
 def test_timing_is_a_row_for_each_verdict_for_programs_and_a_page_for_people(tape: Path) -> None:
@@ -223,12 +242,13 @@ def test_the_page_has_the_headers_and_names_request_ids_and_limits_first(tmp_pat
     with recorder(path) as tape:
         tape.begin("aaaa000000000001", COMPLETE_READS, headers=sent)
         tape.end("aaaa000000000001", COMPLETE_READS)
-    shown = run(path, "show", "@").stdout
-    told = [row.split(maxsplit=1)[1] for row in shown.splitlines() if row.startswith("header ")]
-    assert told == ["x-request-id: req_1", "retry-after: 20", "x-ratelimit-remaining-tokens: 7"]
+    shown = run(path, "show", "@", "--part", "facts").stdout
+    for page in (shown, run(path, "show", "@").stdout):
+        told = [row.split(maxsplit=1)[1] for row in page.splitlines() if row.startswith("header ")]
+        assert told == ["x-request-id: req_1", "retry-after: 20", "x-ratelimit-remaining-tokens: 7"]
     assert "response headers\ncontent-type: text/event-stream\n" in shown
     assert "request headers\nhost: api.example.com\nauthorization: REDACTED" in shown
-    assert "request headers" not in on_terminal(path, "show", "@")
+    assert "request headers" not in on_terminal(path, "show", "@", "--part", "facts")
 
 
 @pytest.mark.parametrize(("id", "reason"), [

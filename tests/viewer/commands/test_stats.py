@@ -157,7 +157,7 @@ def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns
     given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
     lines = [
         re.sub(r"\x1b\[[0-9;]*m", "", line)
-        for line in on_terminal(made, "compare", *given, columns=columns).split("\r\n")
+        for line in on_terminal(made, "compare", "--all", *given, columns=columns).split("\r\n")
     ]
     assert [lines[0].split()[0], lines[0].split()[-1]] == ["metric", "verdict"]
     assert max(map(len, lines)) <= columns
@@ -166,9 +166,39 @@ def test_a_comparison_keeps_its_verdict_on_a_narrow_terminal(made: Path, columns
 
 @pytest.mark.parametrize("columns", [60, 80, 100])
 def test_two_exchanges_keep_both_sides_and_their_difference_on_a_narrow_terminal(tape: Path, columns: int) -> None:
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "compare", "@", "@-1", columns=columns)).split("\r\n")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "compare", "--all", "@", "@-1", columns=columns)).split(
+        "\r\n"
+    )
     assert shown[0].split()[:4] == ["metric", "a", "b", "difference"]
     assert max(map(len, shown)) <= columns
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_comparison_begins_with_its_verdict_and_fits_a_terminal(made: Path, columns: int) -> None:
+    sides = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(made, "compare", *sides, columns=columns)).split("\r\n")
+    assert re.fullmatch(r"new is slower: ttft \+\d+ % \[\+\d+ %, \+\d+ %\]", shown[0])
+    assert shown[1].split() == ["base", "new", "change", "verdict"]
+    assert max(map(len, shown)) <= columns
+    assert any("needs n ≥ 100" in line for line in shown if line.startswith("first token p95"))
+
+
+def test_two_exchanges_are_compared_by_what_matters_first(tape: Path) -> None:
+    shown = run(tape, "compare", COMPLETE, TOOLS, "--format", "table").stdout.splitlines()
+    assert shown[0] == "b is slower: latency +1,700 % (170.0 → 3,060.0 ms)"
+    assert [line.split()[0] for line in shown[2:5]] == ["model", "outcome", "ttft_ms"]
+
+
+def test_durations_that_are_equal_here_are_not_repeated_but_named(tape: Path) -> None:
+    shown = run(tape, "compare", "--all", COMPLETE, TOOLS, "--format", "table").stdout
+    rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)
+    assert [name in (line.split()[0] for line in shown.splitlines()) for name in ("icl_max_ms", "max_stall_ms")] == [
+        True,
+        False,
+    ]
+    assert "equal to one above: " in shown
+    assert "max_stall_ms" in shown.split("equal to one above: ")[1]
+    assert {"icl_max_ms", "max_stall_ms"} <= {row["metric"] for row in rows}
 
 
 def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, made: Path) -> None:
@@ -227,7 +257,7 @@ def test_a_tokenizer_that_is_none_is_an_error_of_one_line(tape: Path) -> None:
 
 
 def test_two_exchanges_are_compared_side_by_side(tape: Path) -> None:
-    lines = run(tape, "compare", COMPLETE, TOOLS, "--format", "table").stdout.splitlines()
+    lines = run(tape, "compare", "--all", COMPLETE, TOOLS, "--format", "table").stdout.splitlines()
     (ttft,) = [line.split() for line in lines if line.startswith("ttft_ms")]
     assert ttft == ["ttft_ms", "110.0", "50.0", "-60.0", "-54.5"]
     rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)

@@ -41,7 +41,7 @@ def test_the_page_and_the_statistics_say_that_it_is_withheld(hiding: Path) -> No
 
 
 def test_the_longest_gap_and_the_longest_silence_are_distinguished(hiding: Path) -> None:
-    shown = run(hiding, "show", HIDDEN).stdout
+    shown = run(hiding, "show", HIDDEN, "--part", "facts").stdout
     assert "longest gap 10.0" in shown
     assert "longest silence 10.0" in shown
     with recorder(hiding) as tape:

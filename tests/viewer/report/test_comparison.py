@@ -1,0 +1,44 @@
+"""Comparisons for people."""
+
+from typing import Any
+
+from wiretape.viewer.report import comparison
+from wiretape.viewer.stats import compare
+
+
+def row(metric: str, verdict: str, base: float = 100.0, new: float = 130.0, **values: Any) -> dict[str, Any]:
+    change = {"difference": new - base, "change_pct": 100 * (new - base) / base if base else None}
+    sizes = {"base_n": 70, "new_n": 70}
+    return {
+        "metric": metric,
+        **sizes,
+        "base": base,
+        "new": new,
+        **change,
+        "low": 9.0,
+        "high": 50.0,
+        "verdict": verdict,
+    } | values
+
+
+def test_a_headline_names_the_first_metric_that_got_worse_before_one_that_got_better() -> None:
+    rows = [row("tps_p50", compare.BETTER), row("ttft_p50_ms", compare.WORSE)]
+    assert comparison.headline(rows) == "new is slower: ttft +30 % [+9.0 %, +50 %]"
+    assert comparison.headline(rows[:1]) == "new is faster: tps +30 % [+9.0 %, +50 %]"
+
+
+def test_a_headline_says_that_nothing_is_clear_or_how_many_values_it_takes() -> None:
+    unclear = row("ttft_p50_ms", compare.UNCLEAR, low=-20.0)
+    assert comparison.headline([unclear]) == "no clear difference: ttft +30 % [−20 %, +50 %]"
+    few = row("ttft_p95_ms", compare.TOO_FEW, low=None, high=None)
+    assert comparison.headline([few]) == "undecided: needs n ≥ 100 to decide"
+
+
+def test_a_rate_changes_by_points() -> None:
+    rows = [row("error_rate_pct", compare.WORSE, 2.0, 5.0, low=0.5, high=6.0)]
+    assert comparison.headline(rows) == "new is failing more: error rate +3.0 pp [+0.5, +6.0]"
+
+
+def test_a_base_of_0_has_its_change_in_the_unit_of_the_metric() -> None:
+    rows = [row("each_icl_p50_p50_ms", compare.UNCLEAR, 0.0, 5.0, low=-1.0, high=6.0)]
+    assert comparison.headline(rows) == "no clear difference: each icl +5.0 ms [−1.0, +6.0]"

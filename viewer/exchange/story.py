@@ -1,0 +1,91 @@
+"""Pure: one exchange in a dozen lines: what happened and whose doing it was, its times, its gaps drawn, its answer.
+
+All facts are in `report.page`.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.text import Text
+
+from wiretape.viewer.exchange import facts, report, states
+from wiretape.viewer.exchange.facts import Fact
+from wiretape.viewer.rows import DetailRow, Headers, ms, ns
+from wiretape.viewer.text import formatting, sparkline
+from wiretape.viewer.text.formatting import host, line, moment
+from wiretape.viewer.timing import wording
+from wiretape.viewer.timing.attribution import Attribution
+from wiretape.viewer.timing.verdicts import Verdict
+
+_PLAIN_WIDTH: Final = 100
+_MOST_DRAWN: Final = 90
+_PARTS: Final = (
+    "--part facts: all figures, flags and headers;",
+    "timing, text, conversation, events, reads, request, raw",
+)
+
+
+def lines(
+    row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], headers: Headers, width: int | None = None
+) -> Iterator[Text]:
+    """Yield an exchange in a dozen lines; `headers` are those of its response, `width` the terminal's, in cells."""
+    room = width or _PLAIN_WIDTH
+    stands = states.state(row)
+    for text in textwrap.wrap(f"{stands.sign} {sentence(row, verdicts)}", room, subsequent_indent="  "):
+        yield Text(text, report.STYLES[stands.tone])
+    yield from report.laid_out(_named(row), room)
+    yield from report.laid_out([_times(row, timed)], room)
+    yield from _drawn(row, timed, min(room - report.LABELS, _MOST_DRAWN))
+    yield from report.longest(verdicts)
+    yield from report.laid_out(_answer(row, verdicts), room)
+    yield from report.laid_out(report.identifying(headers), room)
+    yield from report.laid_out(report.texts(row), room)
+    yield from report.laid_out([Fact("more", _PARTS)], room)
+
+
+def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
+    """Return the ending of an exchange and its party, with its longest stall or gap."""
+    slow = wording.brief(verdicts)
+    if row.outcome != "complete":
+        return f"{facts.reason(row)}{f'; {slow}' if slow else ''}"
+    gap = "" if row.max_stall_ms is None else f", longest gap {formatting.ms(row.max_stall_ms)} ms"
+    return f"complete, {slow}" if slow else f"complete{gap}"
+
+
+def _named(row: DetailRow) -> Iterator[Fact]:
+    yield Fact("exchange", (line(row.id), line(row.model), f"{line(row.method)} {line(host(row.upstream) + row.path)}"))
+    labels = [line(f"{key}={label}") for key, label in row.labels.items()]
+    yield Fact("started", (f"{moment(row.started_at)} UTC", *labels))
+
+
+def _times(row: DetailRow, timed: Attribution) -> Fact:
+    """Return the way of an answer: when its headers, its first output and its end came, since the request was sent."""
+    known = {"headers": ms(timed.exchange.headers_ns), "first token": row.ttft_ms, "done": row.duration_ms}
+    reached = (f"{name} {formatting.ms(value)} ms" for name, value in known.items() if value is not None)
+    return Fact("times", (" → ".join(("sent", *reached)),))
+
+
+def _drawn(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:
+    """Yield the gaps drawn on an axis of time, and the scale of their heights."""
+    at = [one.at_ns for one in timed.outputs if one.at_ns is not None]
+    end = ns(row.duration_ms)
+    if not at or not end or cells <= 0:
+        return
+    drawing = sparkline.line(at, end, end, cells)
+    indent = " " * report.LABELS
+    yield Text(f"{indent}{sparkline.axis(end, cells)}", "dim")
+    yield Text(f"{indent}{drawing}")
+    for text in textwrap.wrap(sparkline.LEGEND, cells + report.LABELS):
+        yield Text(text, "dim")
+
+
+def _answer(row: DetailRow, verdicts: Sequence[Verdict]) -> Iterator[Fact]:
+    """Yield the tokens and the cost, and the names of the flags that verdicts do not replace."""
+    burst = any(verdict.kind == "burst" for verdict in verdicts)
+    for fact in facts.measured(row, burst=burst):
+        known = tuple(part for part in fact.parts if not part.endswith(formatting.UNKNOWN))
+        if known and fact.label in ("tokens", "cost"):
+            yield Fact(fact.label, known)
+    if named := [flag for flag, _ in facts.flags(row, report.JUDGED)]:
+        yield Fact("flags", tuple(map(line, named)))

@@ -1,0 +1,139 @@
+"""Pure: comparisons for people: a headline, and the metrics that matter, with their intervals in one column."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from wiretape.viewer.report.tables import LEAST, Column, Table, number, paragraph, table
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats import compare
+from wiretape.viewer.text.formatting import UNKNOWN, cell
+
+_GROUPS: Final = {
+    "ttft_p50_ms": "first token (ttft) ms",
+    "ttft_p95_ms": "first token p95 ms",
+    "each_icl_p50_p50_ms": "chunk gap (icl) ms",
+    "latency_p50_ms": "whole answer ms",
+    "tps_p50": "speed (tps) tokens/s",
+    "error_rate_pct": "failed %",
+}
+_VERDICTS: Final = {compare.BETTER: "better", compare.WORSE: "worse", compare.UNCLEAR: "not clear"}
+_PAIR: Final = ("model", "outcome", "ttft_ms", "max_stall_ms", "latency_ms", "tps_user", "output_tokens")
+_WORDS: Final = {"_ms": ("slower", "faster"), "tps": ("slower", "faster"), "_pct": ("failing more", "failing less")}
+
+
+def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
+    """Lay out a comparison of two groups: a headline and six rows."""
+    shown = [row for row in rows if row["metric"] in _GROUPS]
+    columns = [
+        Column("metric", "", lambda row: _GROUPS[row["metric"]]),
+        Column("base", "base", lambda row: number(row["base"])),
+        Column("new", "new", lambda row: number(row["new"])),
+        Column("change", "change", _change),
+        Column("verdict", "verdict", _verdict, lambda row: _verdict(row).removesuffix(" to decide")),
+    ]
+    laid_out = table(columns, shown, width, ("metric", "verdict", "change", "new", "base"))
+    of = f"medians of {_sizes(shown)}; all intervals hold together with 95 %; --all has every metric"
+    head = paragraph("", headline(shown), width, "bold")
+    return Table([*head, *laid_out.lines, *paragraph("", of, width, "dim")], laid_out.hidden)
+
+
+def headline(rows: Sequence[TableRow]) -> str:
+    """Return the verdict of a comparison of groups: the first metric that got worse, else the first that got better."""
+    for verdict, place in ((compare.WORSE, 0), (compare.BETTER, 1)):
+        for row in rows:
+            if row["verdict"] == verdict:
+                return f"new is {_words(row['metric'])[place]}: {_short(row)}"
+    decided = [row for row in rows if row["verdict"] == compare.UNCLEAR]
+    if decided:
+        return f"no clear difference: {_short(decided[0])}"
+    return f"undecided: {_verdict(rows[0])}" if rows else "undecided"
+
+
+def distinct(rows: Sequence[TableRow]) -> tuple[list[TableRow], list[str]]:
+    """Return the rows of a comparison without the durations that are equal to one above, and the metrics of these."""
+    kept, repeated, seen = list[TableRow](), list[str](), set[tuple[Any, ...]]()
+    for row in rows:
+        own = tuple(value for name, value in row.items() if name != "metric")
+        is_known = row.get("difference") is not None and row["metric"].endswith("_ms")
+        if is_known and own in seen:
+            repeated.append(row["metric"])
+        else:
+            kept.append(row)
+        if is_known:
+            seen.add(own)
+    return kept, repeated
+
+
+def pair(rows: Sequence[TableRow], width: int | None = None) -> Table:
+    """Lay out a comparison of two exchanges: a headline and the metrics that matter."""
+    by_name = {row["metric"]: row for row in rows}
+    shown = [by_name[name] for name in _PAIR]
+    columns = [
+        Column(name, title, lambda row, name=name: _side(row[name]))  # type: ignore[misc]
+        for name, title in (("metric", ""), ("a", "a"), ("b", "b"), ("difference", "b − a"))
+    ]
+    columns.append(Column("change", "change", lambda row: _signed(row["change_pct"])))
+    laid_out = table(columns, shown, width, ("metric", "b", "a", "difference", "change"), LEAST)
+    head = paragraph("", _pair_headline(by_name), width, "bold")
+    return Table([*head, *laid_out.lines, *paragraph("", "--all has every metric", width, "dim")], laid_out.hidden)
+
+
+def _pair_headline(by_name: dict[str, TableRow]) -> str:
+    for name in ("latency_ms", "ttft_ms"):
+        row = by_name[name]
+        if row["difference"]:
+            word = "slower" if row["difference"] > 0 else "faster"
+            stem = name.removesuffix("_ms")
+            return f"b is {word}: {stem} {_signed(row['change_pct'])} ({number(row['a'])} → {number(row['b'])} ms)"
+    return "no difference in time is known"
+
+
+def _side(value: Any) -> str:
+    return number(value) if value is None or isinstance(value, int | float) else cell(value)
+
+
+def _words(metric: str) -> tuple[str, str]:
+    return next(words for part, words in _WORDS.items() if part in metric)
+
+
+def _short(row: TableRow) -> str:
+    """Return a metric's name and its change, such as `ttft +30 % [+9 %, +50 %]`."""
+    name = (
+        row["metric"]
+        .removesuffix("_ms")
+        .removesuffix("_pct")
+        .removesuffix("_p50")
+        .replace("_p50", "")
+        .replace("_", " ")
+    )
+    return f"{name} {_change(row)}"
+
+
+def _change(row: TableRow) -> str:
+    """Return the change with its interval in percent of the base; of a rate, in points of percent (pp)."""
+    ends = [row[name] for name in ("difference", "low", "high")]
+    base, is_rate = row["base"], row["metric"].endswith("_pct")
+    if is_rate or not base:  # of a base of 0 there is no percentage
+        unit = " pp" if is_rate else " ms" if row["metric"].endswith("_ms") else ""
+        change, low, high = (_signed(end, unit) for end, unit in zip(ends, (unit, "", ""), strict=True))
+    else:
+        change, low, high = (_signed(100 * end / base if end is not None else None) for end in ends)
+    return change if row["low"] is None else f"{change} [{low}, {high}]"
+
+
+def _signed(value: float | None, unit: str = " %") -> str:
+    if value is None:
+        return UNKNOWN
+    digits = 0 if abs(value) >= 10 else 1
+    return f"{'−' if value < 0 else '+'}{abs(value):,.{digits}f}{unit}"
+
+
+def _verdict(row: TableRow) -> str:
+    """Return a row's verdict; one of too few values as the number that it takes."""
+    return _VERDICTS.get(row["verdict"]) or f"needs n ≥ {compare.least(row['metric'])} to decide"
+
+
+def _sizes(rows: Sequence[TableRow]) -> str:
+    """Return the numbers of exchanges that were compared."""
+    sizes = [(row["base_n"], row["new_n"]) for row in rows if row["metric"] == "latency_p50_ms"]
+    return "".join(f"{base:,} and {new:,} complete answers" for base, new in sizes)
