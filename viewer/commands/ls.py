@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -138,7 +139,9 @@ def _columns(out: Output) -> tuple[str, ...] | None:
     from wiretape.viewer.export import fields
     from wiretape.viewer.report import tables
 
-    return out.fields(fields.meanings(tables.COLUMNS))
+    known = fields.meanings(tables.COLUMNS) | (tables.IN_WORDS if out.is_table else {})
+    named = (tables.NAMED.get(name.strip(), name) for name in out.columns.split(","))
+    return replace(out, columns=",".join(named)).fields(known)
 
 
 def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -161,9 +164,26 @@ def _show(source: "Source", rows: "list[TableRow]", names: tuple[str, ...] | Non
     if spark:
         table = tables.sparked(rows, _gaps(source, rows), output.width() or output.PLAIN_WIDTH)
     else:
+        _judge(source, rows, names)
         table = tables.listing(rows, output.width(), names)
     output.show_table(table, ascii=ascii)
     return len(rows)
+
+
+def _judge(source: "Source", rows: "list[TableRow]", names: tuple[str, ...] | None) -> None:
+    """Add the words for their stalls to the newest of the rows that have one."""
+    from wiretape.viewer.report import tables
+    from wiretape.viewer.source.base import JUDGED
+    from wiretape.viewer.timing import wording
+
+    if not source.judges or "happened" not in (names or tables.LISTED):
+        return
+    stalled = [row for row in rows if row["outcome"] == "complete" and "stall" in row["flags"]][:JUDGED]
+    numbers = [source.find(row["id"]) for row in stalled]
+    found = source.stalls(numbers)
+    for number, row in zip(numbers, stalled, strict=True):
+        if number in found:
+            row["stalled"] = wording.lasted(found[number])
 
 
 def _gaps(source: "Source", rows: "list[TableRow]") -> Iterator[bytes | None]:
@@ -218,6 +238,7 @@ def _follow(
                 continue
             # Lay out the printed rows again, so that the columns keep their widths.
             before = recent or []
+            _judge(source, batch, names)
             table = tables.listing([*before, *batch], output.width(), names)
             if recent is None:
                 output.tell_hidden(table.hidden)

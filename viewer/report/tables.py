@@ -17,6 +17,8 @@ from typing import Any, Final
 from rich.cells import cell_len
 from rich.text import Text
 
+from wiretape.recorder.decode.causes import Ending
+from wiretape.viewer.exchange.states import ORPHAN, STATES
 from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ending, ns
 from wiretape.viewer.text import formatting, sparkline
 
@@ -30,23 +32,48 @@ LEAST: Final = 12
 """No text is cut to fewer terminal cells than this."""
 
 _BETWEEN: Final = 2
-_STYLES: Final = {"complete": "green", "open": "cyan", "client_closed": "yellow"}
+_STYLES: Final = {"complete": "green", "open": "cyan", "running": "cyan"}
+_STYLES |= dict.fromkeys(("client_closed", "cancelled", "stall", "buffered"), "yellow")
+_STYLES |= {one.sign: _STYLES.get(name, "red") for name, one in STATES.items()}
+_COLOURED: Final = ("mark", "happened", "outcome")
+"""The columns whose colour depends on their first word."""
+
 # Terminals disagree about the width of characters with these joiners and modifiers, and agree without them.
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB, 0x1F400)))
 
 LISTED: Final = (
-    "id", "started_at", "model", "upstream", "status", "outcome", "ttft_ms", "icl_p50_ms", "max_stall_ms",
-    "output_tokens", "duration_ms", "flags", "sparkline",
+    "mark", "model", "happened", "ttft_ms", "max_stall_ms", "output_tokens", "started_at", "duration_ms", "icl_p50_ms",
+    "upstream", "status", "outcome", "flags", "sparkline",
 )  # fmt: skip
 """The default columns of `listing`."""
+
+IN_WORDS: Final = {
+    "mark": "the sign of the outcome, and the id",
+    "happened": "the cause of a failure, or the stall, in words",
+}
+"""The columns that only `listing` has, with their meanings."""
+
+_NEEDED: Final = {
+    "mark": ("id", "outcome"),
+    "happened": ("id", "outcome", "outcome_detail", "error_code", "status", "flags", "max_stall_ms"),
+    "outcome": ("outcome", "outcome_detail"),
+}
+"""The fields that a column shows besides its own."""
 
 COLUMNS: Final = (*FIELDS, "sparkline", *TEXT_FIELDS, *DETAIL_FIELDS, *GAP_PERCENTILES)
 """All columns that `listing` can have: the fields of an exchange."""
 
 _IMPORTANT: Final = (
-    "id", "outcome", "started_at", "model", "ttft_ms", "duration_ms", "max_stall_ms", "output_tokens", "flags",
-    "status", "icl_p50_ms", "sparkline", "upstream",
+    "mark", "happened", "ttft_ms", "max_stall_ms", "output_tokens", "model", "started_at", "duration_ms", "flags",
+    "outcome", "status", "icl_p50_ms", "sparkline", "upstream",
 )  # fmt: skip
+_IMPORTANT_WHERE_NARROW: Final = ("mark", "happened", "ttft_ms", "model", "max_stall_ms", "output_tokens")
+_NARROW: Final = 78
+"""On a terminal of fewer cells, the model is more important than gaps and tokens."""
+
+_HAPPENED: Final = 23
+"""Width of an ending in words where not all columns fit, in cells."""
+
 _CONVERSATION: Final = (
     "conversation", "started_at", "last_at", "exchanges", "failed", "models", "input_tokens", "output_tokens",
     "cache_read_input_tokens", "cost", "duration_ms", "argv0", "asked",
@@ -62,14 +89,19 @@ _TITLES: Final = {
     "last_at": "last UTC", "input_tokens": "in", "cache_read_input_tokens": "cached",
     "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_stall_ms": "max gap ms",
     "max_silence_ms": "max silence ms",
-    "output_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps",
+    "output_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps", "mark": "  id",
+    "happened": "what happened",
 }  # fmt: skip
+NAMED: Final = {title: name for name, title in _TITLES.items()}
+"""Names of columns by their headings."""
+
 _SHORT_ID = 8
 _TIME, _DATE_AND_TIME = slice(11, 19), slice(5, 19)
 SPARKED: Final = ("id", "model", "outcome", "ttft_ms", "duration_ms")
 """The fields that `sparked` wants."""
 
 _LEAST_DRAWN = 20
+_ASCII: Final = sparkline.ASCII | {ord(one.sign): one.ascii for one in STATES.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +151,7 @@ def table(
     if width is not None:
         order = _order([column.name for column in columns], important)
         widths = _fitted(widths, width, order, numeric, narrowest)
-    hidden = tuple(column.name for column, size in zip(columns, widths, strict=True) if not size)
+    hidden = tuple(column.title.strip() for column, size in zip(columns, widths, strict=True) if not size)
     return Table(_lines(columns, body, widths, numeric), hidden)
 
 
@@ -209,11 +241,13 @@ def _lines(
 
 
 def _colour(text: Text, names: Sequence[str], padded: Sequence[str]) -> None:
-    """Set the colour of the outcome in a line."""
-    if "outcome" in names:
-        at = names.index("outcome")
-        start = sum(map(len, padded[:at])) + _BETWEEN * at
-        text.stylize(_STYLES.get(padded[at].partition(" ")[0], "red"), start, start + len(padded[at]))
+    """Set the colours of the outcome in a line."""
+    start = 0
+    for name, cell in zip(names, padded, strict=True):
+        if name in _COLOURED:
+            word = cell.partition(" ")[0]
+            text.stylize(_STYLES.get(word, "red"), start, start + (len(word) if name == "mark" else len(cell)))
+        start += len(cell) + _BETWEEN
 
 
 def _is_numeric(body: Sequence[Sequence[str]], at: int) -> bool:
@@ -258,16 +292,26 @@ def _sign_width(sign: str) -> int:
 
 def needed(names: Sequence[str]) -> tuple[str, ...]:
     """Return the fields that a list with these columns needs: an outcome is shown with its detail."""
-    return tuple(dict.fromkeys((*names, "outcome_detail"))) if "outcome" in names else tuple(names)
+    return tuple(dict.fromkeys(field for name in names for field in _NEEDED.get(name, (name,))))
 
 
 def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
     """Lay out exchanges, one a line, with the columns `names`, the most important first; None is `LISTED`.
 
-    `width` is the terminal's, in cells.
+    `width` is the terminal's, in cells. A row may have the words `stalled` for its stall.
     """
     columns = [_column(name, names or LISTED, rows) for name in names or LISTED]
-    return table(columns, rows, width, names or _IMPORTANT)
+    is_narrow = width is not None and width < _NARROW
+    return table(columns, rows, width, names or (_IMPORTANT_WHERE_NARROW if is_narrow else _IMPORTANT))
+
+
+def happened(row: TableRow) -> str:
+    """Return the ending of an exchange in words: the cause of a failure, or the stall or buffering of an answer."""
+    ending = Ending(row["outcome"], row["outcome_detail"], row["error_code"], row["status"])
+    if row["outcome"] == "complete" and "stall" in row["flags"]:
+        length = "" if row["max_stall_ms"] is None else f"{row['max_stall_ms'] / 1e3:,.1f} s"
+        return f"stall {row.get('stalled') or length}".rstrip()
+    return "buffered" if row["outcome"] == "complete" and "burst" in row["flags"] else ending.cause
 
 
 def conversations(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
@@ -317,7 +361,7 @@ def _legend(width: int) -> Iterator[Text]:
 
 def in_ascii(line: Text) -> Text:
     """Return a line with ASCII for the signs of drawings and tables; other characters stay unchanged."""
-    line.plain = line.plain.translate(sparkline.ASCII)
+    line.plain = line.plain.translate(_ASCII)
     return line
 
 
@@ -332,6 +376,10 @@ def _drawing(row: TableRow, packed: bytes | None, axis_ns: int, width: int) -> T
 def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column:
     """Return a column of a list of exchanges. A short timestamp has no date if all are of one day."""
     title = _TITLES.get(name, name)
+    if name == "mark":
+        return Column(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")
+    if name == "happened":
+        return Column(name, title, happened, lambda row: fitting(happened(row), _HAPPENED))
     if name == "outcome" and "outcome_detail" not in names:
         return Column(
             name,
@@ -356,6 +404,10 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
             lambda row: formatting.cell(row[name] and row[name][:_SHORT_NAME]),
         )
     return Column(name, title, lambda row: _cell(name, row[name]))
+
+
+def _sign(outcome: str) -> str:
+    return STATES[outcome].sign if outcome in STATES else ORPHAN.sign
 
 
 def _cell(name: str, value: Any) -> str:

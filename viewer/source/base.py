@@ -316,6 +316,8 @@ class Source(ABC):
     """The message for a source without exchanges."""
     poll_s: float = POLL_SECONDS["command"]
     """Interval between two polls of a command that follows it, in seconds."""
+    judges: bool = False
+    """True if `stalls` can tell anything."""
 
     def tape(self, capability: Capability, asked: str = "") -> "Connection":
         """Return the tape's connection for a question that only tapes answer. Raises `Unsupported`."""

@@ -20,7 +20,21 @@ BODY = b"".join(data for _, data in COMPLETE_READS)
 
 def test_ls_is_a_table_of_the_newest_first(tape: Path) -> None:
     lines = run(tape, "ls", "-n", "2", "--format", "table").stdout.splitlines()
-    assert [line[:8] for line in lines] == ["id      ", LIVE[:8], ODD[:8]]
+    assert [line[:10] for line in lines] == ["  id      ", f"● {LIVE[:8]}", f"! {ODD[:8]}"]
+
+
+def test_ls_says_whose_a_stall_was(tape: Path) -> None:
+    (line,) = run(tape, "ls", "-f", "flag:stall", "--format", "table").stdout.splitlines()[1:]
+    assert "  stall 3.0 s by upstream  " in line
+    assert (
+        run(tape, "ls", "-f", "flag:stall", "--columns", "what happened,id", "--format", "table")
+        .stdout.splitlines()[1]
+        .startswith("stall 3.0 s by upstream  ")
+    )
+
+
+def test_columns_in_words_are_for_people_only(tape: Path) -> None:
+    assert "there is no column 'happened'" in run(tape, "ls", "--columns", "happened", "--format", "csv", code=2).stderr
 
 
 def test_ls_formats_have_the_contract_fields(tape: Path) -> None:
@@ -70,7 +84,7 @@ def test_ls_follows_until_it_is_interrupted(tape: Path) -> None:
     followed = interrupted(tape, "-n", "2", "--format", "jsonl", lines=2)
     assert [json.loads(line)["id"] for line in followed] == [FAILED, ODD]
     table = interrupted(tape, "-f", "is:ok", "--format", "table", lines=3)
-    assert [line[:8] for line in table] == ["id      ", COMPLETE[:8], TOOLS[:8]]
+    assert [line[:10] for line in table] == ["  id      ", f"✓ {COMPLETE[:8]}", f"✓ {TOOLS[:8]}"]
     lines = interrupted(tape, "-f", "is:ok", lines=3)
     assert [line.split("\t")[0] for line in lines] == ["id", COMPLETE, TOOLS]
 
@@ -93,7 +107,7 @@ def test_ls_fits_its_terminal(tape: Path, terminal: str) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).split("\r\n")
     assert max(map(len, lines)) <= 60
     said = " ".join(" ".join(lines).partition("hidden: ")[2].split())
-    assert said.startswith("upstream, ")
+    assert said.startswith("max gap ms, tokens, started UTC, ")
     assert said.endswith("; widen the terminal or use --columns")
 
 

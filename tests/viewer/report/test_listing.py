@@ -53,17 +53,18 @@ def on_terminal(lines: Iterable[Text], monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_list_has_one_line_for_each_exchange(connection: Connection) -> None:
     header, *lines = listing(connection)
-    assert header.plain.split()[:3] == ["id", "started", "UTC"]
-    assert [line.plain[:8] for line in lines][:2] == [LIVE[:8], ODD[:8]]
+    assert header.plain.split()[:4] == ["id", "model", "what", "happened"]
+    assert [line.plain[:10] for line in lines][:2] == [f"● {LIVE[:8]}", f"! {ODD[:8]}"]
     assert lines[-1].plain.split() == [
-        "aaaa0000", "2026-03-01", "12:00:01.000", "gpt-x-mini", "api.example.com", "200", "complete", "110.0", "10.0",
-        "50.0", "4", "180.0", "comments", "▃", "▄",
+        "✓", "aaaa0000", "gpt-x-mini", "complete", "110.0", "50.0", "4", "2026-03-01", "12:00:01.000", "180.0", "10.0",
+        "api.example.com", "200", "complete", "comments", "▃", "▄",
     ]  # fmt: skip
 
 
 def test_unknown_is_a_dash_and_never_zero(connection: Connection) -> None:
     live = listing(connection)[1].plain
-    assert live.split()[5:] == ["200", "open", "–", "–", "–", "–", "–"]
+    assert live.split()[3:7] == ["running", "–", "–", "–"]
+    assert live.split()[9:] == ["–", "–", "api.example.com", "200", "open"]
     assert " 0.0" not in live
 
 
@@ -79,8 +80,9 @@ def test_a_list_on_a_pipe_is_aligned_and_not_cut(connection: Connection) -> None
 def test_a_list_fits_the_terminal_and_keeps_what_matters_most(connection: Connection, width: int) -> None:
     lines = listing(connection, width)
     assert all(cell_len(line.plain) <= width for line in lines)
-    assert lines[0].plain.startswith("id")
-    assert ("outcome" in lines[0].plain) == (width >= 40)
+    assert lines[0].plain.startswith("  id")
+    assert ("what happened" in lines[0].plain) == (width >= 40)
+    assert ("ttft ms" in lines[0].plain) >= (width >= 60)
 
 
 def names_and_hidden(connection: Connection, width: int) -> tuple[str, tuple[str, ...]]:
@@ -89,18 +91,20 @@ def names_and_hidden(connection: Connection, width: int) -> tuple[str, tuple[str
     return table.lines[0].plain, table.hidden
 
 
-def test_a_list_of_80_cells_says_when_and_how_it_ended_and_names_what_is_hidden(connection: Connection) -> None:
+def test_a_list_of_80_cells_says_what_happened_and_names_the_headings_that_are_hidden(connection: Connection) -> None:
     header, hidden = names_and_hidden(connection, 80)
-    assert [title in header for title in ("id", "started UTC", "model", "outcome", "ttft ms")] == [True] * 5
-    assert {"upstream", "sparkline", "icl_p50_ms"} <= set(hidden)
+    assert re.split("  +", header.strip()) == ["id", "model", "what happened", "ttft ms", "max gap ms", "tokens"]
+    assert {"started UTC", "upstream", "gaps", "icl p50 ms"} <= set(hidden)
+    assert {tables.NAMED.get(title, title) for title in hidden} <= set(tables.LISTED)
     assert names_and_hidden(connection, 400)[1] == ()
 
 
 def test_on_a_narrow_terminal_a_timestamp_of_a_list_of_one_day_is_its_time(connection: Connection) -> None:
-    assert "  12:00:01  " in listing(connection, 80)[-1].plain
-    found = list(queries.exchanges(connection, tables.needed(tables.LISTED), newest_first=True))
+    names = ("id", "started_at", "model", "ttft_ms")
+    found = list(queries.exchanges(connection, tables.needed(names), newest_first=True))
+    assert "  12:00:01  " in tables.listing(found, 60, names).lines[-1].plain
     found[0]["started_at"] = "2026-03-02T00:00:00.000000Z"
-    shown = [line.plain for line in tables.listing(found, 80).lines]
+    shown = [line.plain for line in tables.listing(found, 60, names).lines]
     assert ("  03-02 00:00:00  " in shown[1], "  03-01 12:00:01  " in shown[-1]) == (True, True)
 
 
@@ -114,10 +118,23 @@ def test_a_list_has_the_columns_that_are_asked_for_in_their_order(connection: Co
 
 
 def test_columns_give_way_in_order(connection: Connection) -> None:
-    titles = ("upstream", "gaps", "icl p50 ms", "status", "total ms")
+    titles = ("upstream", "gaps", "icl p50 ms", "status", "total ms", "tokens", "ttft ms")
     headers = [listing(connection, width)[0].plain for width in range(200, 30, -1)]
     gone = [next(i for i, header in enumerate(headers) if title not in header) for title in titles]
     assert gone == sorted(gone)
+
+
+def stalled(**fields: Any) -> str:
+    row = {"outcome": "complete", "outcome_detail": None, "error_code": None, "status": 200, "max_stall_ms": 2400.7}
+    return tables.happened({**row, "flags": ["burst", "stall"], **fields})
+
+
+def test_a_list_says_how_long_an_answer_stalled_and_by_whom_if_that_is_known() -> None:
+    assert stalled() == "stall 2.4 s"
+    assert stalled(stalled="2.4 s by upstream") == "stall 2.4 s by upstream"
+    assert stalled(flags=["burst"]) == "buffered"
+    assert stalled(outcome="truncated", outcome_detail="eof") == "cut by upstream"
+    assert stalled(max_stall_ms=None) == "stall"
 
 
 def test_an_outcome_is_coloured_but_also_said(connection: Connection) -> None:

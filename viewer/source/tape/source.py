@@ -128,6 +128,7 @@ class TapeSource(Queried):
     """An open tape."""
 
     empty = queries.EMPTY
+    judges = True
 
     def __init__(self, place: base.Place, path: Path, connection: Connection) -> None:
         super().__init__(place, connection)
